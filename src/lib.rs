@@ -1,1 +1,6 @@
-//! coder-k8s.
+//! coder-k8s: a Kubernetes operator that lets a Git repository run Coder.
+//! `app` composes the rooms below; CONTRIBUTING.md has the map.
+
+pub mod confidential;
+pub mod kubernetes;
+pub mod serving;

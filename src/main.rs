@@ -1,1 +1,2 @@
+//! The coder-k8s binary.
 fn main() {}

@@ -1,1 +1,17 @@
-//! API types of `coder.com/v1alpha1` and the names derived from them.
+//! Decides what `coder.com/v1alpha1` looks like: its kinds, their schemas and the names derived from them.
+//! Never talks to a cluster, to coderd or to a clock, so that every other part can depend on it.
+
+pub mod control_plane;
+pub mod exposure;
+mod missing_spec;
+pub mod names;
+pub mod provisioner;
+pub mod schema;
+pub mod shared;
+pub mod well_known;
+pub mod workspace_proxy;
+
+pub use control_plane::{CoderControlPlane, CoderControlPlaneSpec, CoderControlPlaneStatus};
+pub use provisioner::{CoderProvisioner, CoderProvisionerSpec, CoderProvisionerStatus};
+pub use schema::custom_resource_definitions;
+pub use workspace_proxy::{CoderWorkspaceProxy, CoderWorkspaceProxySpec, CoderWorkspaceProxyStatus};

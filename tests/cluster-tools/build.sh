@@ -10,7 +10,7 @@
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-key=$(cat "$here"/kubernetes/go.{mod,sum} "$here"/kwok/go.{mod,sum} "$here/build.sh" | sha256sum | cut -c1-16)
+key=$(cat "$here"/kubernetes/go.{mod,sum} "$here"/kwok/go.{mod,sum} | sha256sum | cut -c1-16)
 bin="${XDG_CACHE_HOME:-$HOME/.cache}/coder-k8s/cluster-tools-$key"
 [ "${1:-}" = --where ] && { echo "$bin"; exit 0; }
 

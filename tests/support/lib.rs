@@ -1,4 +1,18 @@
 //! The harness every suite stands on: a real cluster, a strict coderd double, a proxy that breaks things.
 //! It starts and stops real programs; it never decides what a test asserts.
 
+pub mod balancer;
+pub mod canary;
+pub mod cluster;
 pub mod coderd;
+pub mod fault_proxy;
+pub mod operator;
+pub mod ports;
+pub mod process;
+pub mod tools;
+pub mod wait;
+
+pub use cluster::{Cluster, ClusterOptions};
+pub use fault_proxy::{Fault, FaultProxy};
+pub use operator::{Operator, OperatorOptions};
+pub use wait::until;

@@ -1,0 +1,246 @@
+//! Decides what a CoderProvisioner may say and what it reports.
+//! Never decides whether a key is made, kept or rotated: see the reconciler.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{EnvVar, LocalObjectReference, ResourceRequirements};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::missing_spec::missing_spec_is_empty;
+use crate::shared::{DeletionPolicy, SecretKeySelector, bounded_string_map};
+
+/// What a group of provisioner daemons should look like.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "coder.com",
+    version = "v1alpha1",
+    kind = "CoderProvisioner",
+    plural = "coderprovisioners",
+    shortname = "cprov",
+    category = "coder",
+    namespaced,
+    status = "CoderProvisionerStatus",
+    derive = "Default",
+    derive = "PartialEq",
+    doc = "External provisioner daemons of a CoderControlPlane, with a key of their own. Needs a licence that covers them.",
+    scale(
+        spec_replicas_path = ".spec.replicas",
+        status_replicas_path = ".status.replicas",
+        label_selector_path = ".status.selector"
+    )
+)]
+#[serde(rename_all = "camelCase", remote = "Self")]
+pub struct CoderProvisionerSpec {
+    /// True to leave everything as it is until it is false again: the operator then changes nothing for this
+    /// object. Default false.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub suspend: Option<bool>,
+    /// The CoderControlPlane, in this namespace, whose builds the daemons run.
+    // Required inside `spec`, and `spec` itself is not: exactly what the API has always accepted. It is also why
+    // this kind, alone of the three, has no default for `spec`: `{}` would not satisfy the rule it stands under.
+    pub control_plane_ref: ControlPlaneRef,
+    /// Organization of the key, by name. Default `default`.
+    // Empty has always meant the default, so the pattern lets it pass.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32), regex(pattern = r"^([a-zA-Z0-9]+(-[a-zA-Z0-9]+)*)?$"))]
+    #[schemars(extend("x-kubernetes-validations" = [{
+        "rule": "!(self in ['new', 'create'])",
+        "message": "coderd reserves the organization names new and create",
+    }]))]
+    pub organization_name: Option<String>,
+    /// The provisioner key in coderd and the Secret it is kept in. Default: both named after this object.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<ProvisionerKeySpec>,
+    /// Number of daemons; each runs one build at a time. Default 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub replicas: Option<i32>,
+    /// Tags that decide which builds the daemons take, for example `environment: on-prem`. They are part of the
+    /// key: changing them makes a new one.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(transform = bounded_string_map)]
+    pub tags: BTreeMap<String, String>,
+    /// Image of the daemons. Default: the image of the control plane, which keeps versions together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1024))]
+    pub image: Option<String>,
+    /// Arguments after `coder provisioner start`, for example `--verbose`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256), inner(length(max = 32_768)))]
+    pub extra_args: Vec<String>,
+    /// Environment of the daemons, after what the operator sets.
+    // By name, as in the core API; a name given twice is refused, because server-side apply cannot carry it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 512))]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub extra_env: Vec<EnvVar>,
+    /// Processor and memory of each daemon. Default: nothing requested, no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resources: Option<ResourceRequirements>,
+    /// Secrets with credentials for a private registry.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub image_pull_secrets: Vec<LocalObjectReference>,
+    /// Seconds a daemon may take to finish its build when it is stopped. Default 600.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub termination_grace_period_seconds: Option<i64>,
+    /// What the daemons may do in this namespace. Default: manage pods and volume claims.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rbac: Option<ProvisionerRbacSpec>,
+    /// How the key is made. Default: with the operator's own access to the control plane.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bootstrap: Option<ProvisionerBootstrapSpec>,
+    /// What becomes of the key in coderd when this object is deleted. `Delete` (the default) removes it, and
+    /// waits for coderd if it must; `Orphan` leaves it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deletion_policy: Option<DeletionPolicy>,
+}
+
+missing_spec_is_empty!(CoderProvisionerSpec);
+
+/// A CoderControlPlane in the same namespace.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ControlPlaneRef {
+    /// Name of the CoderControlPlane.
+    // Not required by the schema: an empty reference has always been storable, and admission explains it better.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 253))]
+    pub name: String,
+}
+
+/// A provisioner key and its Secret.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ProvisionerKeySpec {
+    /// Name of the key in coderd, at most 64 characters. Default: the name of this object. A rotation adds a
+    /// number to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    #[schemars(extend("x-kubernetes-validations" = [{
+        "rule": "!(self.lowerAscii() in ['built-in', 'user-auth', 'psk'])",
+        "message": "coderd reserves the key names built-in, user-auth and psk",
+    }]))]
+    pub name: Option<String>,
+    /// Name of the Secret the operator keeps the key in. Default: the name of this object and
+    /// `-provisioner-key`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253))]
+    pub secret_name: Option<String>,
+    /// Key inside that Secret. Default `key`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253))]
+    pub secret_key: Option<String>,
+}
+
+/// Rights of the daemons in their namespace.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ProvisionerRbacSpec {
+    /// Allow the daemons to manage pods and volume claims, which templates need. Default true.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workspace_perms: Option<bool>,
+    /// Also allow Deployments, for templates that run workspaces as Deployments. Default false.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub enable_deployments: Option<bool>,
+}
+
+/// How a provisioner key is made.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ProvisionerBootstrapSpec {
+    /// Secret with a coderd token to use instead of the operator's. Its author must be allowed to read it.
+    /// Default key `token`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub credentials_secret_ref: Option<SecretKeySelector>,
+}
+
+/// What the operator saw last.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CoderProvisionerStatus {
+    /// Generation of the spec this status speaks about; -1 until the operator has looked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// Value of the annotation `coder.com/reconcile-at` that was handled last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_handled_reconcile_at: Option<String>,
+    /// `Ready` when the condition Ready is True, otherwise `Pending`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phase: Option<String>,
+    /// Ready, Reconciling and Stalled, and what stands behind them; one entry a type.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
+    /// Pods of the Deployment, ready or not; `kubectl scale` and autoscalers read it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<i32>,
+    /// Pods that are ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ready_replicas: Option<i32>,
+    /// Label selector of the pods, in text form, for autoscalers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub selector: Option<String>,
+    /// Version the daemons report.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// What the operator uses where the spec is silent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resolved: Option<ResolvedProvisioner>,
+    /// Organization the key is in, by id.
+    #[serde(rename = "organizationID", skip_serializing_if = "Option::is_none")]
+    pub organization_id: Option<String>,
+    /// Organization the key is in, by name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub organization_name: Option<String>,
+    /// Key the daemons use, by id.
+    #[serde(rename = "provisionerKeyID", skip_serializing_if = "Option::is_none")]
+    pub provisioner_key_id: Option<String>,
+    /// Key the daemons use, by name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provisioner_key_name: Option<String>,
+    /// Hash of the tags the key was made with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tags_hash: Option<String>,
+    /// Control plane the key was made for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub control_plane_ref_name: Option<String>,
+    /// Address of that control plane.
+    #[serde(rename = "controlPlaneURL", skip_serializing_if = "Option::is_none")]
+    pub control_plane_url: Option<String>,
+    /// Secret the key is kept in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub secret_ref: Option<SecretKeySelector>,
+}
+
+/// Computed values of a CoderProvisioner.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ResolvedProvisioner {
+    /// Image of the daemons.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    /// Number of daemons asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<i32>,
+    /// Organization of the key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub organization_name: Option<String>,
+    /// Name the first key has in coderd.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_name: Option<String>,
+    /// Secret the key is kept in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_secret_name: Option<String>,
+    /// Key inside that Secret.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_secret_key: Option<String>,
+    /// Seconds a daemon may take to finish its build.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub termination_grace_period_seconds: Option<i64>,
+}

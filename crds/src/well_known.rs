@@ -1,0 +1,124 @@
+//! Decides how finalizers, annotations, labels, default keys and condition types are spelled.
+//! Never decides when one of them is set, read or removed.
+
+/// API group of the three kinds.
+pub const GROUP: &str = "coder.com";
+/// The only served version of [`GROUP`].
+pub const VERSION: &str = "v1alpha1";
+/// Field manager of every server-side apply, and value of [`label::MANAGED_BY`].
+pub const MANAGER: &str = "coder-k8s";
+
+/// Finalizers, one a kind. Their spelling is part of the API: an object stored long ago still carries them.
+pub mod finalizer {
+    /// On a CoderControlPlane: whatever no owner reference reaches, which is the Roles and RoleBindings in
+    /// workspace namespaces and the operator token.
+    pub const CONTROL_PLANE: &str = "coder.com/workspace-rbac-cleanup";
+    /// On a CoderProvisioner: the provisioner key in coderd.
+    pub const PROVISIONER: &str = "coder.com/provisioner-key-cleanup";
+    /// On a CoderWorkspaceProxy with `bootstrap`: the registration in coderd.
+    pub const WORKSPACE_PROXY: &str = "coder.com/workspace-proxy-cleanup";
+}
+
+/// Annotations, on our own objects unless the constant says otherwise.
+pub mod annotation {
+    /// Any new value asks for one more pass; it is echoed in `status.lastHandledReconcileAt`.
+    pub const RECONCILE_AT: &str = "coder.com/reconcile-at";
+    /// `"true"` lets a deleted object go without removing what it made in coderd.
+    pub const RELEASE_EXTERNAL: &str = "coder.com/release-external";
+    /// Names the provisioner key in coderd that this object may take over.
+    pub const ADOPT_KEY: &str = "coder.com/adopt-key";
+    /// On workspace Roles and RoleBindings: uid of the control plane that made them.
+    pub const WORKSPACE_RBAC_OWNER_UID: &str = "coder.com/workspace-rbac-owner-uid";
+    /// On a provisioner's pod template: a new key rolls the Deployment.
+    pub const KEY_CHECKSUM: &str = "checksum/provisioner-key";
+    /// On the CRDs: Argo CD must not keep a copy of something this large in an annotation.
+    pub const ARGOCD_SYNC_OPTIONS: &str = "argocd.argoproj.io/sync-options";
+}
+
+/// Labels, on children unless the constant says otherwise.
+pub mod label {
+    /// Which of our kinds a child belongs to; see [`super::app_name`].
+    pub const NAME: &str = "app.kubernetes.io/name";
+    /// Which object of that kind; see [`crate::names::instance_label`].
+    pub const INSTANCE: &str = "app.kubernetes.io/instance";
+    /// Always [`super::MANAGER`].
+    pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+    /// On workspace Roles and RoleBindings: name of the control plane.
+    pub const CONTROL_PLANE: &str = "coder.com/control-plane";
+    /// On workspace Roles and RoleBindings: namespace of the control plane.
+    pub const CONTROL_PLANE_NAMESPACE: &str = "coder.com/control-plane-namespace";
+    /// On a namespace: consent that control planes of the named namespace run workspaces here.
+    pub const WORKSPACES_FROM: &str = "coder.com/workspaces-from";
+    /// On webhook configurations and APIServices: `"true"` asks for our `caBundle`.
+    pub const INJECT_CA: &str = "coder.com/inject-ca";
+}
+
+/// Values of [`label::NAME`].
+pub mod app_name {
+    /// Children of a CoderControlPlane.
+    pub const CONTROL_PLANE: &str = "coder-control-plane";
+    /// Children of a CoderProvisioner.
+    pub const PROVISIONER: &str = "coder-provisioner";
+    /// Children of a CoderWorkspaceProxy.
+    pub const WORKSPACE_PROXY: &str = "coder-workspace-proxy";
+}
+
+/// Keys read from a Secret when the reference names none.
+pub mod secret_key {
+    /// Session tokens: operator, proxy, credentials.
+    pub const TOKEN: &str = "token";
+    /// Licence.
+    pub const LICENSE: &str = "license";
+    /// Provisioner key.
+    pub const PROVISIONER_KEY: &str = "key";
+}
+
+/// Values the reconciler and the webhook use where a manifest says nothing.
+pub mod default {
+    /// Image of the control plane and the proxy unless `--default-image` says otherwise; never `latest`.
+    pub const IMAGE: &str = "ghcr.io/coder/coder:v2.36.1";
+    /// Pods of every kind.
+    pub const REPLICAS: i32 = 1;
+    /// `service.type`.
+    pub const SERVICE_TYPE: &str = "ClusterIP";
+    /// `service.port`.
+    pub const SERVICE_PORT: i32 = 80;
+    /// Organization of a provisioner key.
+    pub const ORGANIZATION: &str = "default";
+    /// Seconds a provisioner may take to finish its builds.
+    pub const TERMINATION_GRACE_PERIOD_SECONDS: i64 = 600;
+}
+
+/// Names coderd keeps for itself. The rules in the schema spell them again, and a test holds them together.
+pub mod reserved {
+    /// Provisioner keys, in any case.
+    pub const KEYS: [&str; 3] = ["built-in", "user-auth", "psk"];
+    /// Organizations, in this case only.
+    pub const ORGANIZATIONS: [&str; 2] = ["new", "create"];
+    /// Workspace proxies, in any case.
+    pub const PROXIES: [&str; 1] = ["primary"];
+}
+
+/// Condition types. `Ready`, `Reconciling` and `Stalled` are those of kstatus.
+pub mod condition {
+    /// The object does what its spec asks for.
+    pub const READY: &str = "Ready";
+    /// Work is going on; absent or False when it is not.
+    pub const RECONCILING: &str = "Reconciling";
+    /// Nothing will change until somebody changes something; absent or False otherwise.
+    pub const STALLED: &str = "Stalled";
+    /// CoderControlPlane: the licence is in coderd.
+    pub const LICENSE_APPLIED: &str = "LicenseApplied";
+    /// CoderProvisioner: the control plane exists and has an address.
+    pub const CONTROL_PLANE_READY: &str = "ControlPlaneReady";
+    /// CoderProvisioner: a token for coderd is at hand.
+    pub const OPERATOR_ACCESS_READY: &str = "OperatorAccessReady";
+    /// CoderProvisioner: the licence covers external provisioners.
+    pub const EXTERNAL_PROVISIONERS_ENTITLED: &str = "ExternalProvisionersEntitled";
+    /// CoderProvisioner: the key exists in coderd.
+    pub const PROVISIONER_KEY_READY: &str = "ProvisionerKeyReady";
+    /// CoderProvisioner: the key is in its Secret.
+    pub const PROVISIONER_KEY_SECRET_READY: &str = "ProvisionerKeySecretReady";
+    /// CoderProvisioner: the Deployment has ready pods.
+    pub const DEPLOYMENT_READY: &str = "DeploymentReady";
+}

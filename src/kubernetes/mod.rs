@@ -1,0 +1,14 @@
+//! The only place that talks to kube-apiserver: clients, calls with a deadline, watches, leases, Events.
+//! It carries decisions out; it never makes one about Coder.
+
+mod clients;
+pub mod events;
+pub mod lease;
+mod namespace;
+mod objects;
+mod reflected;
+
+pub use clients::{ConnectError, Kube};
+pub use namespace::own_namespace;
+pub use objects::{CallError, Objects};
+pub use reflected::{Reflected, Selection};

@@ -1,0 +1,129 @@
+//! Calls on objects of one kind, each with a deadline and an error that names the operation.
+//! It never retries: whoever calls knows whether a second try is safe.
+
+use json_patch::Patch as JsonPatch;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, Resource};
+use serde::{Serialize, de::DeserializeOwned};
+use std::fmt::Debug;
+use std::time::Duration;
+
+/// How long a read may take.
+const READ_LIMIT: Duration = Duration::from_secs(10);
+/// How long a write may take.
+const WRITE_LIMIT: Duration = Duration::from_secs(15);
+
+/// The name under which our writes appear in `managedFields`.
+pub(super) const FIELD_MANAGER: &str = "coder-k8s";
+
+/// A call that did not succeed.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError {
+    /// No answer in time.
+    #[error("{operation}: no answer within {limit:?}")]
+    TimedOut {
+        /// What was tried.
+        operation: String,
+        /// The deadline.
+        limit: Duration,
+    },
+    /// The API server said no, or could not be reached.
+    #[error("{operation}: {source}")]
+    Failed {
+        /// What was tried.
+        operation: String,
+        /// What came back.
+        source: Box<kube::Error>,
+    },
+}
+
+impl CallError {
+    /// The object exists already.
+    pub fn is_already_exists(&self) -> bool {
+        self.status(|status| status.is_already_exists())
+    }
+
+    /// The object changed meanwhile.
+    pub fn is_conflict(&self) -> bool {
+        self.status(|status| status.is_conflict())
+    }
+
+    /// The object is no longer the one that was read: a conflict, or a failed `test` of a JSON patch.
+    pub fn is_outdated(&self) -> bool {
+        self.is_conflict() || self.status(|status| status.code == 422)
+    }
+
+    /// The object does not exist.
+    pub fn is_not_found(&self) -> bool {
+        self.status(|status| status.is_not_found())
+    }
+
+    fn status(&self, holds: impl Fn(&kube::core::Status) -> bool) -> bool {
+        matches!(self, Self::Failed { source, .. } if matches!(&**source, kube::Error::Api(status) if holds(status)))
+    }
+}
+
+/// Runs a call under a deadline.
+pub(super) async fn within<T>(
+    limit: Duration,
+    operation: impl FnOnce() -> String,
+    call: impl Future<Output = kube::Result<T>>,
+) -> Result<T, CallError> {
+    match tokio::time::timeout(limit, call).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(source)) => Err(CallError::Failed { operation: operation(), source: Box::new(source) }),
+        Err(_) => Err(CallError::TimedOut { operation: operation(), limit }),
+    }
+}
+
+/// Objects of one kind in one scope.
+#[derive(Clone)]
+pub struct Objects<K> {
+    calls: Api<K>,
+    pub(super) watches: Api<K>,
+}
+
+impl<K> Objects<K> {
+    pub(super) fn new(calls: Api<K>, watches: Api<K>) -> Self {
+        Self { calls, watches }
+    }
+}
+
+impl<K> Objects<K>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Serialize,
+{
+    /// Reads an object; `None` when it does not exist.
+    pub async fn get(&self, name: &str) -> Result<Option<K>, CallError> {
+        within(READ_LIMIT, || operation::<K>("get", name), self.calls.get_opt(name)).await
+    }
+
+    /// Creates an object.
+    pub async fn create(&self, object: &K) -> Result<K, CallError> {
+        let name = object.meta().name.as_deref().unwrap_or_default();
+        within(WRITE_LIMIT, || operation::<K>("create", name), self.calls.create(&as_us(), object)).await
+    }
+
+    /// Replaces an object; it must still have the resourceVersion it carries.
+    pub async fn replace(&self, object: &K) -> Result<K, CallError> {
+        let name = object.meta().name.clone().unwrap_or_default();
+        let params = as_us();
+        let call = self.calls.replace(&name, &params, object);
+        within(WRITE_LIMIT, || operation::<K>("replace", &name), call).await
+    }
+
+    /// Applies a JSON patch.
+    pub async fn patch(&self, name: &str, patch: JsonPatch) -> Result<K, CallError> {
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let patch = Patch::<()>::Json(patch);
+        within(WRITE_LIMIT, || operation::<K>("patch", name), self.calls.patch(name, &params, &patch)).await
+    }
+}
+
+fn operation<K: Resource<DynamicType = ()>>(verb: &str, name: &str) -> String {
+    format!("{verb} {} {name}", K::kind(&()))
+}
+
+fn as_us() -> PostParams {
+    PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() }
+}

@@ -1,0 +1,110 @@
+//! A kind kept in memory by one list and watch: what every reader in the process shares.
+//! It follows the API server and says when something changed; it never acts on what it sees.
+
+use super::objects::Objects;
+use futures::{Stream, StreamExt, TryStreamExt};
+use kube::Resource;
+use kube::runtime::reflector::{self, Store};
+use kube::runtime::watcher::{self, Event};
+use kube::runtime::{WatchStreamExt, watcher as watch_objects};
+use serde::de::DeserializeOwned;
+use std::fmt::Debug;
+use std::sync::Arc;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+/// Which objects of a kind are kept.
+#[derive(Debug, Clone, Default)]
+pub enum Selection {
+    /// Every one.
+    #[default]
+    All,
+    /// Those that match a label selector.
+    Labelled(String),
+    /// The one of this name.
+    Named(String),
+}
+
+impl Selection {
+    fn config(&self) -> watcher::Config {
+        match self {
+            Self::All => watcher::Config::default(),
+            Self::Labelled(selector) => watcher::Config::default().labels(selector),
+            Self::Named(name) => watcher::Config::default().fields(&format!("metadata.name={name}")),
+        }
+    }
+}
+
+/// A handle on the kept objects. Cloning is cheap.
+pub struct Reflected<K: Resource<DynamicType = ()> + Clone + 'static> {
+    store: Store<K>,
+    changes: watch::Receiver<u64>,
+}
+
+impl<K: Resource<DynamicType = ()> + Clone + 'static> Clone for Reflected<K> {
+    fn clone(&self) -> Self {
+        Self { store: self.store.clone(), changes: self.changes.clone() }
+    }
+}
+
+impl<K> Reflected<K>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+{
+    /// The handle, and the future that keeps it up to date until `stop`; `on_error` hears of every failed list or watch.
+    pub fn follow(
+        objects: Objects<K>,
+        selection: &Selection,
+        stop: CancellationToken,
+        on_error: impl Fn(&watcher::Error) + Send + 'static,
+    ) -> (Self, impl Future<Output = ()> + Send + 'static) {
+        let events = watch_objects(objects.watches, selection.config()).default_backoff().modify(forget_managers);
+        let (store, writer) = reflector::store();
+        let (changed, changes) = watch::channel(0);
+        let stream = reflector::reflector(writer, events);
+        (Self { store, changes }, drive(stream, changed, stop, on_error))
+    }
+
+    /// Returns when the first list is complete; `false` when we stopped before.
+    pub async fn synced(&self) -> bool {
+        self.store.wait_until_ready().await.is_ok()
+    }
+
+    /// Every object kept.
+    pub fn all(&self) -> Vec<Arc<K>> {
+        self.store.state()
+    }
+
+    /// Some object, for a selection that has at most one.
+    pub fn one(&self) -> Option<Arc<K>> {
+        self.store.find(|_| true)
+    }
+
+    /// Returns after the next change (or at once, for one not yet seen by this handle); never, once we stopped.
+    pub async fn changed(&mut self) {
+        if self.changes.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// Nobody reads them, and they are most of an object.
+fn forget_managers<K: Resource>(object: &mut K) {
+    object.meta_mut().managed_fields = None;
+}
+
+async fn drive<K>(
+    stream: impl Stream<Item = watcher::Result<Event<K>>> + Send,
+    changed: watch::Sender<u64>,
+    stop: CancellationToken,
+    on_error: impl Fn(&watcher::Error) + Send,
+) {
+    let stream = stream.inspect_err(on_error).take_until(stop.cancelled_owned());
+    let mut stream = std::pin::pin!(stream);
+    while let Some(event) = stream.next().await {
+        // Objects of a list become visible together, at its end.
+        if matches!(event, Ok(Event::InitDone | Event::Apply(_) | Event::Delete(_))) {
+            changed.send_modify(|count| *count += 1);
+        }
+    }
+}

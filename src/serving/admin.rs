@@ -1,0 +1,96 @@
+//! The metrics port: `GET /metrics` and `PUT /loglevel`, each for callers the API server allows.
+//! Authorised before anything is read from the request's body.
+
+use super::callers::{Denied, authorise, bearer};
+use super::metrics::{Metrics, Named};
+use super::readiness::Readiness;
+use crate::kubernetes::Kube;
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, put};
+use http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::{Method, StatusCode};
+use std::sync::Arc;
+use tokio::sync::Semaphore;
+
+/// Unknown callers cost the API server a review each: a few at a time are enough for Prometheus.
+const MAX_REVIEWS: usize = 8;
+const MAX_BODY: usize = 256;
+
+/// Changes the log level, or says why not.
+pub type SetLogLevel = Arc<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
+
+#[derive(Clone)]
+struct Admin {
+    kube: Kube,
+    metrics: Metrics,
+    readiness: Readiness,
+    set_log_level: SetLogLevel,
+    reviews: Arc<Semaphore>,
+}
+
+/// The router of the metrics port.
+pub fn router(kube: Kube, metrics: Metrics, readiness: Readiness, set_log_level: SetLogLevel) -> Router {
+    let reviews = Arc::new(Semaphore::new(MAX_REVIEWS));
+    let admin = Admin { kube, metrics, readiness, set_log_level, reviews };
+    Router::new()
+        .route("/metrics", get(metrics_text))
+        .route("/loglevel", put(log_level))
+        .route_layer(from_fn_with_state(admin.clone(), authorised))
+        .layer(DefaultBodyLimit::max(MAX_BODY))
+        .with_state(admin)
+}
+
+async fn authorised(State(admin): State<Admin>, request: Request, next: Next) -> Response {
+    let Ok(_review) = admin.reviews.try_acquire() else {
+        return (StatusCode::TOO_MANY_REQUESTS, "too many callers at once; try again\n").into_response();
+    };
+    let verb = match *request.method() {
+        Method::PUT => "put",
+        _ => "get",
+    };
+    let allowed = match bearer(request.headers()) {
+        Ok(token) => authorise(&admin.kube, token, verb, request.uri().path()).await,
+        Err(denied) => Err(denied),
+    };
+    match allowed {
+        Ok(()) => next.run(request).await,
+        Err(denied) => turn_away(&admin.metrics, &denied),
+    }
+}
+
+fn turn_away(metrics: &Metrics, denied: &Denied) -> Response {
+    let count = |name| metrics.denied.get_or_create(&Named { name }).inc();
+    let text = format!("{denied}\n");
+    match denied {
+        Denied::Unauthenticated => {
+            count("unauthenticated");
+            (StatusCode::UNAUTHORIZED, [(WWW_AUTHENTICATE, "Bearer")], text).into_response()
+        }
+        Denied::Forbidden { .. } => {
+            count("forbidden");
+            (StatusCode::FORBIDDEN, text).into_response()
+        }
+        Denied::Unavailable(error) => {
+            tracing::warn!(%error, "caller not reviewed");
+            (StatusCode::SERVICE_UNAVAILABLE, "the API server could not be asked; try again\n").into_response()
+        }
+    }
+}
+
+async fn metrics_text(State(admin): State<Admin>) -> impl IntoResponse {
+    admin.metrics.ready.set(admin.readiness.is_ready().into());
+    ([(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], admin.metrics.text())
+}
+
+async fn log_level(State(admin): State<Admin>, level: String) -> Response {
+    match (admin.set_log_level)(level.trim()) {
+        Ok(()) => {
+            tracing::warn!(level = level.trim(), "log level changed at run time");
+            StatusCode::NO_CONTENT.into_response()
+        }
+        Err(reason) => (StatusCode::BAD_REQUEST, format!("{reason}\n")).into_response(),
+    }
+}

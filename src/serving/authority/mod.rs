@@ -1,0 +1,19 @@
+//! Our own certificate authority: one CA in one Secret, rotated by an overlapping bundle.
+//! The leader of its lease writes the Secret and the `caBundle`s; every replica signs its own leaf from it.
+
+mod ca;
+mod contents;
+mod duty;
+mod rotation;
+
+pub use ca::{Ca, CaError};
+pub(in crate::serving) use ca::{date, lifetime_of, validity};
+pub use contents::{Authority, Phase, Unreadable};
+pub use duty::AuthorityDuty;
+pub use rotation::{Facts, Step, Times, step};
+
+/// The Secret that holds the CA.
+pub const SECRET: &str = "coder-k8s-ca";
+
+/// The annotation on that Secret which asks for a rotation now, with any value.
+pub const ROTATE_NOW: &str = "coder.com/rotate-ca";

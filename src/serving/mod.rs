@@ -1,0 +1,17 @@
+//! Everything that answers: TLS listeners, the authority behind their certificates, health, metrics, who may call.
+//! It knows no Coder kind and never reconciles one.
+
+pub mod admin;
+pub mod authority;
+pub mod callers;
+pub mod external;
+pub mod front_proxy;
+pub mod injection;
+pub mod leaf;
+pub mod listener;
+pub mod metrics;
+pub mod own_certificates;
+pub mod probes;
+pub mod readiness;
+pub mod self_check;
+pub mod tls;

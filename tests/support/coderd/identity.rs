@@ -1,0 +1,325 @@
+//! Who is calling: users, their roles, their tokens, and what the roles of coderd 2.36 let them do here.
+//! It never keeps the secret half of a token, only its hash.
+
+use std::time::Duration;
+
+use http::{HeaderMap, StatusCode, header};
+
+use super::clock::Timestamp;
+use super::ids::Uuid;
+use super::reply::Reply;
+use super::secrets;
+use super::server::Coderd;
+use super::state::World;
+
+pub(super) const SESSION_HEADER: &str = "coder-session-token";
+const SIGNED_OUT: &str = "You are signed out or your session has expired. Please sign in again to continue.";
+const TOKEN_ID_LENGTH: usize = 10;
+const TOKEN_SECRET_LENGTH: usize = 22;
+
+/// A role a user holds on top of plain membership.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Site-wide, may do everything.
+    Owner,
+    /// Site-wide, may manage templates and provisioner keys but not read provisioner daemons.
+    TemplateAdmin,
+    /// All rights inside the named organisation.
+    OrganizationAdmin(String),
+    /// Templates, keys and daemons inside the named organisation.
+    OrganizationTemplateAdmin(String),
+}
+
+/// A user's standing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UserStatus {
+    /// May call.
+    Active,
+    /// Becomes active by calling.
+    Dormant,
+    /// Gets 401 whatever the token.
+    Suspended,
+}
+
+impl UserStatus {
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Dormant => "dormant",
+            Self::Suspended => "suspended",
+        }
+    }
+}
+
+/// A user to be added: a plain, active member of the default organisation unless told otherwise.
+#[derive(Clone, Debug)]
+pub struct NewUser {
+    username: String,
+    roles: Vec<Role>,
+    organizations: Vec<String>,
+    status: UserStatus,
+}
+
+impl NewUser {
+    /// A user of that name.
+    pub fn named(username: &str) -> Self {
+        Self {
+            username: username.to_owned(),
+            roles: Vec::new(),
+            organizations: Vec::new(),
+            status: UserStatus::Active,
+        }
+    }
+
+    /// Gives a role.
+    pub fn with(mut self, role: Role) -> Self {
+        self.roles.push(role);
+        self
+    }
+
+    /// Makes the user a member of that organisation (and of no default one, unless also named).
+    pub fn member_of(mut self, organization: &str) -> Self {
+        self.organizations.push(organization.to_owned());
+        self
+    }
+
+    /// Sets the standing.
+    pub fn status(mut self, status: UserStatus) -> Self {
+        self.status = status;
+        self
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct User {
+    pub(super) id: Uuid,
+    pub(super) username: String,
+    pub(super) roles: Vec<Granted>,
+    pub(super) organizations: Vec<Uuid>,
+    pub(super) status: UserStatus,
+    pub(super) created_at: Timestamp,
+}
+
+/// A role with its organisation resolved, so that renaming the organisation does not change who may do what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Granted {
+    Owner,
+    TemplateAdmin,
+    OrganizationAdmin(Uuid),
+    OrganizationTemplateAdmin(Uuid),
+}
+
+impl User {
+    pub(super) fn is_owner(&self) -> bool {
+        self.roles.contains(&Granted::Owner)
+    }
+
+    pub(super) fn may_read_organization(&self, organization: Uuid) -> bool {
+        self.is_owner()
+            || self.roles.contains(&Granted::TemplateAdmin)
+            || self.organizations.contains(&organization)
+    }
+
+    /// Create, read and delete provisioner keys, and read daemons through them.
+    pub(super) fn may_manage_provisioners(&self, organization: Uuid) -> bool {
+        self.roles.contains(&Granted::TemplateAdmin) || self.may_read_provisioner_jobs(organization)
+    }
+
+    /// What `GET .../provisionerdaemons` asks for; the site-wide template admin does not have it.
+    pub(super) fn may_read_provisioner_jobs(&self, organization: Uuid) -> bool {
+        let in_organization =
+            [Granted::OrganizationAdmin(organization), Granted::OrganizationTemplateAdmin(organization)];
+        self.is_owner() || in_organization.iter().any(|role| self.roles.contains(role))
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Token {
+    id: String,
+    hashed_secret: Vec<u8>,
+    user: Uuid,
+    expires_at: Timestamp,
+}
+
+/// Why a session token does not open the door.
+#[derive(Clone, Debug)]
+pub(super) struct Rejected {
+    message: String,
+    detail: Option<String>,
+}
+
+impl Rejected {
+    fn signed_out(detail: String) -> Self {
+        Self { message: SIGNED_OUT.to_owned(), detail: Some(detail) }
+    }
+
+    /// The 401 with the challenge coderd derives from its own text.
+    pub(super) fn reply(&self, url: &str) -> Reply {
+        let expired = self.detail.as_deref().unwrap_or_default().contains("expired");
+        let description =
+            if expired { "The access token has expired" } else { "The access token is invalid" };
+        let challenge = format!(
+            "Bearer realm=\"coder\", error=\"invalid_token\", error_description=\"{description}\", \
+             resource_metadata=\"{url}/.well-known/oauth-protected-resource\""
+        );
+        let reply = match &self.detail {
+            Some(detail) => Reply::detailed(StatusCode::UNAUTHORIZED, &self.message, detail),
+            None => Reply::error(StatusCode::UNAUTHORIZED, &self.message),
+        };
+        reply.with(header::WWW_AUTHENTICATE, &challenge)
+    }
+}
+
+impl World {
+    /// Checks the session token of a request.
+    pub(super) fn authenticate(&self, headers: &HeaderMap, now: Timestamp) -> Result<User, Rejected> {
+        let presented = headers.get(SESSION_HEADER).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        if presented.is_empty() {
+            let text = "Cookie \"coder_session_token\" or query parameter must be provided.";
+            return Err(Rejected::signed_out(text.to_owned()));
+        }
+        let (id, secret) = split(presented)
+            .map_err(|reason| Rejected::signed_out(format!("Invalid API key format: {reason}")))?;
+        let token = self.tokens.iter().find(|token| token.id == id);
+        let token = token.ok_or_else(|| Rejected::signed_out("API key is invalid.".to_owned()))?;
+        if token.hashed_secret != secrets::hash(secret) {
+            return Err(Rejected::signed_out("API key secret is invalid.".to_owned()));
+        }
+        if token.expires_at < now {
+            let when = token.expires_at.go_string();
+            return Err(Rejected::signed_out(format!("API key expired at {when:?}.")));
+        }
+        let holder = token.user;
+        let user = self.users.iter().find(|user| user.id == holder).expect("tokens belong to users");
+        if user.status == UserStatus::Suspended {
+            let text =
+                "User is not active (status = \"suspended\"). Contact an admin to reactivate your account.";
+            return Err(Rejected { message: text.to_owned(), detail: None });
+        }
+        // The request itself wakes a dormant user.
+        Ok(User { status: UserStatus::Active, ..user.clone() })
+    }
+
+    /// Keeps what authentication made of a dormant user.
+    pub(super) fn wake(&mut self, caller: &User) {
+        self.users
+            .iter_mut()
+            .filter(|user| user.id == caller.id)
+            .for_each(|user| user.status = caller.status);
+    }
+
+    fn user_mut(&mut self, username: &str) -> &mut User {
+        let user = self.users.iter_mut().find(|user| user.username.eq_ignore_ascii_case(username));
+        user.unwrap_or_else(|| panic!("the double has no user {username:?}"))
+    }
+
+    fn token_mut(&mut self, token: &str) -> &mut Token {
+        let id = token.split('-').next().unwrap_or_default();
+        self.tokens.iter_mut().find(|known| known.id == id).expect("the double did not issue this token")
+    }
+}
+
+/// The two halves of a token; the errors are coderd's words.
+fn split(token: &str) -> Result<(&str, &str), String> {
+    let parts: Vec<&str> = token.split('-').collect();
+    let [id, secret] = parts[..] else {
+        return Err(format!("incorrect amount of API key parts, expected 2 got {}", parts.len()));
+    };
+    if id.len() != TOKEN_ID_LENGTH {
+        return Err(format!("invalid API key ID length, expected {TOKEN_ID_LENGTH} got {}", id.len()));
+    }
+    if secret.len() != TOKEN_SECRET_LENGTH {
+        return Err(format!(
+            "invalid API key secret length, expected {TOKEN_SECRET_LENGTH} got {}",
+            secret.len()
+        ));
+    }
+    Ok((id, secret))
+}
+
+impl Coderd {
+    /// Adds a user and says its id.
+    ///
+    /// # Panics
+    /// If the name is taken or an organisation is unknown.
+    pub fn add_user(&self, new: NewUser) -> Uuid {
+        let now = self.clock().now();
+        let mut world = self.world();
+        let taken = world.users.iter().any(|user| user.username.eq_ignore_ascii_case(&new.username));
+        assert!(!taken, "the double already has a user {:?}", new.username);
+        let mut organizations: Vec<Uuid> =
+            new.organizations.iter().map(|name| world.organization_named(name).id).collect();
+        let mut roles = Vec::new();
+        for role in &new.roles {
+            roles.push(match role {
+                Role::Owner => Granted::Owner,
+                Role::TemplateAdmin => Granted::TemplateAdmin,
+                Role::OrganizationAdmin(name) => {
+                    Granted::OrganizationAdmin(world.organization_named(name).id)
+                }
+                Role::OrganizationTemplateAdmin(name) => {
+                    Granted::OrganizationTemplateAdmin(world.organization_named(name).id)
+                }
+            });
+            if let Some(Granted::OrganizationAdmin(id) | Granted::OrganizationTemplateAdmin(id)) =
+                roles.last()
+            {
+                organizations.push(*id);
+            }
+        }
+        if organizations.is_empty() {
+            organizations.push(world.organization_named("default").id);
+        }
+        let id = Uuid::random();
+        let username = new.username;
+        world.users.push(User { id, username, roles, organizations, status: new.status, created_at: now });
+        id
+    }
+
+    /// Issues a token of that user which lives that long; coderd shows it this once.
+    ///
+    /// # Panics
+    /// If there is no such user.
+    pub fn add_token(&self, username: &str, lifetime: Duration) -> String {
+        let (id, secret) =
+            (secrets::random_string(TOKEN_ID_LENGTH), secrets::random_string(TOKEN_SECRET_LENGTH));
+        let expires_at = self.clock().now() + lifetime;
+        let mut world = self.world();
+        let user = world.user_mut(username).id;
+        let hashed_secret = secrets::hash(&secret);
+        let token = format!("{id}-{secret}");
+        world.tokens.push(Token { id, hashed_secret, user, expires_at });
+        token
+    }
+
+    /// A day's token of a new user with these roles; no role makes a plain member of the default organisation.
+    pub fn token_for(&self, roles: &[Role]) -> String {
+        let username = format!("user-{}", self.world().users.len() + 1);
+        let new = roles.iter().cloned().fold(NewUser::named(&username), NewUser::with);
+        self.add_user(new);
+        self.add_token(&username, Duration::from_secs(86_400))
+    }
+
+    /// Deletes the token: the next call with it is 401.
+    pub fn revoke_token(&self, token: &str) {
+        let id = token.split('-').next().unwrap_or_default().to_owned();
+        self.world().tokens.retain(|known| known.id != id);
+    }
+
+    /// Lets the token end now but keeps its row, which coderd words differently.
+    ///
+    /// # Panics
+    /// If the double did not issue this token.
+    pub fn expire_token(&self, token: &str) {
+        let a_moment_ago = self.clock().now() - Duration::from_secs(1);
+        self.world().token_mut(token).expires_at = a_moment_ago;
+    }
+
+    /// Changes a user's standing.
+    ///
+    /// # Panics
+    /// If there is no such user.
+    pub fn set_user_status(&self, username: &str, status: UserStatus) {
+        self.world().user_mut(username).status = status;
+    }
+}

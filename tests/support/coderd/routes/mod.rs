@@ -1,0 +1,53 @@
+//! The areas of the API the double plays, one file each, and the table of their routes.
+//! It never holds state: each area says what it adds to the world.
+
+pub(super) mod entitlements;
+pub(super) mod health;
+pub(super) mod organizations;
+pub(super) mod provisioner_daemons;
+pub(super) mod provisioner_keys;
+pub(super) mod users;
+
+use super::route::Route;
+use super::route::Wanted::{DaemonKey, Nothing, OptionalSession, Session};
+
+/// Every route the double knows; all others are violations.
+pub(super) const TABLE: &[Route] = &[
+    Route::new("GET", "/healthz", Nothing, health::healthz),
+    Route::new("GET", "/api/v2/buildinfo", OptionalSession, health::build_info),
+    Route::new("GET", "/api/v2/entitlements", OptionalSession, entitlements::show).premium(),
+    Route::new("GET", "/api/v2/users/me", Session, users::me),
+    Route::new("GET", "/api/v2/organizations", Session, organizations::list),
+    Route::new("GET", "/api/v2/organizations/{org}", Session, organizations::show),
+    Route::new("POST", "/api/v2/organizations/{org}/provisionerkeys", Session, provisioner_keys::create)
+        .premium()
+        .body(&["name", "tags.*"]),
+    Route::new("GET", "/api/v2/organizations/{org}/provisionerkeys", Session, provisioner_keys::list)
+        .premium(),
+    Route::new(
+        "GET",
+        "/api/v2/organizations/{org}/provisionerkeys/daemons",
+        Session,
+        provisioner_keys::list_with_daemons,
+    )
+    .premium(),
+    Route::new(
+        "DELETE",
+        "/api/v2/organizations/{org}/provisionerkeys/{key}",
+        Session,
+        provisioner_keys::delete,
+    )
+    .premium(),
+    Route::new("GET", "/api/v2/provisionerkeys/{key}", DaemonKey, provisioner_keys::fetch_by_plaintext)
+        .premium(),
+    Route::new("GET", "/api/v2/organizations/{org}/provisionerdaemons", Session, provisioner_daemons::list)
+        .query(&["limit", "ids", "status", "tags", "offline", "max_age"]),
+];
+
+/// The table's name of a route a test wrote with or without `/api/v2`.
+pub(super) fn canonical_name(route: &str) -> String {
+    let name = route.replacen(" /api/v2/", " /", 1);
+    let known: Vec<String> = TABLE.iter().map(Route::name).collect();
+    assert!(known.contains(&name), "the double has no route {route:?}; it has:\n{}", known.join("\n"));
+    name
+}

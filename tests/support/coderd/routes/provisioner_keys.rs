@@ -1,0 +1,272 @@
+//! Provisioner keys: made once with a plaintext shown once, listed, deleted by name, proven by plaintext.
+//! It never keeps a plaintext, only its hash.
+
+use std::collections::BTreeMap;
+
+use http::StatusCode;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::coderd::clock::Timestamp;
+use crate::coderd::ids::Uuid;
+use crate::coderd::pipeline::Inbound;
+use crate::coderd::reply::{Answer, Reply};
+use crate::coderd::routes::entitlements::EXTERNAL_PROVISIONER_DAEMONS;
+use crate::coderd::routes::organizations::Organization;
+use crate::coderd::secrets;
+use crate::coderd::server::Coderd;
+use crate::coderd::state::World;
+
+pub(in crate::coderd) const DAEMON_KEY_HEADER: &str = "coder-provisioner-daemon-key";
+const PLAINTEXT_LENGTH: usize = 43;
+const LONGEST_NAME: usize = 64;
+const RESERVED: [(u128, &str); 3] = [(1, "built-in"), (2, "user-auth"), (3, "psk")];
+const USER_AUTH: Uuid = Uuid::from_number(2);
+
+#[derive(Clone, Debug)]
+pub(in crate::coderd) struct StoredKey {
+    pub(in crate::coderd) id: Uuid,
+    pub(in crate::coderd) organization: Uuid,
+    pub(in crate::coderd) name: String,
+    pub(in crate::coderd) tags: BTreeMap<String, String>,
+    created_at: Timestamp,
+    hashed_secret: Vec<u8>,
+}
+
+impl StoredKey {
+    fn is_reserved(&self) -> bool {
+        RESERVED.iter().any(|(number, _)| self.id == Uuid::from_number(*number))
+    }
+
+    /// Note `organization`, not `organization_id`: coderd's own field name.
+    fn shown(&self) -> Value {
+        json!({
+            "id": self.id.to_string(),
+            "created_at": self.created_at.rfc3339(),
+            "organization": self.organization.to_string(),
+            "name": self.name,
+            "tags": self.tags,
+        })
+    }
+}
+
+/// The keys a fresh database seeds in its default organisation; their empty hash matches no plaintext.
+pub(in crate::coderd) fn reserved(organization: Uuid, now: Timestamp) -> Vec<StoredKey> {
+    let seed = |(number, name): (u128, &str)| StoredKey {
+        id: Uuid::from_number(number),
+        organization,
+        name: name.to_owned(),
+        tags: BTreeMap::new(),
+        created_at: now,
+        hashed_secret: Vec::new(),
+    };
+    RESERVED.into_iter().map(seed).collect()
+}
+
+impl World {
+    /// The key a plaintext belongs to.
+    pub(in crate::coderd) fn key_by_plaintext(&self, plaintext: &str) -> Option<&StoredKey> {
+        let hash = secrets::hash(plaintext);
+        self.keys.iter().find(|key| key.hashed_secret == hash)
+    }
+
+    fn key_by_name(&self, organization: Uuid, name: &str) -> Option<&StoredKey> {
+        let name = name.to_lowercase();
+        self.keys.iter().find(|key| key.organization == organization && key.name.to_lowercase() == name)
+    }
+
+    /// Stores a key, its name in lower case as coderd's INSERT does, and gives the plaintext.
+    fn insert_key(&mut self, organization: Uuid, wish: KeyWish, now: Timestamp) -> String {
+        let plaintext = secrets::random_string(PLAINTEXT_LENGTH);
+        self.keys.push(StoredKey {
+            id: Uuid::random(),
+            organization,
+            name: wish.name.to_lowercase(),
+            tags: wish.tags.unwrap_or_default(),
+            created_at: now,
+            hashed_secret: secrets::hash(&plaintext),
+        });
+        plaintext
+    }
+
+    /// Deletes a key and, by cascade, the rows of its daemons; their open connections stay.
+    fn delete_key(&mut self, id: Uuid) {
+        self.keys.retain(|key| key.id != id);
+        self.forget_daemons_of(id);
+    }
+}
+
+/// The body of a create; coderd's decoder ignores what it does not know.
+#[derive(Debug, Default, Deserialize)]
+struct KeyWish {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    tags: Option<BTreeMap<String, String>>,
+}
+
+impl KeyWish {
+    fn check(&self) -> Result<(), Reply> {
+        let refuse = |text: String| Err(Reply::invalid(&text, &[("name".to_owned(), text.clone())]));
+        if self.name.is_empty() {
+            return refuse("Name is required".to_owned());
+        }
+        if self.name.len() > LONGEST_NAME {
+            return refuse(format!("Name must be at most {LONGEST_NAME} characters"));
+        }
+        if RESERVED.iter().any(|(_, reserved)| reserved.eq_ignore_ascii_case(&self.name)) {
+            return refuse(format!("Name cannot be reserved name '{}'", self.name));
+        }
+        Ok(())
+    }
+}
+
+/// The checks in front of every organisation-scoped key route, in coderd's order: organisation, then licence.
+fn gate(world: &World, inbound: &Inbound) -> Result<Organization, Reply> {
+    let organization = world.readable_organization(inbound.caller(), inbound.param("org"))?;
+    world.entitlements.require(EXTERNAL_PROVISIONER_DAEMONS)?;
+    Ok(organization)
+}
+
+pub(in crate::coderd) fn create(world: &mut World, inbound: &Inbound) -> Answer {
+    let organization = gate(world, inbound)?;
+    let wish: KeyWish = serde_json::from_slice(&inbound.body).map_err(|problem| {
+        let text = "Request body must be valid JSON.";
+        Reply::detailed(StatusCode::BAD_REQUEST, text, &problem.to_string())
+    })?;
+    wish.check()?;
+    if !inbound.caller().may_manage_provisioners(organization.id) {
+        // Not a 404: coderd's handler takes the refusal of its database layer for an internal error.
+        let (text, detail) = ("An internal server error occurred.", "unauthorized: rbac: forbidden");
+        return Err(Reply::detailed(StatusCode::INTERNAL_SERVER_ERROR, text, detail));
+    }
+    if world.key_by_name(organization.id, &wish.name).is_some() {
+        let text = format!("Provisioner key with name '{}' already exists in organization", wish.name);
+        return Err(Reply::error(StatusCode::CONFLICT, &text));
+    }
+    let plaintext = world.insert_key(organization.id, wish, inbound.now);
+    Ok(Reply::json(StatusCode::CREATED, &json!({ "key": plaintext })))
+}
+
+/// The keys of an organisation a caller sees: coderd filters the list, so a plain member gets an empty one.
+fn visible_keys(world: &World, inbound: &Inbound, organization: Uuid) -> Vec<StoredKey> {
+    if !inbound.caller().may_manage_provisioners(organization) {
+        return Vec::new();
+    }
+    world.keys.iter().filter(|key| key.organization == organization).cloned().collect()
+}
+
+pub(in crate::coderd) fn list(world: &mut World, inbound: &Inbound) -> Answer {
+    let organization = gate(world, inbound)?;
+    let keys = visible_keys(world, inbound, organization.id);
+    let shown = keys.iter().filter(|key| !key.is_reserved()).map(StoredKey::shown).collect();
+    Ok(Reply::json(StatusCode::OK, &shown))
+}
+
+pub(in crate::coderd) fn list_with_daemons(world: &mut World, inbound: &Inbound) -> Answer {
+    let organization = gate(world, inbound)?;
+    let mut keys = visible_keys(world, inbound, organization.id);
+    if !keys.iter().any(|key| key.id == USER_AUTH) {
+        // Only the default organisation has the row; coderd makes one up everywhere else.
+        let made_up = reserved(organization.id, Timestamp::GO_ZERO);
+        keys.extend(made_up.into_iter().filter(|key| key.id == USER_AUTH));
+    }
+    let with_daemons = |key: &StoredKey| {
+        let daemons = world.recent_daemons_of(key.id, inbound.now);
+        json!({ "key": key.shown(), "daemons": daemons })
+    };
+    Ok(Reply::json(StatusCode::OK, &keys.iter().map(with_daemons).collect()))
+}
+
+pub(in crate::coderd) fn delete(world: &mut World, inbound: &Inbound) -> Answer {
+    let organization = gate(world, inbound)?;
+    let allowed = inbound.caller().may_manage_provisioners(organization.id);
+    let key = world.key_by_name(organization.id, inbound.param("key")).filter(|_| allowed);
+    let key = key.ok_or_else(Reply::not_found)?;
+    if key.is_reserved() {
+        let text = format!("Cannot delete reserved '{}' provisioner key", key.name);
+        return Err(Reply::error(StatusCode::BAD_REQUEST, &text));
+    }
+    world.delete_key(key.id);
+    Ok(Reply::empty(StatusCode::NO_CONTENT))
+}
+
+/// Proves a plaintext; needs no licence and ignores the path.
+pub(in crate::coderd) fn fetch_by_plaintext(world: &mut World, inbound: &Inbound) -> Answer {
+    let presented = inbound.headers.get(DAEMON_KEY_HEADER).and_then(|value| value.to_str().ok());
+    let plaintext = presented.unwrap_or_default();
+    if plaintext.is_empty() {
+        return Err(Reply::error(StatusCode::UNAUTHORIZED, "provisioner daemon key required"));
+    }
+    let invalid = "provisioner daemon key invalid";
+    if plaintext.len() != PLAINTEXT_LENGTH {
+        let detail = format!("must be {PLAINTEXT_LENGTH} characters");
+        return Err(Reply::detailed(StatusCode::BAD_REQUEST, invalid, &detail));
+    }
+    let key = world.key_by_plaintext(plaintext);
+    let key = key.ok_or_else(|| Reply::error(StatusCode::UNAUTHORIZED, invalid))?;
+    Ok(Reply::json(StatusCode::OK, &key.shown()))
+}
+
+/// A key as it exists in coderd.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProvisionerKey {
+    /// Its id.
+    pub id: Uuid,
+    /// Its organisation.
+    pub organization: Uuid,
+    /// Its name, in lower case.
+    pub name: String,
+    /// Its tags.
+    pub tags: BTreeMap<String, String>,
+}
+
+impl Coderd {
+    /// Makes a key as somebody else would, in the UI say, and gives the plaintext only that person would know.
+    ///
+    /// # Panics
+    /// If the organisation is unknown or coderd would refuse the name.
+    pub fn add_provisioner_key(&self, organization: &str, name: &str, tags: &[(&str, &str)]) -> String {
+        let tags = tags.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let wish = KeyWish { name: name.to_owned(), tags: Some(tags) };
+        assert!(wish.check().is_ok(), "coderd refuses the key name {name:?}");
+        let now = self.clock().now();
+        let mut world = self.world();
+        let organization = world.organization_named(organization).id;
+        assert!(world.key_by_name(organization, name).is_none(), "the double already has a key {name:?}");
+        world.insert_key(organization, wish, now)
+    }
+
+    /// Deletes a key as somebody else would.
+    ///
+    /// # Panics
+    /// If there is no such key.
+    pub fn remove_provisioner_key(&self, organization: &str, name: &str) {
+        let mut world = self.world();
+        let organization = world.organization_named(organization).id;
+        let id = world.key_by_name(organization, name).map(|key| key.id);
+        world.delete_key(id.unwrap_or_else(|| panic!("the double has no key {name:?}")));
+    }
+
+    /// The keys that exist in an organisation, oldest first, without the reserved ones.
+    ///
+    /// # Panics
+    /// If the organisation is unknown.
+    pub fn provisioner_keys(&self, organization: &str) -> Vec<ProvisionerKey> {
+        let world = self.world();
+        let organization = world.organization_named(organization).id;
+        let keys = world.keys.iter().filter(|key| key.organization == organization && !key.is_reserved());
+        let shown = |key: &StoredKey| ProvisionerKey {
+            id: key.id,
+            organization,
+            name: key.name.clone(),
+            tags: key.tags.clone(),
+        };
+        keys.map(shown).collect()
+    }
+
+    /// The id of the key a plaintext belongs to, if it still opens the door.
+    pub fn key_proven_by(&self, plaintext: &str) -> Option<Uuid> {
+        self.world().key_by_plaintext(plaintext).map(|key| key.id)
+    }
+}

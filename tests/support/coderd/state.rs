@@ -1,0 +1,54 @@
+//! The world of one double: everything a real coderd would keep in its database and its build.
+//! It never answers requests; areas read and change it under one lock.
+
+use super::clock::Timestamp;
+use super::identity::{Token, User};
+use super::ids::Uuid;
+use super::routes::entitlements::Entitlements;
+use super::routes::organizations::Organization;
+use super::routes::provisioner_daemons::{Daemon, DaemonArrival};
+use super::routes::provisioner_keys::{self, StoredKey};
+
+/// Which of coder's two main packages the double plays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Build {
+    /// Open source only: entitlements, keys and proxies do not exist there.
+    Agpl,
+    /// What users run: every route exists, and a licence decides what works.
+    Enterprise,
+}
+
+#[derive(Debug)]
+pub(super) struct World {
+    pub(super) build: Build,
+    pub(super) version: String,
+    pub(super) deployment_id: Uuid,
+    pub(super) url: String,
+    pub(super) entitlements: Entitlements,
+    pub(super) users: Vec<User>,
+    pub(super) tokens: Vec<Token>,
+    pub(super) organizations: Vec<Organization>,
+    pub(super) keys: Vec<StoredKey>,
+    pub(super) daemons: Vec<Daemon>,
+    pub(super) daemon_arrival: DaemonArrival,
+}
+
+impl World {
+    /// A freshly migrated database: one default organisation named `coder` and the three reserved keys in it.
+    pub(super) fn fresh(build: Build, version: &str, now: Timestamp) -> Self {
+        let default = Organization::new("coder", true, now);
+        Self {
+            build,
+            version: version.to_owned(),
+            deployment_id: Uuid::random(),
+            url: String::new(),
+            entitlements: Entitlements::licensed(now),
+            users: Vec::new(),
+            tokens: Vec::new(),
+            keys: provisioner_keys::reserved(default.id, now),
+            organizations: vec![default],
+            daemons: Vec::new(),
+            daemon_arrival: DaemonArrival::Immediately,
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! Pins the double to the contract: each test is one sentence of it, asked over a real socket.
+//! It never looks into the double's state where an HTTP answer shows the same.
+
+mod client;
+mod errors_and_limits;
+mod faults;
+mod identity;
+mod organizations;
+mod provisioner_daemons;
+mod provisioner_keys;
+mod record;
+mod strictness;
+
+use std::time::Duration;
+
+/// Longer than anything here takes; only a broken test waits for it.
+const SOON: Duration = Duration::from_secs(10);

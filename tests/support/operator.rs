@@ -1,0 +1,134 @@
+//! The operator under test: the built binary as a child process with ports, logs and signals at hand.
+//! It is driven only through what a user has: flags, HTTP ports, signals and the API server.
+
+use crate::process::{Process, scratch_folder};
+use crate::{ports, wait};
+use http_body_util::{BodyExt, Empty};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::time::Duration;
+
+/// How the operator is started.
+#[derive(Debug, Clone)]
+pub struct OperatorOptions {
+    /// The value of `--app`.
+    pub app: &'static str,
+    /// The namespace it believes to run in.
+    pub namespace: String,
+    /// How it reaches the API server.
+    pub kubeconfig: PathBuf,
+    /// More flags.
+    pub flags: Vec<String>,
+}
+
+/// The ports this process listens on.
+#[derive(Debug, Clone, Copy)]
+pub struct Ports {
+    /// `/healthz` and `/readyz`, plain HTTP.
+    pub probes: u16,
+    /// Admission webhooks.
+    pub webhooks: u16,
+    /// The aggregated API.
+    pub aggregated: u16,
+    /// MCP.
+    pub mcp: u16,
+    /// Metrics and the log level.
+    pub metrics: u16,
+}
+
+/// A running operator. Dropping it kills it.
+pub struct Operator {
+    process: Process,
+    /// Where it listens.
+    pub ports: Ports,
+}
+
+impl Operator {
+    /// Starts `binary`; returns at once, ready or not.
+    pub fn start(binary: &str, options: &OperatorOptions) -> Self {
+        let [probes, webhooks, aggregated, mcp, metrics] = ports::free();
+        let ports = Ports { probes, webhooks, aggregated, mcp, metrics };
+        Self::start_on(binary, options, ports)
+    }
+
+    /// The same on given ports, to take the place of one that ended.
+    pub fn start_on(binary: &str, options: &OperatorOptions, ports: Ports) -> Self {
+        let folder = scratch_folder("operator");
+        let mut command = Command::new(binary);
+        command
+            .arg(format!("--app={}", options.app))
+            .arg(format!("--kubeconfig={}", options.kubeconfig.display()))
+            .arg(format!("--probe-address=127.0.0.1:{}", ports.probes))
+            .arg(format!("--webhook-address=127.0.0.1:{}", ports.webhooks))
+            .arg(format!("--aggregated-address=127.0.0.1:{}", ports.aggregated))
+            .arg(format!("--mcp-address=127.0.0.1:{}", ports.mcp))
+            .arg(format!("--metrics-address=127.0.0.1:{}", ports.metrics))
+            .arg("--log-format=json")
+            .args(&options.flags)
+            .env("POD_NAMESPACE", &options.namespace);
+        Self { process: Process::start("operator", &folder, &mut command), ports }
+    }
+
+    /// The process, for signals, logs and its end.
+    pub fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Everything it logged.
+    pub fn log(&self) -> String {
+        self.process.log()
+    }
+
+    /// Where it logs to.
+    pub fn log_path(&self) -> &Path {
+        self.process.log_path()
+    }
+
+    /// The log lines with this message, as JSON.
+    pub fn logged(&self, message: &str) -> Vec<serde_json::Value> {
+        let lines = self.log();
+        let events = lines.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+        events.filter(|event| event["message"] == message).collect()
+    }
+
+    /// Status and body of a plain GET on the probe port.
+    pub async fn probe(&self, path: &str) -> Result<(u16, String), String> {
+        get(&format!("http://127.0.0.1:{}{path}", self.ports.probes)).await
+    }
+
+    /// Waits until `/readyz` says yes.
+    pub async fn ready(&mut self, limit: Duration) {
+        let ports = self.ports;
+        let process = &mut self.process;
+        let ask = async || {
+            if let Err(ended) = process.check_running() {
+                panic!("{ended}");
+            }
+            let (status, body) = get(&format!("http://127.0.0.1:{}/readyz?verbose", ports.probes)).await?;
+            wait::holds(status == 200, body)
+        };
+        wait::until("the operator to be ready", limit, ask).await;
+    }
+
+    /// Waits until it ended by itself.
+    pub async fn ended(&mut self, limit: Duration) -> ExitStatus {
+        let process = &mut self.process;
+        let ask = async || process.exit().ok_or("it is still running");
+        wait::until("the operator to end", limit, ask).await
+    }
+}
+
+async fn get(url: &str) -> Result<(u16, String), String> {
+    let client = Client::builder(TokioExecutor::new()).build_http::<Empty<bytes::Bytes>>();
+    let answer = client.get(url.parse().expect("a URL")).await.map_err(|error| error.to_string())?;
+    let status = answer.status().as_u16();
+    let body = answer.into_body().collect().await.map_err(|error| error.to_string())?.to_bytes();
+    Ok((status, String::from_utf8_lossy(&body).into_owned()))
+}

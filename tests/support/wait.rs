@@ -1,0 +1,28 @@
+//! Waiting for a condition instead of for time to pass.
+//! It polls a question until it has an answer or the deadline is over; it never hides the last reason.
+
+use std::time::{Duration, Instant};
+
+const POLL: Duration = Duration::from_millis(20);
+
+/// Asks until the answer is `Ok`; panics with the last `Err` when `limit` is over.
+pub async fn until<T, E>(what: &str, limit: Duration, mut ask: impl AsyncFnMut() -> Result<T, E>) -> T
+where
+    E: std::fmt::Display,
+{
+    let deadline = Instant::now() + limit;
+    loop {
+        match ask().await {
+            Ok(answer) => return answer,
+            Err(reason) if Instant::now() >= deadline => {
+                panic!("gave up after {limit:?} waiting for {what}: {reason}")
+            }
+            Err(_) => tokio::time::sleep(POLL).await,
+        }
+    }
+}
+
+/// `Ok` when the condition holds, else the reason: the shape [`until`] asks for.
+pub fn holds(condition: bool, reason: impl Into<String>) -> Result<(), String> {
+    if condition { Ok(()) } else { Err(reason.into()) }
+}
