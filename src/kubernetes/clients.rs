@@ -49,12 +49,15 @@ impl Kube {
     pub async fn connect(kubeconfig: Option<&Path>, namespace: String) -> Result<Self, ConnectError> {
         let mut config = match kubeconfig {
             Some(path) => from_file(path).await?,
-            None => Config::incluster().map_err(|source| ConnectError::InCluster { source: Box::new(source) })?,
+            None => {
+                Config::incluster().map_err(|source| ConnectError::InCluster { source: Box::new(source) })?
+            }
         };
         config.default_retry = false;
         config.connect_timeout = Some(CONNECT_TIMEOUT);
         let client = || {
-            Client::try_from(config.clone()).map_err(|source| ConnectError::Client { source: Box::new(source) })
+            Client::try_from(config.clone())
+                .map_err(|source| ConnectError::Client { source: Box::new(source) })
         };
         Ok(Self { calls: client()?, watches: client()?, leases: client()?, namespace })
     }
@@ -89,7 +92,8 @@ impl Kube {
 }
 
 async fn from_file(path: &Path) -> Result<Config, ConnectError> {
-    let failed = |source| ConnectError::Kubeconfig { path: path.display().to_string(), source: Box::new(source) };
+    let failed =
+        |source| ConnectError::Kubeconfig { path: path.display().to_string(), source: Box::new(source) };
     let file = Kubeconfig::read_from(path).map_err(failed)?;
     Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(failed)
 }

@@ -51,7 +51,8 @@ pub struct Events {
 impl Events {
     /// The one recorder; `instance` tells replicas apart.
     pub fn new(kube: &Kube, instance: &str) -> Self {
-        let reporter = Reporter { controller: "coder.com/coder-k8s".to_owned(), instance: Some(instance.to_owned()) };
+        let reporter =
+            Reporter { controller: "coder.com/coder-k8s".to_owned(), instance: Some(instance.to_owned()) };
         let recorder = Recorder::new(kube.calls.clone(), reporter);
         Self { recorder: Arc::new(recorder), namespace: kube.namespace().to_owned() }
     }

@@ -58,7 +58,8 @@ where
         stop: CancellationToken,
         on_error: impl Fn(&watcher::Error) + Send + 'static,
     ) -> (Self, impl Future<Output = ()> + Send + 'static) {
-        let events = watch_objects(objects.watches, selection.config()).default_backoff().modify(forget_managers);
+        let events =
+            watch_objects(objects.watches, selection.config()).default_backoff().modify(forget_managers);
         let (store, writer) = reflector::store();
         let (changed, changes) = watch::channel(0);
         let stream = reflector::reflector(writer, events);

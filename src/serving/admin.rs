@@ -75,7 +75,8 @@ fn turn_away(metrics: &Metrics, denied: &Denied) -> Response {
         }
         Denied::Unavailable(error) => {
             tracing::warn!(%error, "caller not reviewed");
-            (StatusCode::SERVICE_UNAVAILABLE, "the API server could not be asked; try again\n").into_response()
+            (StatusCode::SERVICE_UNAVAILABLE, "the API server could not be asked; try again\n")
+                .into_response()
         }
     }
 }

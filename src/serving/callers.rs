@@ -6,7 +6,9 @@ use crate::kubernetes::{CallError, Kube};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
-use k8s_openapi::api::authorization::v1::{NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
+use k8s_openapi::api::authorization::v1::{
+    NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
+};
 use std::collections::BTreeMap;
 
 /// Why a caller is turned away.
@@ -38,7 +40,12 @@ pub fn bearer(headers: &HeaderMap) -> Result<Confidential<String>, Denied> {
 }
 
 /// Succeeds when the bearer of the token may `verb` the non-resource `path`.
-pub async fn authorise(kube: &Kube, token: Confidential<String>, verb: &str, path: &str) -> Result<(), Denied> {
+pub async fn authorise(
+    kube: &Kube,
+    token: Confidential<String>,
+    verb: &str,
+    path: &str,
+) -> Result<(), Denied> {
     let user = authenticate(kube, token).await?;
     let name = user.username.clone().unwrap_or_default();
     let review = SubjectAccessReview { spec: access(user, verb, path), ..SubjectAccessReview::default() };

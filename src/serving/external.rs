@@ -22,8 +22,6 @@ pub struct ExternalCertificates {
     pub gate: Gate,
     /// Where the end of the leaf is shown.
     pub metrics: Metrics,
-    /// How often the folder is read.
-    pub look: Option<Duration>,
 }
 
 /// Why the folder is of no use.
@@ -55,7 +53,7 @@ impl ExternalCertificates {
             self.check(Timestamp::now());
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = tokio::time::sleep(self.look.unwrap_or(LOOK)) => {}
+                () = tokio::time::sleep(LOOK) => {}
             }
         }
     }

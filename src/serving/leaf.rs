@@ -50,8 +50,8 @@ impl Leaf {
         let (not_before, wished) = super::authority::validity(now, lifetime)?;
         // A leaf that outlives its CA would be refused while it still looks good.
         let not_after = wished.min(signer.not_after);
-        let mut params =
-            CertificateParams::new(names.iter().cloned().collect::<Vec<_>>()).map_err(LeafError::Certificate)?;
+        let mut params = CertificateParams::new(names.iter().cloned().collect::<Vec<_>>())
+            .map_err(LeafError::Certificate)?;
         params.distinguished_name.push(DnType::CommonName, "coder-k8s");
         params.not_before = super::authority::date(not_before)?;
         params.not_after = super::authority::date(not_after)?;
@@ -69,8 +69,9 @@ impl Leaf {
     /// A leaf somebody else made, from PEM.
     pub fn read(chain: &str, key: &str) -> Result<Self, LeafError> {
         let (_, not_after) = super::authority::lifetime_of(chain)?;
-        let chain: Vec<_> =
-            CertificateDer::pem_slice_iter(chain.as_bytes()).collect::<Result<_, _>>().map_err(|_| LeafError::Serve)?;
+        let chain: Vec<_> = CertificateDer::pem_slice_iter(chain.as_bytes())
+            .collect::<Result<_, _>>()
+            .map_err(|_| LeafError::Serve)?;
         let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|_| LeafError::Serve)?;
         let certified = certified(chain, &key)?;
         certified.keys_match().map_err(|_| LeafError::Serve)?;
@@ -95,7 +96,10 @@ impl Leaf {
     }
 }
 
-fn certified(chain: Vec<CertificateDer<'static>>, key: &PrivateKeyDer<'_>) -> Result<Arc<CertifiedKey>, LeafError> {
+fn certified(
+    chain: Vec<CertificateDer<'static>>,
+    key: &PrivateKeyDer<'_>,
+) -> Result<Arc<CertifiedKey>, LeafError> {
     let key = any_supported_type(key).map_err(|_| LeafError::Serve)?;
     Ok(Arc::new(CertifiedKey::new(chain, key)))
 }
@@ -160,7 +164,8 @@ mod tests {
             roots.add(certificate.unwrap()).unwrap();
         }
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build().unwrap();
+        let verifier =
+            WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build().unwrap();
         let moment = UnixTime::since_unix_epoch(Duration::from_secs(now.as_second().try_into().unwrap()));
         let name = ServerName::try_from(name.to_owned()).unwrap();
         verifier.verify_server_cert(&leaf.certificate().unwrap(), &[], &name, &[], moment).map(drop)

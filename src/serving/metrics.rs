@@ -59,7 +59,11 @@ impl Metrics {
     fn register(&self, version: &'static str, commit: &'static str) {
         let mut registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
         let own = registry.sub_registry_with_prefix("coder_k8s");
-        own.register("build", "Version and commit of this binary", Info::new([("version", version), ("commit", commit)]));
+        own.register(
+            "build",
+            "Version and commit of this binary",
+            Info::new([("version", version), ("commit", commit)]),
+        );
         own.register("leading", "1 while this replica holds the lease", self.leading.clone());
         own.register("watch_errors", "Failed lists and watches by kind", self.watch_errors.clone());
         let handshakes = self.failed_handshakes.clone();

@@ -8,7 +8,9 @@ use super::metrics::{Metrics, Named};
 use super::readiness::Gate;
 use crate::kubernetes::Reflected;
 use jiff::Timestamp;
-use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
+};
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use std::collections::BTreeSet;
@@ -53,7 +55,8 @@ impl Targets {
 
     fn services(&self, namespace: &str) -> BTreeSet<String> {
         let mut services = BTreeSet::new();
-        let collect = |target: &dyn Fields, into: &mut BTreeSet<String>| into.extend(target.services(namespace));
+        let collect =
+            |target: &dyn Fields, into: &mut BTreeSet<String>| into.extend(target.services(namespace));
         self.mutating.all().iter().for_each(|target| collect(target.as_ref(), &mut services));
         self.validating.all().iter().for_each(|target| collect(target.as_ref(), &mut services));
         self.api_services.all().iter().for_each(|target| collect(target.as_ref(), &mut services));
@@ -113,7 +116,8 @@ impl OwnCertificates {
     /// Follows the Secret, the targets and the clock until `stop`.
     pub async fn run(mut self, stop: CancellationToken) {
         self.certificate_gate.close(format!("Secret {}", super::authority::SECRET));
-        self.bundle_gate.close("our CA in the caBundle of every labelled webhook configuration and APIService");
+        self.bundle_gate
+            .close("our CA in the caBundle of every labelled webhook configuration and APIService");
         let synced = async { self.secret.synced().await && self.targets.synced().await };
         tokio::select! {
             () = stop.cancelled() => return,
@@ -145,7 +149,8 @@ impl OwnCertificates {
 
     fn authority(&self) -> Result<Authority, String> {
         let secret = self.secret.one().ok_or("it does not exist yet")?;
-        Authority::read(secret.data.as_ref().unwrap_or(&Default::default())).map_err(|error| error.to_string())
+        Authority::read(secret.data.as_ref().unwrap_or(&Default::default()))
+            .map_err(|error| error.to_string())
     }
 
     fn renew(&self, authority: &Authority, now: Timestamp) {
@@ -178,7 +183,9 @@ impl OwnCertificates {
     fn check_leaf(&self, now: Timestamp) {
         match self.leaf.get() {
             None => self.certificate_gate.close(format!("Secret {}", super::authority::SECRET)),
-            Some(leaf) if now >= leaf.not_after => self.certificate_gate.close("a certificate that has not ended"),
+            Some(leaf) if now >= leaf.not_after => {
+                self.certificate_gate.close("a certificate that has not ended")
+            }
             Some(leaf) => {
                 self.certificate_gate.open();
                 let gauge = self.metrics.certificate_not_after.get_or_create(&Named { name: "leaf" });

@@ -20,7 +20,8 @@ pub fn router(readiness: Readiness) -> Router {
 async fn readyz(State(readiness): State<Readiness>, RawQuery(query): RawQuery) -> (StatusCode, String) {
     let ready = readiness.is_ready();
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    let verbose = query.is_some_and(|query| query.split('&').any(|word| word.split('=').next() == Some("verbose")));
+    let verbose =
+        query.is_some_and(|query| query.split('&').any(|word| word.split('=').next() == Some("verbose")));
     if !verbose {
         return (status, if ready { "ok\n" } else { "not ready; /readyz?verbose says why\n" }.to_owned());
     }

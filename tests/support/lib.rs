@@ -6,6 +6,7 @@ pub mod canary;
 pub mod cluster;
 pub mod coderd;
 pub mod fault_proxy;
+pub mod installation;
 pub mod operator;
 pub mod ports;
 pub mod process;
@@ -14,5 +15,6 @@ pub mod wait;
 
 pub use cluster::{Cluster, ClusterOptions};
 pub use fault_proxy::{Fault, FaultProxy};
+pub use installation::Installation;
 pub use operator::{Operator, OperatorOptions};
 pub use wait::until;

@@ -1,1 +1,97 @@
-fn main() {}
+//! `make run`: a cluster with simulated nodes, the shipped manifests, the built operator and a sample, until Ctrl-C.
+//!
+//!   cargo run -p support --bin local-cluster -- target/debug/coder-k8s          stays up until Ctrl-C
+//!   cargo run -p support --bin local-cluster -- target/debug/coder-k8s --once   the same, then ends (for tests)
+
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use support::installation::repository;
+use support::{Cluster, ClusterOptions, Installation, Operator, tools};
+
+const READY_LIMIT: Duration = Duration::from_secs(60);
+/// What a user would type; each line is run as it is printed.
+const SHOWN: [&str; 6] = [
+    "get coder -A",
+    "get codercontrolplanes -n coder -o wide",
+    "explain codercontrolplane.spec.expose",
+    "scale ccp/coder -n coder --replicas=2",
+    "get leases -n coder-system",
+    "get events.events.k8s.io -n coder-system",
+];
+
+#[tokio::main]
+async fn main() {
+    let mut words = std::env::args().skip(1);
+    let binary = words.next().expect("usage: local-cluster PATH-OF-CODER-K8S [--once]");
+    let once = words.next().is_some_and(|word| word == "--once");
+    let began = Instant::now();
+
+    say("starting etcd, kube-apiserver 1.36, controller manager, scheduler and two simulated nodes");
+    let cluster = Cluster::start(ClusterOptions { nodes: 2, ..Default::default() }).await;
+    say("applying kustomize/overlays/local");
+    let installation = Installation::shipped(&cluster).await;
+    say("starting the operator");
+    let mut operator = Operator::start(&binary, &installation.operator("all").await);
+    operator.ready(READY_LIMIT).await;
+    println!("--> ready after {:.1} s\n", began.elapsed().as_secs_f64());
+
+    cluster.kubectl("create namespace coder").await.expect_ok();
+    let sample = "kustomize/samples/codercontrolplane-minimal.yaml";
+    let path = repository().join(sample);
+    cluster.kubectl(&format!("apply -n coder -f {}", path.display())).await.expect_ok();
+    println!("$ kubectl apply -n coder -f {sample}");
+    for words in SHOWN {
+        println!("$ kubectl {words}");
+        println!("{}", cluster.kubectl(words).await.expect_ok());
+    }
+    let folder = publish(&cluster);
+    say_what_next(&operator, &folder);
+    if once {
+        return;
+    }
+    tokio::select! {
+        pressed = tokio::signal::ctrl_c() => pressed.expect("Ctrl-C can be received"),
+        status = operator.ended(Duration::MAX / 4) => println!("the operator ended with {status}: see {}", operator.log_path().display()),
+    }
+    say("stopping");
+}
+
+fn say(what: &str) {
+    println!("--> {what}");
+}
+
+/// Puts kubeconfig and kubectl where the printed lines expect them.
+fn publish(cluster: &Cluster) -> String {
+    let folder = repository().join(".local");
+    let place = |name: &str, target: &Path| {
+        let link = folder.join(name);
+        // Left by an earlier run, usually.
+        let _ = std::fs::remove_file(&link);
+        symlink(target, &link).expect("the repository is writable");
+    };
+    std::fs::create_dir_all(&folder).expect("the repository is writable");
+    place("kubeconfig", &cluster.kubeconfig());
+    place("kubectl", &tools::program("kubectl"));
+    folder.display().to_string()
+}
+
+fn say_what_next(operator: &Operator, folder: &str) {
+    println!(
+        "\
+The operator runs as a process beside the cluster, with the rights of its service account. To try it, in another shell:
+
+  export KUBECONFIG={folder}/kubeconfig PATH={folder}:$PATH
+  kubectl get coder -A
+  kubectl explain codercontrolplane.spec
+  kubectl apply -n coder -k kustomize/samples
+  kubectl get ccp,cprov,cwsp -n coder -o wide
+  kubectl delete codercontrolplane coder -n coder
+  curl -s 'http://127.0.0.1:{probes}/readyz?verbose'
+
+Logs of the operator: {log}
+Ctrl-C stops everything and leaves nothing running.",
+        probes = operator.ports.probes,
+        log = operator.log_path().display(),
+    );
+}

@@ -81,7 +81,8 @@ impl Process {
     /// Starts `program`; stdout and stderr go to `<folder>/<name>.log`.
     pub fn start(name: &str, folder: &Path, command: &mut Command) -> Self {
         let log = folder.join(format!("{name}.log"));
-        let output = File::options().create(true).append(true).open(&log).expect("the log file can be opened");
+        let output =
+            File::options().create(true).append(true).open(&log).expect("the log file can be opened");
         let child = command
             .stdin(Stdio::null())
             .stdout(output.try_clone().expect("the log file can be shared"))

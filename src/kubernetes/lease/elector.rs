@@ -96,7 +96,8 @@ impl Elector {
     }
 
     async fn get(&self) -> Result<Option<Record>, CallError> {
-        let read = within(CALL_LIMIT, || format!("get Lease {}", self.name), self.leases.get_opt(self.name)).await?;
+        let read =
+            within(CALL_LIMIT, || format!("get Lease {}", self.name), self.leases.get_opt(self.name)).await?;
         Ok(read.as_ref().map(Record::of))
     }
 
@@ -105,7 +106,8 @@ impl Elector {
         let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
         let sent = Instant::now();
         let written = if create {
-            within(CALL_LIMIT, || format!("create Lease {}", self.name), self.leases.create(&params, &lease)).await
+            within(CALL_LIMIT, || format!("create Lease {}", self.name), self.leases.create(&params, &lease))
+                .await
         } else {
             let call = self.leases.replace(self.name, &params, &lease);
             within(CALL_LIMIT, || format!("replace Lease {}", self.name), call).await

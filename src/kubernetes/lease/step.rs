@@ -108,8 +108,7 @@ pub fn step(
         }
         Observation::Written { record, sent } => {
             let until = sent + candidate.timing.renew_deadline;
-            state.leading =
-                (now < until).then_some(Leading { term: record.transitions, until });
+            state.leading = (now < until).then_some(Leading { term: record.transitions, until });
             state.seen = Some(Seen { record, at: now });
             Command::Sleep(candidate.timing.retry)
         }
@@ -239,12 +238,14 @@ mod tests {
     #[test]
     fn a_foreign_holder_is_respected_for_its_whole_duration_on_our_clock() {
         let start = Instant::now();
-        let (state, command) = next("b", State::default(), Observation::Read(Some(held_by("a", 1, "7"))), start);
+        let (state, command) =
+            next("b", State::default(), Observation::Read(Some(held_by("a", 1, "7"))), start);
         assert_eq!(command, Command::Sleep(seconds(2)));
         let late = start + Duration::from_millis(14_999);
         let (state, command) = next("b", state, Observation::Read(Some(held_by("a", 1, "7"))), late);
         assert_eq!(command, Command::Sleep(seconds(2)), "not yet");
-        let (_, command) = next("b", state, Observation::Read(Some(held_by("a", 1, "7"))), start + seconds(15));
+        let (_, command) =
+            next("b", state, Observation::Read(Some(held_by("a", 1, "7"))), start + seconds(15));
         let Command::Replace(record) = command else { panic!("{command:?}") };
         assert_eq!((record.transitions, record.version.as_deref()), (4, Some("7")));
     }
@@ -273,7 +274,9 @@ mod tests {
         let written = Observation::Written { record: held_by("a", 1, "7"), sent: now };
         let (state, _) = next("a", State::default(), written, now);
         let (_, command) = next("a", state, Observation::Due, now + seconds(2));
-        assert!(matches!(command, Command::Replace(record) if record.version.as_deref() == Some("7") && record.transitions == 3));
+        assert!(
+            matches!(command, Command::Replace(record) if record.version.as_deref() == Some("7") && record.transitions == 3)
+        );
     }
 
     #[test]
@@ -285,7 +288,8 @@ mod tests {
         assert!(state.leading.is_some(), "one failure does not end a leadership");
         let (state, command) = next("a", state, Observation::Due, now + seconds(5));
         assert_eq!(command, Command::Get);
-        let (state, command) = next("a", state, Observation::Read(Some(held_by("a", 2, "8"))), now + seconds(5));
+        let (state, command) =
+            next("a", state, Observation::Read(Some(held_by("a", 2, "8"))), now + seconds(5));
         let Command::Replace(record) = command else { panic!("{command:?}") };
         assert_eq!((record.transitions, record.version.as_deref()), (3, Some("8")));
         assert_eq!(state.leading.unwrap().until, now + seconds(10), "reading renews nothing");
@@ -364,7 +368,11 @@ mod tests {
                         server = Some(record.clone());
                     }
                     let lost = draw(4) == 0;
-                    let seen = if accepted && !lost { Observation::Written { record, sent } } else { Observation::Failed };
+                    let seen = if accepted && !lost {
+                        Observation::Written { record, sent }
+                    } else {
+                        Observation::Failed
+                    };
                     (next(who, state, seen, now + took).0, now + took)
                 }
                 _ => (state, now),

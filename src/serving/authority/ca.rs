@@ -69,7 +69,9 @@ impl Ca {
     pub fn issuer(&self) -> Result<Issuer<'static, KeyPair>, CaError> {
         // The error of a malformed key may quote it: it is dropped on purpose.
         let key = KeyPair::from_pem(self.key.expose()).map_err(|_| CaError::Key)?;
-        let own = x509_parser::pem::parse_x509_pem(self.certificate.as_bytes()).map_err(|_| CaError::Certificate)?.1;
+        let own = x509_parser::pem::parse_x509_pem(self.certificate.as_bytes())
+            .map_err(|_| CaError::Certificate)?
+            .1;
         let public = own.parse_x509().map_err(|_| CaError::Certificate)?.public_key().raw.to_vec();
         if rcgen::PublicKeyData::subject_public_key_info(&key) != public {
             return Err(CaError::Key);
@@ -79,7 +81,10 @@ impl Ca {
 }
 
 /// Start and end of a certificate that is valid from `now` on, for clocks that are behind too.
-pub(in crate::serving) fn validity(now: Timestamp, lifetime: Duration) -> Result<(Timestamp, Timestamp), CaError> {
+pub(in crate::serving) fn validity(
+    now: Timestamp,
+    lifetime: Duration,
+) -> Result<(Timestamp, Timestamp), CaError> {
     let lifetime = SignedDuration::try_from(lifetime).map_err(|_| CaError::Date)?;
     let not_before = now.checked_sub(SKEW).map_err(|_| CaError::Date)?;
     let not_after = now.checked_add(lifetime).map_err(|_| CaError::Date)?;
@@ -93,7 +98,8 @@ pub(in crate::serving) fn date(moment: Timestamp) -> Result<OffsetDateTime, CaEr
 
 /// The dates in a PEM certificate.
 pub(in crate::serving) fn lifetime_of(certificate: &str) -> Result<(Timestamp, Timestamp), CaError> {
-    let (_, pem) = x509_parser::pem::parse_x509_pem(certificate.as_bytes()).map_err(|_| CaError::Certificate)?;
+    let (_, pem) =
+        x509_parser::pem::parse_x509_pem(certificate.as_bytes()).map_err(|_| CaError::Certificate)?;
     let parsed = pem.parse_x509().map_err(|_| CaError::Certificate)?;
     let moment = |seconds| Timestamp::from_second(seconds).map_err(|_| CaError::Date);
     let validity = parsed.validity();

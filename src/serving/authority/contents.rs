@@ -68,7 +68,8 @@ impl Authority {
     /// Reads the Secret's data.
     pub fn read(data: &BTreeMap<String, ByteString>) -> Result<Self, Unreadable> {
         let signer = read_ca(data, "signer.crt", "signer.key")?;
-        let next = data.contains_key("next.crt").then(|| read_ca(data, "next.crt", "next.key")).transpose()?;
+        let next =
+            data.contains_key("next.crt").then(|| read_ca(data, "next.crt", "next.key")).transpose()?;
         let bundle = certificates(text(data, "bundle.crt")?);
         let phase = serde_json::from_str(text(data, "state")?).map_err(|_| Unreadable::State)?;
         let trusted = |ca: &Ca| bundle.iter().any(|one| one.trim() == ca.certificate.trim());
@@ -81,7 +82,8 @@ impl Authority {
     /// The Secret's data.
     pub fn write(&self) -> BTreeMap<String, ByteString> {
         let mut data = BTreeMap::new();
-        let mut put = |key: &str, value: &str| data.insert(key.to_owned(), ByteString(value.as_bytes().to_vec()));
+        let mut put =
+            |key: &str, value: &str| data.insert(key.to_owned(), ByteString(value.as_bytes().to_vec()));
         put("signer.crt", &self.signer.certificate);
         put("signer.key", self.signer.key.expose());
         if let Some(next) = &self.next {

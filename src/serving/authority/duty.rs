@@ -94,8 +94,8 @@ impl AuthorityDuty {
                 return self.save(&secrets, secret, &fresh, None).await;
             }
         };
-        let gauge = self.metrics.certificate_not_after.get_or_create(&Named { name: "ca" });
-        gauge.set(authority.signer.not_after.as_second());
+        let ends = authority.signer.not_after.as_second();
+        self.metrics.certificate_not_after.get_or_create(&Named { name: "ca" }).set(ends);
         if !self.targets.synced().await {
             return Ok(LOOK);
         }
@@ -111,7 +111,9 @@ impl AuthorityDuty {
             Some(BTreeMap::from([("app.kubernetes.io/managed-by".to_owned(), "coder-k8s".to_owned())]));
         secret.data = Some(authority.write());
         match secrets.create(&secret).await {
-            Ok(_) => self.tell(Reason::AuthorityCreated, "made the CA that signs our serving certificates").await,
+            Ok(_) => {
+                self.tell(Reason::AuthorityCreated, "made the CA that signs our serving certificates").await
+            }
             // Another leader was faster, a moment before it lost the lease: its CA is as good.
             Err(error) if error.is_already_exists() => {}
             Err(error) => return Err(error.into()),
@@ -202,7 +204,9 @@ impl AuthorityDuty {
         T: Target + Clone + Debug + DeserializeOwned + Serialize,
     {
         for target in targets {
-            let Some(patch) = injection::patch(target.as_ref(), self.kube.namespace(), bundle) else { continue };
+            let Some(patch) = injection::patch(target.as_ref(), self.kube.namespace(), bundle) else {
+                continue;
+            };
             let name = target.name_any();
             match self.kube.everywhere::<T>().patch(&name, patch).await {
                 Ok(_) => {

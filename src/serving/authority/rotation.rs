@@ -152,7 +152,9 @@ mod tests {
     #[test]
     fn a_ca_that_slept_through_its_end_is_replaced_in_any_phase() {
         let late = facts(at(366 * DAY));
-        for phase in [Phase::Stable, Phase::Distributing { injected_at: None }, Phase::Retiring { promoted_at: at(0) }] {
+        for phase in
+            [Phase::Stable, Phase::Distributing { injected_at: None }, Phase::Retiring { promoted_at: at(0) }]
+        {
             assert_eq!(step(&authority(phase), late, &TIMES), Step::Replace);
         }
     }

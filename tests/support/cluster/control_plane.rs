@@ -84,7 +84,10 @@ fn api_server(folder: &Path, pki: &Pki, etcd: u16, port: u16, options: ClusterOp
         .arg(format!("--service-account-signing-key-file={}", pki.path("service-accounts.key")))
         .arg(format!("--service-account-key-file={}", pki.path("service-accounts.pub")))
         .arg(format!("--requestheader-client-ca-file={}", pki.path("front-proxy-ca.crt")))
-        .args(["--requestheader-allowed-names=front-proxy-client", "--requestheader-group-headers=X-Remote-Group"])
+        .args([
+            "--requestheader-allowed-names=front-proxy-client",
+            "--requestheader-group-headers=X-Remote-Group",
+        ])
         .args(["--requestheader-username-headers=X-Remote-User"])
         .args(["--requestheader-extra-headers-prefix=X-Remote-Extra-"])
         .arg(format!("--proxy-client-cert-file={}", pki.path("front-proxy-client.crt")))

@@ -90,8 +90,9 @@ impl Cluster {
         // Several crates of a test binary use rustls; whoever comes first installs the one provider there is.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let file = kube::config::Kubeconfig::read_from(kubeconfig).expect("the kubeconfig can be read");
-        let mut config =
-            kube::Config::from_custom_kubeconfig(file, &Default::default()).await.expect("a usable kubeconfig");
+        let mut config = kube::Config::from_custom_kubeconfig(file, &Default::default())
+            .await
+            .expect("a usable kubeconfig");
         config.default_retry = false;
         kube::Client::try_from(config).expect("a client")
     }

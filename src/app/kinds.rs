@@ -1,0 +1,59 @@
+//! The watches of the process: one per kind, shared by everything that reads it.
+//! A required kind gates readiness until its first list is complete; an optional one never does.
+
+use super::process::{Context, Fatal, Running};
+use crate::kubernetes::{Objects, Reflected, Selection};
+use crate::serving::metrics::Named;
+use crds::{CoderControlPlane, CoderProvisioner, CoderWorkspaceProxy};
+use kube::Resource;
+use serde::de::DeserializeOwned;
+use std::fmt::Debug;
+
+/// Follows the three kinds the reconcilers need.
+pub fn follow(context: &Context, running: &mut Running) {
+    let kube = &context.kube;
+    require(context, running, "CoderControlPlane", kube.everywhere::<CoderControlPlane>());
+    require(context, running, "CoderProvisioner", kube.everywhere::<CoderProvisioner>());
+    require(context, running, "CoderWorkspaceProxy", kube.everywhere::<CoderWorkspaceProxy>());
+}
+
+fn require<K>(context: &Context, running: &mut Running, kind: &'static str, objects: Objects<K>)
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+{
+    let gate = context.readiness.gate(kind);
+    gate.close("its first list");
+    let reflected = reflect(context, running, kind, objects, &Selection::All);
+    let unfollow = context.unfollow.clone();
+    running.followers.spawn(async move {
+        if reflected.synced().await {
+            gate.open();
+        }
+        unfollow.cancelled().await;
+        Ok::<_, Fatal>(())
+    });
+}
+
+/// Follows objects of a kind for whoever reads the handle.
+pub fn reflect<K>(
+    context: &Context,
+    running: &mut Running,
+    kind: &'static str,
+    objects: Objects<K>,
+    selection: &Selection,
+) -> Reflected<K>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+{
+    let errors = context.metrics.watch_errors.get_or_create(&Named { name: kind }).clone();
+    let on_error = move |error: &kube::runtime::watcher::Error| {
+        errors.inc();
+        tracing::warn!(kind, %error, "list or watch failed; it is tried again");
+    };
+    let (reflected, following) = Reflected::follow(objects, selection, context.unfollow.clone(), on_error);
+    running.followers.spawn(async move {
+        following.await;
+        Ok::<_, Fatal>(())
+    });
+    reflected
+}

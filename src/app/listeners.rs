@@ -1,0 +1,108 @@
+//! Starts the listeners of a mode, each with a gate that opens when it has answered once.
+
+use super::kinds::reflect;
+use super::modes::Part;
+use super::process::{Context, Fatal, Running};
+use crate::kubernetes::Selection;
+use crate::serving::front_proxy::{self, FrontProxyTrust};
+use crate::serving::leaf::CurrentLeaf;
+use crate::serving::listener::Listener;
+use crate::serving::tls::{ClientCertificates, server_config};
+use crate::serving::{admin, probes, self_check};
+use axum::Router;
+use k8s_openapi::api::core::v1::ConfigMap;
+use std::net::SocketAddr;
+
+/// One TLS listener.
+struct Tls {
+    name: &'static str,
+    flag: &'static str,
+    address: SocketAddr,
+    clients: ClientCertificates,
+    router: Router,
+}
+
+/// Binds every listener of the mode and serves; the probes last, when every gate exists.
+pub async fn start(context: &Context, running: &mut Running, leaf: &CurrentLeaf) -> Result<(), Fatal> {
+    if context.flags.app.runs(Part::AggregatedApi) {
+        follow_front_proxy(context, running);
+    }
+    for listener in listeners(context) {
+        start_tls(context, running, leaf, listener).await?;
+    }
+    let router = probes::router(context.readiness.clone());
+    let address = context.flags.addresses.probe_address;
+    let probes = Listener::bind("probes", "probe-address", address, router, context.metrics.clone()).await?;
+    // Probes are answered to the end: the kubelet shall hear "not ready" while everything else drains.
+    let (unfollow, grace) = (context.unfollow.clone(), context.flags.shutdown_grace);
+    running.followers.spawn(async move {
+        probes.serve(unfollow, grace).await;
+        Ok(())
+    });
+    Ok(())
+}
+
+fn listeners(context: &Context) -> Vec<Tls> {
+    let addresses = &context.flags.addresses;
+    let runs = |part| context.flags.app.runs(part);
+    let admin = admin::router(
+        context.kube.clone(),
+        context.metrics.clone(),
+        context.readiness.clone(),
+        context.set_log_level.clone(),
+    );
+    // A part that has not been built yet answers 404 to everything.
+    let nothing = Router::new;
+    let plain = ClientCertificates::NotAsked;
+    let tls = |name, flag, address, clients, router| Tls { name, flag, address, clients, router };
+    let mut listeners = vec![tls("metrics", "metrics-address", addresses.metrics_address, plain, admin)];
+    if runs(Part::Webhooks) {
+        listeners.push(tls("webhooks", "webhook-address", addresses.webhook_address, plain, nothing()));
+    }
+    if runs(Part::AggregatedApi) {
+        let asked = ClientCertificates::Requested;
+        listeners.push(tls(
+            "aggregated-api",
+            "aggregated-address",
+            addresses.aggregated_address,
+            asked,
+            nothing(),
+        ));
+    }
+    if runs(Part::Mcp) {
+        listeners.push(tls("mcp", "mcp-address", addresses.mcp_address, plain, nothing()));
+    }
+    listeners
+}
+
+async fn start_tls(
+    context: &Context,
+    running: &mut Running,
+    leaf: &CurrentLeaf,
+    tls: Tls,
+) -> Result<(), Fatal> {
+    let gate = context.readiness.gate(tls.name);
+    let config = server_config(leaf, tls.clients)?;
+    let listener =
+        Listener::bind(tls.name, tls.flag, tls.address, tls.router, context.metrics.clone()).await?;
+    let listener = listener.with_tls(config);
+    let (stop, grace, leaf) = (context.stop.clone(), context.flags.shutdown_grace, leaf.clone());
+    running.workers.spawn(async move {
+        let checking = self_check::run(tls.address, leaf, gate, stop.clone());
+        tokio::join!(listener.serve(stop.clone(), grace), checking);
+        Ok(())
+    });
+    Ok(())
+}
+
+fn follow_front_proxy(context: &Context, running: &mut Running) {
+    let gate = context.readiness.gate("front-proxy trust");
+    let objects = context.kube.within::<ConfigMap>(front_proxy::NAMESPACE);
+    let selection = Selection::Named(front_proxy::CONFIG_MAP.to_owned());
+    let config_map = reflect(context, running, "ConfigMap", objects, &selection);
+    let unfollow = context.unfollow.clone();
+    running.followers.spawn(async move {
+        FrontProxyTrust::default().run(config_map, gate, unfollow).await;
+        Ok(())
+    });
+}

@@ -1,0 +1,29 @@
+//! The composition root: what runs in which mode, who leads, when we are ready, and the order in which things stop.
+//! It wires the other rooms together; none of them knows it.
+
+mod certificates;
+mod cli;
+mod durations;
+mod duties;
+mod flags;
+mod kinds;
+mod listeners;
+mod logging;
+mod modes;
+mod process;
+mod shutdown;
+
+pub use flags::{Flags, WebhookCa};
+pub use modes::{Mode, Part};
+
+use clap::Parser;
+use std::process::ExitCode;
+
+/// Parses the command line and runs what it asks for.
+pub fn main() -> ExitCode {
+    let cli = cli::Cli::parse();
+    match cli.command {
+        Some(command) => cli::run(command),
+        None => process::run(cli.flags),
+    }
+}

@@ -1,0 +1,280 @@
+//! Decides what the operator and its users may do: one table, each row with the reason for it.
+//! It never grants more than the code uses today: the issue that needs another right adds its row.
+
+use crds::well_known;
+
+/// Lease of the replica that reconciles.
+pub const CONTROLLER_LEASE: &str = "coder-k8s-controller.coder.com";
+/// Lease of the replica that keeps the certificate authority.
+pub const AUTHORITY_LEASE: &str = "coder-k8s-authority.coder.com";
+/// The Secret of the certificate authority.
+pub const CA_SECRET: &str = "coder-k8s-ca";
+/// The ServiceAccount the operator runs as.
+pub const SERVICE_ACCOUNT: &str = "coder-k8s";
+/// What the manifests say instead of a namespace until an overlay sets it.
+pub const PLACEHOLDER_NAMESPACE: &str = "system";
+
+/// The kinds of [`well_known::GROUP`], as RBAC names them.
+const KINDS: &[&str] = &["codercontrolplanes", "coderprovisioners", "coderworkspaceproxies"];
+const SCALES: &[&str] =
+    &["codercontrolplanes/scale", "coderprovisioners/scale", "coderworkspaceproxies/scale"];
+
+/// A Role or ClusterRole and everything it allows.
+#[derive(Debug, Clone, Copy)]
+pub struct Role {
+    /// Its name before any prefix.
+    pub name: &'static str,
+    /// Who gets it.
+    pub holder: Holder,
+    /// What it is for, and why it has the shape it has.
+    pub purpose: &'static str,
+    /// What it allows.
+    pub grants: &'static [Grant],
+}
+
+/// Who a [`Role`] is for, which also decides what is generated besides it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Holder {
+    /// The operator, in every namespace: ClusterRole and ClusterRoleBinding.
+    OperatorEverywhere,
+    /// The operator, in its own namespace only: Role and RoleBinding.
+    OperatorAtHome,
+    /// Whoever an administrator binds it to, and whoever has one of these built-in roles: ClusterRole.
+    Users {
+        /// `view`, `edit` or `admin`.
+        aggregate_to: &'static [&'static str],
+    },
+}
+
+/// One row of the table.
+#[derive(Debug, Clone, Copy)]
+pub struct Grant {
+    /// What it is about.
+    pub on: On,
+    /// What may be done with it.
+    pub verbs: &'static [&'static str],
+    /// Why the right is needed.
+    pub reason: &'static str,
+}
+
+/// What a [`Grant`] is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum On {
+    /// Objects of the API.
+    Resources {
+        /// API group; empty for the core group.
+        group: &'static str,
+        /// Plural names, with a subresource after `/`.
+        resources: &'static [&'static str],
+    },
+    /// Objects of the API with these names only.
+    Named {
+        /// API group; empty for the core group.
+        group: &'static str,
+        /// Plural names, with a subresource after `/`.
+        resources: &'static [&'static str],
+        /// Names of the objects.
+        names: &'static [&'static str],
+    },
+    /// Paths of a server that asks the API server who may read them.
+    Urls(&'static [&'static str]),
+}
+
+/// Everything the operator may do, and the roles it offers to its users.
+pub const ROLES: &[Role] = &[
+    Role {
+        name: "coder-k8s",
+        holder: Holder::OperatorEverywhere,
+        purpose: "What the operator does in every namespace or outside of all.",
+        grants: &[
+            Grant {
+                on: On::Resources { group: well_known::GROUP, resources: KINDS },
+                verbs: &["list", "watch"],
+                reason: "The operator follows the objects it is there for.",
+            },
+            Grant {
+                on: On::Resources {
+                    group: "admissionregistration.k8s.io",
+                    resources: &["mutatingwebhookconfigurations", "validatingwebhookconfigurations"],
+                },
+                verbs: &["list", "watch", "patch"],
+                reason: "It puts its CA in the caBundle of configurations labelled coder.com/inject-ca and reads the \
+                         names of the Services they call. Their names carry the prefix of an overlay, so the right \
+                         cannot be limited by name.",
+            },
+            Grant {
+                on: On::Resources { group: "apiregistration.k8s.io", resources: &["apiservices"] },
+                verbs: &["list", "watch", "patch"],
+                reason: "The same for the aggregated API.",
+            },
+            Grant {
+                on: On::Resources { group: "authentication.k8s.io", resources: &["tokenreviews"] },
+                verbs: &["create"],
+                reason: "It asks the API server whose bearer token a caller shows.",
+            },
+            Grant {
+                on: On::Resources { group: "authorization.k8s.io", resources: &["subjectaccessreviews"] },
+                verbs: &["create"],
+                reason: "It asks the API server whether a caller may do what it asks for.",
+            },
+        ],
+    },
+    Role {
+        name: "coder-k8s-front-proxy-reader",
+        holder: Holder::OperatorEverywhere,
+        purpose: "The object is in kube-system, and a Role there would do. But the namespace transformer of kustomize \
+                  moves every namespaced object, a RoleBinding in kube-system too. A ClusterRole limited to one name \
+                  stays in force: it opens the ConfigMaps of that name and no other.",
+        grants: &[Grant {
+            on: On::Named {
+                group: "",
+                resources: &["configmaps"],
+                names: &["extension-apiserver-authentication"],
+            },
+            verbs: &["list", "watch"],
+            reason: "It holds the CA and the names by which the API server proves that a request to the aggregated \
+                     API comes from it.",
+        }],
+    },
+    Role {
+        name: "coder-k8s",
+        holder: Holder::OperatorAtHome,
+        purpose: "What the operator does in its own namespace only.",
+        grants: &[
+            Grant {
+                on: On::Resources { group: "coordination.k8s.io", resources: &["leases"] },
+                verbs: &["create"],
+                reason: "The first replica makes the leases; RBAC cannot limit a create by name.",
+            },
+            Grant {
+                on: On::Named {
+                    group: "coordination.k8s.io",
+                    resources: &["leases"],
+                    names: &[CONTROLLER_LEASE, AUTHORITY_LEASE],
+                },
+                verbs: &["get", "update"],
+                reason: "Replicas agree by these leases on who reconciles and who keeps the CA.",
+            },
+            Grant {
+                on: On::Resources { group: "", resources: &["secrets"] },
+                verbs: &["create"],
+                reason: "The first replica makes the Secret of the CA; RBAC cannot limit a create by name.",
+            },
+            Grant {
+                on: On::Named { group: "", resources: &["secrets"], names: &[CA_SECRET] },
+                verbs: &["get", "list", "watch", "update"],
+                reason: "Every replica follows the CA that signs its certificate; one of them rotates it.",
+            },
+            Grant {
+                on: On::Resources { group: "events.k8s.io", resources: &["events"] },
+                verbs: &["create", "patch"],
+                reason: "It tells in Events what it did, and counts repetitions in the Event that is there.",
+            },
+        ],
+    },
+    Role {
+        name: "coder-k8s-view",
+        holder: Holder::Users { aggregate_to: &["view"] },
+        purpose: "Whoever may view a namespace sees what the operator runs there.",
+        grants: &[Grant {
+            on: On::Resources { group: well_known::GROUP, resources: KINDS },
+            verbs: &["get", "list", "watch"],
+            reason: "No field of these kinds holds a secret; they only refer to some.",
+        }],
+    },
+    Role {
+        name: "coder-k8s-edit",
+        holder: Holder::Users { aggregate_to: &["edit", "admin"] },
+        purpose: "Whoever may edit a namespace may run Coder in it. The status is the operator's alone.",
+        grants: &[
+            Grant {
+                on: On::Resources { group: well_known::GROUP, resources: KINDS },
+                verbs: &["create", "update", "patch", "delete", "deletecollection"],
+                reason: "The same verbs the built-in role has for a Deployment.",
+            },
+            Grant {
+                on: On::Resources { group: well_known::GROUP, resources: SCALES },
+                verbs: &["get", "update", "patch"],
+                reason: "kubectl scale reads and writes this subresource.",
+            },
+        ],
+    },
+    Role {
+        name: "coder-k8s-metrics-reader",
+        holder: Holder::Users { aggregate_to: &[] },
+        purpose: "For the account of your Prometheus: bind it with a ClusterRoleBinding.",
+        grants: &[Grant {
+            on: On::Urls(&["/metrics"]),
+            verbs: &["get"],
+            reason: "The metrics port asks the API server whether the caller may read this path.",
+        }],
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows() -> impl Iterator<Item = (&'static Role, &'static Grant)> {
+        ROLES.iter().flat_map(|role| role.grants.iter().map(move |grant| (role, grant)))
+    }
+
+    fn words(grant: &Grant) -> Vec<&'static str> {
+        let on = match grant.on {
+            On::Resources { group, resources } => [&[group], resources].concat(),
+            On::Named { group, resources, names } => [&[group], resources, names].concat(),
+            On::Urls(urls) => urls.to_vec(),
+        };
+        [&on, grant.verbs].concat()
+    }
+
+    #[test]
+    fn every_row_has_verbs_and_a_reason_and_every_role_a_purpose() {
+        for (role, grant) in rows() {
+            assert!(!grant.verbs.is_empty(), "{role:?}");
+            for prose in [role.purpose, grant.reason] {
+                assert!(
+                    prose.ends_with('.') && prose.split_whitespace().count() >= 4,
+                    "{prose:?} of {}",
+                    role.name
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_granted_by_wildcard_and_nobody_may_escalate() {
+        for (role, grant) in rows() {
+            let forbidden =
+                |word: &&str| word.contains('*') || ["escalate", "bind", "impersonate"].contains(word);
+            assert_eq!(words(grant).iter().find(|word| forbidden(word)), None, "{}", role.name);
+        }
+    }
+
+    #[test]
+    fn secrets_are_read_by_name_and_in_the_own_namespace_only() {
+        for (role, grant) in rows().filter(|(_, grant)| words(grant).contains(&"secrets")) {
+            assert_eq!(role.holder, Holder::OperatorAtHome, "{}", role.name);
+            let named = matches!(grant.on, On::Named { names: [CA_SECRET], .. });
+            assert!(named || grant.verbs == ["create"], "{grant:?}");
+        }
+    }
+
+    #[test]
+    fn the_kinds_are_those_of_the_api() {
+        let definitions = crds::custom_resource_definitions();
+        let plurals: Vec<_> = definitions.iter().map(|crd| crd.spec.names.plural.as_str()).collect();
+        assert_eq!(plurals, KINDS);
+        let scales: Vec<_> = plurals.iter().map(|plural| format!("{plural}/scale")).collect();
+        assert_eq!(scales, SCALES);
+    }
+
+    #[test]
+    fn names_limit_no_right_that_cannot_be_limited_by_name() {
+        for (_, grant) in rows().filter(|(_, grant)| matches!(grant.on, On::Named { .. })) {
+            for verb in ["create", "deletecollection"] {
+                assert!(!grant.verbs.contains(&verb), "{grant:?} allows nothing");
+            }
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! The rules of the house that the compiler does not hold: who may import whom, which crates are used, what each file
+//! opens with.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use support::installation::repository;
+
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files.extend(rust_files(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    files
+}
+
+/// The room of a file: the first folder or file below `src`.
+fn room(file: &Path) -> String {
+    let below = file.strip_prefix(repository().join("src")).unwrap();
+    let first = below.components().next().unwrap().as_os_str().to_string_lossy().into_owned();
+    first.trim_end_matches(".rs").to_owned()
+}
+
+/// The rooms a file's code names, by `crate::room`.
+fn imports(text: &str) -> BTreeSet<String> {
+    let names = text.split("crate::").skip(1);
+    names.map(|rest| rest.chars().take_while(|letter| letter.is_alphanumeric() || *letter == '_').collect()).collect()
+}
+
+/// Why a file of `room` may not import `other`, if it may not.
+fn forbidden(room: &str, other: &str) -> Option<&'static str> {
+    match (room, other) {
+        (room, "app") if !["app", "main"].contains(&room) => Some("nobody knows app"),
+        ("controller", "aggregated") | ("aggregated", "controller") => Some("they never call each other"),
+        ("coderd", "kubernetes" | "serving" | "controller" | "aggregated" | "admission" | "mcp") => {
+            Some("coderd stands alone")
+        }
+        ("kubernetes", "serving" | "controller" | "aggregated" | "admission" | "mcp" | "coderd") => {
+            Some("kubernetes serves the others and knows none")
+        }
+        ("serving", "controller" | "aggregated" | "admission" | "mcp" | "coderd" | "lint") => {
+            Some("serving knows no kind and no part")
+        }
+        _ => None,
+    }
+}
+
+#[test]
+fn imports_respect_the_directions_of_the_house() {
+    let mut broken = Vec::new();
+    for file in rust_files(&repository().join("src")) {
+        let room = room(&file);
+        for other in imports(&std::fs::read_to_string(&file).unwrap()) {
+            if let Some(reason) = forbidden(&room, &other) {
+                broken.push(format!("{}: {room} imports {other}: {reason}", file.display()));
+            }
+        }
+    }
+    assert_eq!(broken, Vec::<String>::new());
+    assert!(forbidden("serving", "app").is_some(), "the rule itself can fail");
+}
+
+#[test]
+fn only_kubernetes_talks_to_the_api_server_and_serving_and_coderd_know_no_kind() {
+    let mut broken = Vec::new();
+    for file in rust_files(&repository().join("src")) {
+        let (room, text) = (room(&file), std::fs::read_to_string(&file).unwrap());
+        let mut forbid = |words: &[&str], reason: &str| {
+            for word in words.iter().filter(|word| text.contains(**word)) {
+                broken.push(format!("{}: {word}: {reason}", file.display()));
+            }
+        };
+        if room != "kubernetes" {
+            forbid(&["Api::all", "Api::namespaced", "Api::default_namespaced", "kube::Client", "Client::try_from"],
+                "only src/kubernetes talks to kube-apiserver");
+        }
+        if room == "serving" || room == "coderd" {
+            forbid(&["crds::", "CoderControlPlane", "CoderProvisioner", "CoderWorkspaceProxy"], "no kind is known here");
+        }
+        if room == "coderd" {
+            forbid(&["k8s_openapi", "kube::"], "coderd knows no Kubernetes type");
+        }
+    }
+    assert_eq!(broken, Vec::<String>::new());
+}
+
+/// Crates that are tools of pure decisions: a clock, a file or a socket in them would be a hidden input.
+#[test]
+fn pure_steps_read_no_clock() {
+    for file in ["src/kubernetes/lease/step.rs", "src/serving/authority/rotation.rs", "src/serving/injection.rs"] {
+        let text = std::fs::read_to_string(repository().join(file)).unwrap();
+        let code = text.split("#[cfg(test)]").next().unwrap();
+        for word in ["Instant::now", "Timestamp::now", "SystemTime::now", ".await", "std::fs"] {
+            assert!(!code.contains(word), "{file} uses {word}");
+        }
+    }
+}
+
+#[test]
+fn every_module_opens_by_saying_what_it_is() {
+    for folder in ["src", "crds/src", "webhooks/src", "tests/support"] {
+        for file in rust_files(&repository().join(folder)) {
+            let text = std::fs::read_to_string(&file).unwrap();
+            assert!(text.starts_with("//! "), "{} has no opening sentence", file.display());
+        }
+    }
+}
+
+/// `cargo tree` of a member, one `name` a line.
+fn tree(package: &str) -> BTreeSet<String> {
+    let words = ["tree", "-p", package, "-e", "normal", "--prefix", "none", "--format", "{p}", "--locked"];
+    let output = Command::new(env!("CARGO")).args(words).current_dir(repository()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().filter_map(|line| line.split_whitespace().next().map(str::to_owned)).collect()
+}
+
+#[test]
+fn the_crds_crate_has_no_runtime_and_the_webhooks_crate_no_client() {
+    let crds = tree("crds");
+    assert!(crds.contains("k8s-openapi"), "the tree was read");
+    assert!(!crds.contains("tokio") && !crds.contains("kube-client"), "{crds:?}");
+    let webhooks = tree("webhooks");
+    assert!(webhooks.contains("crds") && !webhooks.contains("kube-client"), "{webhooks:?}");
+}
+
+#[test]
+fn there_is_one_tls_provider() {
+    let all = tree("coder-k8s");
+    assert!(all.contains("ring"));
+    for other in ["aws-lc-rs", "aws-lc-sys", "openssl", "openssl-sys", "native-tls"] {
+        assert!(!all.contains(other), "{other} is in the tree");
+    }
+}
+
+/// Required crates, and whether something in the repository uses them already. `jsonschema` comes with admission.
+const REQUIRED: [(&str, bool); 11] = [
+    ("kube", true),
+    ("k8s-openapi", true),
+    ("tokio", true),
+    ("axum", true),
+    ("rustls", true),
+    ("rcgen", true),
+    ("json-patch", true),
+    ("serde", true),
+    ("schemars", true),
+    ("jsonschema", false),
+    ("tracing", true),
+];
+
+#[test]
+fn required_crates_are_direct_and_used_by_the_time_their_issue_is_done() {
+    let members = ["Cargo.toml", "crds/Cargo.toml", "webhooks/Cargo.toml"];
+    let direct: BTreeSet<String> = members.iter().flat_map(|file| direct_dependencies(file)).collect();
+    let code: String = ["src", "crds/src", "webhooks/src"]
+        .iter()
+        .flat_map(|folder| rust_files(&repository().join(folder)))
+        .map(|file| std::fs::read_to_string(file).unwrap())
+        .collect();
+    for (name, due) in REQUIRED {
+        let used = code.contains(&format!("{}::", name.replace('-', "_")));
+        assert_eq!((direct.contains(name), used), (due, due), "{name}: (direct dependency, used)");
+    }
+}
+
+/// The names under `[dependencies]` of a manifest.
+fn direct_dependencies(manifest: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(repository().join(manifest)).unwrap();
+    let section = text.split("\n[dependencies]\n").nth(1).unwrap_or_default();
+    let lines = section.lines().take_while(|line| !line.starts_with('['));
+    lines.filter_map(|line| line.split(['.', ' ', '=']).next()).filter(|name| !name.is_empty()).map(str::to_owned).collect()
+}

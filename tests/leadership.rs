@@ -1,0 +1,90 @@
+//! Leader election between real processes and a real API server: one leads, a dead one is followed, and a frozen one
+//! steps down before anyone else can step up.
+
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::api::Api;
+use std::time::{Duration, Instant};
+use support::wait::holds;
+use support::{Cluster, FaultProxy, Installation, Operator, until};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_coder-k8s");
+const LEASE: &str = "coder-k8s-controller.coder.com";
+const LEASE_DURATION: Duration = Duration::from_secs(15);
+
+/// The times at which this operator started and stopped leading, by its own log.
+fn said(operator: &Operator, message: &str) -> Vec<Timestamp> {
+    let events = operator.logged(message).into_iter().filter(|event| event["lease"] == LEASE);
+    events.map(|event| event["timestamp"].as_str().unwrap().parse().unwrap()).collect()
+}
+
+async fn leads(operator: &Operator, limit: Duration) {
+    until("the operator to lead", limit, async || {
+        holds(!said(operator, "started leading").is_empty(), "it has not said so")
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn of_two_processes_one_leads_and_a_killed_leader_is_followed_in_time() {
+    let cluster = Cluster::shared().await;
+    let installation = Installation::new(cluster, "failover").await;
+    let mut first = installation.start(BINARY, "controller").await;
+    leads(&first, Duration::from_secs(10)).await;
+    let second = installation.start(BINARY, "controller").await;
+    assert!(said(&second, "started leading").is_empty(), "the second follows while the first leads");
+
+    let leases = Api::<Lease>::namespaced(cluster.client().await, &installation.namespace);
+    let before = leases.get(LEASE).await.unwrap().spec.unwrap();
+    first.process().kill();
+    let killed = Instant::now();
+    leads(&second, LEASE_DURATION + Duration::from_secs(5)).await;
+    println!("the second led {:?} after the first was killed", killed.elapsed());
+    let after = leases.get(LEASE).await.unwrap().spec.unwrap();
+    assert_ne!(before.holder_identity, after.holder_identity);
+    assert_eq!(after.lease_transitions, before.lease_transitions.map(|count| count + 1));
+}
+
+#[tokio::test]
+async fn a_leader_told_to_stop_hands_over_at_once() {
+    let cluster = Cluster::shared().await;
+    let installation = Installation::new(cluster, "handover").await;
+    let mut first = installation.start(BINARY, "controller").await;
+    leads(&first, Duration::from_secs(10)).await;
+    let second = installation.start(BINARY, "controller").await;
+    first.process().signal("TERM");
+    assert!(first.ended(Duration::from_secs(10)).await.success());
+    // Two retry periods and some: far less than the lease's duration.
+    leads(&second, Duration::from_secs(6)).await;
+    let (stopped, started) = (said(&first, "stopped leading"), said(&second, "started leading"));
+    assert!(stopped[0] < started[0], "{stopped:?} then {started:?}");
+}
+
+#[tokio::test]
+async fn a_leader_cut_off_for_thirty_seconds_steps_down_before_another_steps_up() {
+    let cluster = Cluster::shared().await;
+    let installation = Installation::new(cluster, "frozen").await;
+    let proxy = FaultProxy::start(cluster).await;
+    let mut first = Operator::start(BINARY, &installation.operator_through("controller", &proxy.url()).await);
+    first.ready(Duration::from_secs(30)).await;
+    leads(&first, Duration::from_secs(10)).await;
+    let second = installation.start(BINARY, "controller").await;
+
+    proxy.freeze();
+    let frozen = Instant::now();
+    leads(&second, LEASE_DURATION + Duration::from_secs(5)).await;
+    let (stopped, started) = (said(&first, "stopped leading"), said(&second, "started leading"));
+    println!("frozen; the first stopped leading at {}, the second started at {}", stopped[0], started[0]);
+    assert!(stopped[0] < started[0], "{stopped:?} must be before {started:?}");
+
+    // The freeze itself is under test: it lasts thirty seconds, and the first must not come back by itself.
+    tokio::time::sleep_until((frozen + Duration::from_secs(30)).into()).await;
+    proxy.thaw();
+    until("the first to reach the API server again", Duration::from_secs(20), async || {
+        let thawed = frozen + Duration::from_secs(30);
+        holds(proxy.seen().iter().any(|seen| seen.at > thawed && seen.path.contains(LEASE)), "no call yet")
+    })
+    .await;
+    assert_eq!(said(&first, "started leading").len(), 1, "the second leads now");
+    first.process().check_running().expect("a lost lease ends a duty, not the process");
+}

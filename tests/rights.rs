@@ -1,0 +1,117 @@
+//! The shipped rights are exactly what the operator uses: nothing it tries is refused, and nothing it may do goes unused.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+use support::wait::holds;
+use support::{Cluster, ClusterOptions, Installation, until};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_coder-k8s");
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// `verb group/resource`, as granted or as used.
+type Right = String;
+
+fn right(verb: &str, group: &str, resource: &str) -> Right {
+    format!("{verb} {group}/{resource}")
+}
+
+/// What the roles bound to the service account grant, by the API server's own word.
+async fn granted(cluster: &Cluster, installation: &Installation<'_>) -> BTreeSet<Right> {
+    let mut rights = BTreeSet::new();
+    let prefix = format!("{}-coder-k8s", installation.namespace);
+    let namespace = &installation.namespace;
+    for words in [
+        format!("get clusterrole {prefix} -o json"),
+        format!("get clusterrole {prefix}-front-proxy-reader -o json"),
+        format!("get role {prefix} -n {namespace} -o json"),
+    ] {
+        let role: serde_json::Value = serde_json::from_str(&cluster.kubectl(&words).await.expect_ok()).unwrap();
+        for rule in role["rules"].as_array().unwrap() {
+            let all = |field: &str| -> Vec<String> {
+                rule[field].as_array().unwrap().iter().map(|word| word.as_str().unwrap().to_owned()).collect()
+            };
+            for (group, resource, verb) in all("apiGroups").iter().flat_map(|group| {
+                let verbs = all("verbs");
+                all("resources").into_iter().flat_map(move |resource| {
+                    let group = group.clone();
+                    verbs.clone().into_iter().map(move |verb| (group.clone(), resource.clone(), verb))
+                })
+            }) {
+                rights.insert(right(&verb, &group, &resource));
+            }
+        }
+    }
+    rights
+}
+
+/// What the service account did, by the audit log, and what it was refused.
+fn used(cluster: &Cluster, installation: &Installation<'_>) -> (BTreeSet<Right>, Vec<String>) {
+    let user = format!("system:serviceaccount:{}:{}", installation.namespace, installation.service_account);
+    let (mut rights, mut refused) = (BTreeSet::new(), Vec::new());
+    let log = cluster.audit_log();
+    for line in log.lines().filter(|line| line.contains(&user)) {
+        let event: serde_json::Value = serde_json::from_str(line).unwrap();
+        if event["user"]["username"] != user.as_str() {
+            continue;
+        }
+        let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+        let object = &event["objectRef"];
+        if event["responseStatus"]["code"] == 403 {
+            refused.push(line.to_owned());
+        }
+        rights.insert(right(&text(&event["verb"]), &text(&object["apiGroup"]), &text(&object["resource"])));
+    }
+    (rights, refused)
+}
+
+#[tokio::test]
+async fn granted_minus_used_is_nothing_and_nothing_is_refused() {
+    let cluster = Cluster::start(ClusterOptions { audit: true, ..Default::default() }).await;
+    let installation = Installation::new(&cluster, "rights").await;
+    let namespace = &installation.namespace;
+    let operator = installation.start(BINARY, "all").await;
+    exercise(&cluster, namespace, operator.ports.webhooks, operator.ports.metrics).await;
+
+    let granted = granted(&cluster, &installation).await;
+    until("every granted right to be used", LIMIT, async || {
+        let (used, _) = used(&cluster, &installation);
+        let idle: Vec<_> = granted.difference(&used).collect();
+        holds(idle.is_empty(), format!("granted but never used: {idle:?}"))
+    })
+    .await;
+    let (used, refused) = used(&cluster, &installation);
+    assert_eq!(refused, Vec::<String>::new(), "the operator tried what it may not do");
+    assert_eq!(used.difference(&granted).collect::<Vec<_>>(), Vec::<&Right>::new());
+}
+
+/// Makes the operator do everything it can do: inject into each kind of target, rotate, review a caller.
+async fn exercise(cluster: &Cluster, namespace: &str, webhooks: u16, metrics: u16) {
+    let service = serde_json::json!({ "namespace": namespace, "name": "hooks", "port": webhooks });
+    let label = serde_json::json!({ "coder.com/inject-ca": "true" });
+    let webhook = serde_json::json!({ "name": "none.example.com", "admissionReviewVersions": ["v1"],
+        "sideEffects": "None", "clientConfig": { "service": service },
+        "rules": [{ "apiGroups": ["none.example.com"], "apiVersions": ["v1"], "resources": ["nothing"],
+            "operations": ["CREATE"] }] });
+    let configuration = |kind: &str| {
+        serde_json::json!({ "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind,
+            "metadata": { "name": namespace, "labels": label }, "webhooks": [webhook] })
+    };
+    let items = [
+        configuration("MutatingWebhookConfiguration"),
+        configuration("ValidatingWebhookConfiguration"),
+        serde_json::json!({ "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+            "metadata": { "name": "v1.none.example.com", "labels": label },
+            "spec": { "group": "none.example.com", "version": "v1", "groupPriorityMinimum": 100,
+                "versionPriority": 100, "service": service } }),
+    ];
+    let list = serde_json::json!({ "apiVersion": "v1", "kind": "List", "items": items });
+    cluster.kubectl_with_input("apply --server-side -f -", &list.to_string()).await.expect_ok();
+    cluster.kubectl(&format!("annotate secret coder-k8s-ca -n {namespace} coder.com/rotate-ca=now")).await.expect_ok();
+    let token = cluster.token(namespace, "default-caller", &[]).await;
+    let status = std::process::Command::new("curl")
+        .args(["-sk", "-o", "/dev/null", "-H", &format!("Authorization: Bearer {token}")])
+        .arg(format!("https://127.0.0.1:{metrics}/metrics"))
+        .status()
+        .unwrap();
+    assert!(status.success());
+}
