@@ -4,5 +4,5 @@
 pub mod app;
 pub mod confidential;
 pub mod kubernetes;
-// pub mod manifests;
+pub mod manifests;
 pub mod serving;

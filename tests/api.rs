@@ -29,7 +29,8 @@ async fn every_sample_is_accepted_without_a_warning() {
     assert_eq!(accepted.lines().count(), files, "{accepted}");
 
     // What was written is what is stored: nothing was pruned and nothing was defaulted into the spec.
-    let again = cluster.kubectl_with_input(&format!("diff --server-side -n {namespace} -f -"), &samples).await;
+    let again =
+        cluster.kubectl_with_input(&format!("diff --server-side -n {namespace} -f -"), &samples).await;
     assert!(again.ok, "{}", again.stdout);
 }
 
@@ -67,13 +68,15 @@ async fn get_wide_shows_the_columns_and_the_category_lists_all_kinds() {
 async fn scale_changes_replicas_of_every_kind() {
     let (cluster, namespace) = namespace("scale").await;
     for (kind, plural, short) in KINDS {
-        let reference = if kind == "CoderProvisioner" { r#"{"controlPlaneRef":{"name":"coder"}}"# } else { "{}" };
+        let reference =
+            if kind == "CoderProvisioner" { r#"{"controlPlaneRef":{"name":"coder"}}"# } else { "{}" };
         let object = format!(
             r#"{{"apiVersion":"coder.com/v1alpha1","kind":"{kind}","metadata":{{"name":"x"}},"spec":{reference}}}"#
         );
         cluster.kubectl_with_input(&format!("apply -n {namespace} -f -"), &object).await.expect_ok();
         cluster.kubectl(&format!("scale {short}/x -n {namespace} --replicas=2")).await.expect_ok();
-        let stored = cluster.kubectl(&format!("get {plural}/x -n {namespace} -o jsonpath={{.spec.replicas}}")).await;
+        let stored =
+            cluster.kubectl(&format!("get {plural}/x -n {namespace} -o jsonpath={{.spec.replicas}}")).await;
         assert_eq!(stored.expect_ok(), "2");
     }
 }
@@ -81,7 +84,8 @@ async fn scale_changes_replicas_of_every_kind() {
 #[tokio::test]
 async fn an_object_nobody_reconciled_yet_is_not_taken_for_a_ready_one() {
     let (cluster, namespace) = namespace("unseen").await;
-    let object = r#"{"apiVersion":"coder.com/v1alpha1","kind":"CoderControlPlane","metadata":{"name":"bare"}}"#;
+    let object =
+        r#"{"apiVersion":"coder.com/v1alpha1","kind":"CoderControlPlane","metadata":{"name":"bare"}}"#;
     cluster.kubectl_with_input(&format!("apply -n {namespace} -f -"), object).await.expect_ok();
     let stored = cluster.kubectl(&format!("get ccp/bare -n {namespace} -o json")).await.expect_ok();
     let stored: serde_json::Value = serde_json::from_str(&stored).unwrap();

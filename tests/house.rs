@@ -30,7 +30,9 @@ fn room(file: &Path) -> String {
 /// The rooms a file's code names, by `crate::room`.
 fn imports(text: &str) -> BTreeSet<String> {
     let names = text.split("crate::").skip(1);
-    names.map(|rest| rest.chars().take_while(|letter| letter.is_alphanumeric() || *letter == '_').collect()).collect()
+    names
+        .map(|rest| rest.chars().take_while(|letter| letter.is_alphanumeric() || *letter == '_').collect())
+        .collect()
 }
 
 /// Why a file of `room` may not import `other`, if it may not.
@@ -77,11 +79,22 @@ fn only_kubernetes_talks_to_the_api_server_and_serving_and_coderd_know_no_kind()
             }
         };
         if room != "kubernetes" {
-            forbid(&["Api::all", "Api::namespaced", "Api::default_namespaced", "kube::Client", "Client::try_from"],
-                "only src/kubernetes talks to kube-apiserver");
+            forbid(
+                &[
+                    "Api::all",
+                    "Api::namespaced",
+                    "Api::default_namespaced",
+                    "kube::Client",
+                    "Client::try_from",
+                ],
+                "only src/kubernetes talks to kube-apiserver",
+            );
         }
         if room == "serving" || room == "coderd" {
-            forbid(&["crds::", "CoderControlPlane", "CoderProvisioner", "CoderWorkspaceProxy"], "no kind is known here");
+            forbid(
+                &["crds::", "CoderControlPlane", "CoderProvisioner", "CoderWorkspaceProxy"],
+                "no kind is known here",
+            );
         }
         if room == "coderd" {
             forbid(&["k8s_openapi", "kube::"], "coderd knows no Kubernetes type");
@@ -93,7 +106,9 @@ fn only_kubernetes_talks_to_the_api_server_and_serving_and_coderd_know_no_kind()
 /// Crates that are tools of pure decisions: a clock, a file or a socket in them would be a hidden input.
 #[test]
 fn pure_steps_read_no_clock() {
-    for file in ["src/kubernetes/lease/step.rs", "src/serving/authority/rotation.rs", "src/serving/injection.rs"] {
+    for file in
+        ["src/kubernetes/lease/step.rs", "src/serving/authority/rotation.rs", "src/serving/injection.rs"]
+    {
         let text = std::fs::read_to_string(repository().join(file)).unwrap();
         let code = text.split("#[cfg(test)]").next().unwrap();
         for word in ["Instant::now", "Timestamp::now", "SystemTime::now", ".await", "std::fs"] {
@@ -174,5 +189,9 @@ fn direct_dependencies(manifest: &str) -> Vec<String> {
     let text = std::fs::read_to_string(repository().join(manifest)).unwrap();
     let section = text.split("\n[dependencies]\n").nth(1).unwrap_or_default();
     let lines = section.lines().take_while(|line| !line.starts_with('['));
-    lines.filter_map(|line| line.split(['.', ' ', '=']).next()).filter(|name| !name.is_empty()).map(str::to_owned).collect()
+    lines
+        .filter_map(|line| line.split(['.', ' ', '=']).next())
+        .filter(|name| !name.is_empty())
+        .map(str::to_owned)
+        .collect()
 }

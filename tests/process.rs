@@ -45,14 +45,16 @@ fn without_a_cluster_the_message_says_which_flag_helps() {
 fn a_flag_can_be_an_environment_variable_and_help_never_shows_a_token() {
     let output = Command::new(BINARY).env("CODER_K8S_APP", "nonsense").output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    let output = Command::new(BINARY).arg("--help").env("CODER_K8S_CODER_SESSION_TOKEN", "hunter2").output().unwrap();
+    let output =
+        Command::new(BINARY).arg("--help").env("CODER_K8S_CODER_SESSION_TOKEN", "hunter2").output().unwrap();
     let help = String::from_utf8(output.stdout).unwrap();
     assert!(help.contains("CODER_K8S_CODER_SESSION_TOKEN") && !help.contains("hunter2"), "{help}");
 }
 
 #[test]
 fn version_names_commit_and_profile_and_completion_knows_the_flags() {
-    let run = |word: &[&str]| String::from_utf8(Command::new(BINARY).args(word).output().unwrap().stdout).unwrap();
+    let run =
+        |word: &[&str]| String::from_utf8(Command::new(BINARY).args(word).output().unwrap().stdout).unwrap();
     let version = run(&["--version"]);
     assert!(version.starts_with("coder-k8s 0.1.0 (") && version.contains("debug"), "{version}");
     for shell in ["bash", "zsh", "fish"] {
@@ -65,7 +67,8 @@ async fn mode_becomes_ready_alone(app: &'static str, checks: &[&str]) {
     let installation = Installation::new(cluster, &format!("alone-{app}")).await;
     let operator = installation.start(BINARY, app).await;
     let (_, verbose) = operator.probe("/readyz?verbose").await.unwrap();
-    let listed: Vec<&str> = verbose.lines().filter_map(|line| line.strip_prefix("[+]")?.strip_suffix(" ok")).collect();
+    let listed: Vec<&str> =
+        verbose.lines().filter_map(|line| line.strip_prefix("[+]")?.strip_suffix(" ok")).collect();
     let mut expected: Vec<&str> = ["process", "certificate", "caBundle", "metrics"].into();
     expected.extend(checks);
     assert_eq!(sorted(listed), sorted(expected), "{verbose}");
@@ -145,7 +148,8 @@ async fn a_second_signal_ends_the_process_at_once() {
     let cluster = Cluster::shared().await;
     let installation = Installation::new(cluster, "impatient").await;
     let proxy = FaultProxy::start(cluster).await;
-    let mut operator = Operator::start(BINARY, &installation.operator_through("webhooks", &proxy.url()).await);
+    let mut operator =
+        Operator::start(BINARY, &installation.operator_through("webhooks", &proxy.url()).await);
     operator.ready(LIMIT).await;
     // A frozen API server makes the orderly stop wait for the release of a lease.
     proxy.freeze();
@@ -166,7 +170,8 @@ async fn ask(
     body: &str,
 ) -> (u16, String) {
     let client = Cluster::shared().await.client().await;
-    let secrets = kube::Api::<k8s_openapi::api::core::v1::Secret>::namespaced(client, &installation.namespace);
+    let secrets =
+        kube::Api::<k8s_openapi::api::core::v1::Secret>::namespaced(client, &installation.namespace);
     let bundle = secrets.get("coder-k8s-ca").await.unwrap().data.unwrap()["bundle.crt"].0.clone();
     let mut roots = rustls::RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(&bundle).unwrap()).unwrap();

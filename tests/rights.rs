@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 use support::wait::holds;
-use support::{Cluster, ClusterOptions, Installation, until};
+use support::{Cluster, ClusterOptions, Installation, Operator, until};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_coder-k8s");
 const LIMIT: Duration = Duration::from_secs(30);
@@ -25,7 +25,8 @@ async fn granted(cluster: &Cluster, installation: &Installation<'_>) -> BTreeSet
         format!("get clusterrole {prefix}-front-proxy-reader -o json"),
         format!("get role {prefix} -n {namespace} -o json"),
     ] {
-        let role: serde_json::Value = serde_json::from_str(&cluster.kubectl(&words).await.expect_ok()).unwrap();
+        let role: serde_json::Value =
+            serde_json::from_str(&cluster.kubectl(&words).await.expect_ok()).unwrap();
         for rule in role["rules"].as_array().unwrap() {
             let all = |field: &str| -> Vec<String> {
                 rule[field].as_array().unwrap().iter().map(|word| word.as_str().unwrap().to_owned()).collect()
@@ -69,7 +70,11 @@ async fn granted_minus_used_is_nothing_and_nothing_is_refused() {
     let cluster = Cluster::start(ClusterOptions { audit: true, ..Default::default() }).await;
     let installation = Installation::new(&cluster, "rights").await;
     let namespace = &installation.namespace;
-    let operator = installation.start(BINARY, "all").await;
+    let mut options = installation.operator("all").await;
+    options.flags =
+        ["--leaf-lifetime=2s", "--ca-propagation=1s", "--ca-retirement-margin=1s"].map(str::to_owned).into();
+    let mut operator = Operator::start(BINARY, &options);
+    operator.ready(LIMIT).await;
     exercise(&cluster, namespace, operator.ports.webhooks, operator.ports.metrics).await;
 
     let granted = granted(&cluster, &installation).await;
@@ -106,8 +111,20 @@ async fn exercise(cluster: &Cluster, namespace: &str, webhooks: u16, metrics: u1
     ];
     let list = serde_json::json!({ "apiVersion": "v1", "kind": "List", "items": items });
     cluster.kubectl_with_input("apply --server-side -f -", &list.to_string()).await.expect_ok();
-    cluster.kubectl(&format!("annotate secret coder-k8s-ca -n {namespace} coder.com/rotate-ca=now")).await.expect_ok();
-    let token = cluster.token(namespace, "default-caller", &[]).await;
+    // Twice: an Event that happens again is patched, not created.
+    for round in 0..2 {
+        let ask = format!("annotate secret coder-k8s-ca -n {namespace} coder.com/rotate-ca={round}");
+        cluster.kubectl(&ask).await.expect_ok();
+        until("the rotation to begin", LIMIT, async || {
+            let query =
+                format!("get secret coder-k8s-ca -n {namespace} -o jsonpath={{.metadata.annotations}}");
+            let annotations = cluster.kubectl(&query).await.expect_ok();
+            holds(!annotations.contains("rotate-ca"), annotations)
+        })
+        .await;
+    }
+    cluster.kubectl(&format!("create serviceaccount caller -n {namespace}")).await.expect_ok();
+    let token = cluster.token(namespace, "caller", &[]).await;
     let status = std::process::Command::new("curl")
         .args(["-sk", "-o", "/dev/null", "-H", &format!("Authorization: Bearer {token}")])
         .arg(format!("https://127.0.0.1:{metrics}/metrics"))

@@ -10,8 +10,14 @@ use crate::serving::listener::Listener;
 use crate::serving::tls::{ClientCertificates, server_config};
 use crate::serving::{admin, probes, self_check};
 use axum::Router;
+use axum::body::Bytes;
+use axum::extract::DefaultBodyLimit;
+use http::StatusCode;
 use k8s_openapi::api::core::v1::ConfigMap;
 use std::net::SocketAddr;
+
+/// No client sends more: the API server's own limit for a request.
+const MAX_BODY: usize = 3 * 1024 * 1024;
 
 /// One TLS listener.
 struct Tls {
@@ -51,8 +57,6 @@ fn listeners(context: &Context) -> Vec<Tls> {
         context.readiness.clone(),
         context.set_log_level.clone(),
     );
-    // A part that has not been built yet answers 404 to everything.
-    let nothing = Router::new;
     let plain = ClientCertificates::NotAsked;
     let tls = |name, flag, address, clients, router| Tls { name, flag, address, clients, router };
     let mut listeners = vec![tls("metrics", "metrics-address", addresses.metrics_address, plain, admin)];
@@ -73,6 +77,14 @@ fn listeners(context: &Context) -> Vec<Tls> {
         listeners.push(tls("mcp", "mcp-address", addresses.mcp_address, plain, nothing()));
     }
     listeners
+}
+
+/// A part that does not exist yet answers 404 to everything. The body is read first: a connection with an unread body
+/// is closed after the answer, under the next call of a client that reuses it.
+fn nothing() -> Router {
+    Router::new()
+        .fallback(async |_: Bytes| (StatusCode::NOT_FOUND, "nothing is served here yet\n"))
+        .layer(DefaultBodyLimit::max(MAX_BODY))
 }
 
 async fn start_tls(

@@ -38,12 +38,14 @@ impl Selection {
 /// A handle on the kept objects. Cloning is cheap.
 pub struct Reflected<K: Resource<DynamicType = ()> + Clone + 'static> {
     store: Store<K>,
-    changes: watch::Receiver<u64>,
+    /// Whether the first list is complete; notified with every change as well.
+    /// The store's own `wait_until_ready` wakes only one of several waiters, so it is not used.
+    listed: watch::Receiver<bool>,
 }
 
 impl<K: Resource<DynamicType = ()> + Clone + 'static> Clone for Reflected<K> {
     fn clone(&self) -> Self {
-        Self { store: self.store.clone(), changes: self.changes.clone() }
+        Self { store: self.store.clone(), listed: self.listed.clone() }
     }
 }
 
@@ -61,14 +63,14 @@ where
         let events =
             watch_objects(objects.watches, selection.config()).default_backoff().modify(forget_managers);
         let (store, writer) = reflector::store();
-        let (changed, changes) = watch::channel(0);
+        let (changed, listed) = watch::channel(false);
         let stream = reflector::reflector(writer, events);
-        (Self { store, changes }, drive(stream, changed, stop, on_error))
+        (Self { store, listed }, drive(stream, changed, stop, on_error))
     }
 
     /// Returns when the first list is complete; `false` when we stopped before.
     pub async fn synced(&self) -> bool {
-        self.store.wait_until_ready().await.is_ok()
+        self.listed.clone().wait_for(|listed| *listed).await.is_ok()
     }
 
     /// Every object kept.
@@ -83,7 +85,7 @@ where
 
     /// Returns after the next change (or at once, for one not yet seen by this handle); never, once we stopped.
     pub async fn changed(&mut self) {
-        if self.changes.changed().await.is_err() {
+        if self.listed.changed().await.is_err() {
             std::future::pending::<()>().await;
         }
     }
@@ -96,7 +98,7 @@ fn forget_managers<K: Resource>(object: &mut K) {
 
 async fn drive<K>(
     stream: impl Stream<Item = watcher::Result<Event<K>>> + Send,
-    changed: watch::Sender<u64>,
+    changed: watch::Sender<bool>,
     stop: CancellationToken,
     on_error: impl Fn(&watcher::Error) + Send,
 ) {
@@ -104,8 +106,10 @@ async fn drive<K>(
     let mut stream = std::pin::pin!(stream);
     while let Some(event) = stream.next().await {
         // Objects of a list become visible together, at its end.
-        if matches!(event, Ok(Event::InitDone | Event::Apply(_) | Event::Delete(_))) {
-            changed.send_modify(|count| *count += 1);
+        match event {
+            Ok(Event::InitDone) => changed.send_modify(|listed| *listed = true),
+            Ok(Event::Apply(_) | Event::Delete(_)) => changed.send_modify(|_| ()),
+            Ok(Event::Init | Event::InitApply(_)) | Err(_) => {}
         }
     }
 }

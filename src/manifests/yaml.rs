@@ -42,7 +42,7 @@ pub(super) fn comment(text: &str, indentation: usize) -> String {
     lines.iter().map(|line| format!("{:indentation$}# {line}\n", "")).collect()
 }
 
-/// The bounds of a schema are floating point numbers: `65535.0` is right but reads as if it could be anything else.
+/// The bounds of a schema are floating point numbers: `65535.0` is right but reads like a measurement.
 fn write_whole_numbers(value: &mut Value) {
     match value {
         Value::Object(members) => members.values_mut().for_each(write_whole_numbers),

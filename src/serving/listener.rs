@@ -22,8 +22,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
-/// A client that does not finish its handshake or its headers in this time is not one of ours.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// A client that does not finish its handshake in this time is not one of ours.
+const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
+/// How long a connection may wait for the next complete request head. The API server reuses idle connections for 90 s;
+/// whoever closes first must not be us, or its next call fails.
+const HEAD_LIMIT: Duration = Duration::from_secs(130);
 /// More connections wait to be accepted.
 const MAX_CONNECTIONS: usize = 1024;
 const MAX_STREAMS: u32 = 256;
@@ -122,7 +125,7 @@ async fn accept(socket: &TcpListener, places: &Arc<Semaphore>) -> Option<(TcpStr
 fn builder() -> Builder<TokioExecutor> {
     let mut builder = Builder::new(TokioExecutor::new());
     // Without a timer the header timeout would silently not count.
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(PATIENCE);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_LIMIT);
     builder.http2().timer(TokioTimer::new()).max_concurrent_streams(MAX_STREAMS);
     builder
 }
@@ -144,7 +147,7 @@ impl Connection {
         open.inc();
         match &self.tls {
             None => self.http(stream, PeerCertificates::default(), watcher).await,
-            Some(acceptor) => match tokio::time::timeout(PATIENCE, acceptor.accept(stream)).await {
+            Some(acceptor) => match tokio::time::timeout(HANDSHAKE_LIMIT, acceptor.accept(stream)).await {
                 Ok(Ok(stream)) => {
                     let peer = stream.get_ref().1.peer_certificates();
                     let peer = peer.map(|chain| chain.iter().map(|one| one.clone().into_owned()).collect());

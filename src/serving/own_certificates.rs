@@ -123,8 +123,13 @@ impl OwnCertificates {
             () = stop.cancelled() => return,
             synced = synced => if !synced { return },
         }
+        let mut complaint = String::new();
         loop {
-            self.refresh(Timestamp::now());
+            let reason = self.refresh(Timestamp::now()).err().unwrap_or_default();
+            if reason != complaint && !reason.is_empty() {
+                tracing::warn!(reason, "CA Secret not usable; the certificate in use stays");
+            }
+            complaint = reason;
             let look = LOOK.min(self.until_renewal());
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -135,22 +140,21 @@ impl OwnCertificates {
         }
     }
 
-    fn refresh(&self, now: Timestamp) {
-        match self.authority() {
-            Ok(authority) => {
-                self.renew(&authority, now);
-                self.check_bundle(&authority);
-            }
-            // The old leaf goes on being served: it is still good where it was trusted.
-            Err(reason) => tracing::warn!(%reason, "CA Secret not usable"),
+    fn refresh(&self, now: Timestamp) -> Result<(), String> {
+        let authority = self.authority();
+        if let Ok(Some(authority)) = &authority {
+            self.renew(authority, now);
+            self.check_bundle(authority);
         }
         self.check_leaf(now);
+        authority.map(drop)
     }
 
-    fn authority(&self) -> Result<Authority, String> {
-        let secret = self.secret.one().ok_or("it does not exist yet")?;
-        Authority::read(secret.data.as_ref().unwrap_or(&Default::default()))
-            .map_err(|error| error.to_string())
+    /// What the Secret holds; `None` while nobody made it yet.
+    fn authority(&self) -> Result<Option<Authority>, String> {
+        let Some(secret) = self.secret.one() else { return Ok(None) };
+        let read = Authority::read(secret.data.as_ref().unwrap_or(&Default::default()));
+        read.map(Some).map_err(|error| error.to_string())
     }
 
     fn renew(&self, authority: &Authority, now: Timestamp) {

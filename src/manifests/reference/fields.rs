@@ -185,15 +185,19 @@ fn bounds(field: &JSONSchemaProps) -> Vec<String> {
         field.enum_.as_ref().map(values),
         field.minimum.map(|least| format!("at least {least}")),
         field.maximum.map(|most| format!("at most {most}")),
-        field.min_length.map(|least| format!("at least {least} characters")),
-        field.max_length.map(|most| format!("at most {most} characters")),
-        field.min_items.map(|least| format!("at least {least} items")),
-        field.max_items.map(|most| format!("at most {most} items")),
-        field.max_properties.map(|most| format!("at most {most} entries")),
+        field.min_length.map(|least| format!("at least {}", counted(least, "character"))),
+        field.max_length.map(|most| format!("at most {}", counted(most, "character"))),
+        field.min_items.map(|least| format!("at least {}", counted(least, "item"))),
+        field.max_items.map(|most| format!("at most {}", counted(most, "item"))),
+        field.max_properties.map(|most| format!("at most {}", counted(most, "key"))),
         field.pattern.as_ref().map(|pattern| format!("matches {}", code(pattern))),
         default,
     ]
     .into_iter()
     .flatten()
     .collect()
+}
+
+fn counted(count: i64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
