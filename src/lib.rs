@@ -1,6 +1,17 @@
 //! coder-k8s: a Kubernetes operator that lets a Git repository run Coder.
 //! `app` composes the rooms below; CONTRIBUTING.md has the map.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::print_stdout,
+        clippy::print_stderr
+    )
+)]
+
 pub mod app;
 pub mod confidential;
 pub mod kubernetes;

@@ -127,6 +127,16 @@ fn every_module_opens_by_saying_what_it_is() {
     }
 }
 
+#[test]
+fn every_crate_denies_unwrap_expect_panic_and_printing_outside_tests() {
+    for root in ["src/lib.rs", "src/main.rs", "crds/src/lib.rs", "webhooks/src/lib.rs"] {
+        let text = std::fs::read_to_string(repository().join(root)).unwrap();
+        for lint in ["unwrap_used", "expect_used", "panic", "print_stdout", "print_stderr"] {
+            assert!(text.contains(&format!("clippy::{lint}")), "{root} does not deny {lint}");
+        }
+    }
+}
+
 /// `cargo tree` of a member, one `name` a line.
 fn tree(package: &str) -> BTreeSet<String> {
     let words = ["tree", "-p", package, "-e", "normal", "--prefix", "none", "--format", "{p}", "--locked"];

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops where something is missing")]
 
+use coder_k8s::kubernetes::lease::{AUTHORITY_LEASE, CONTROLLER_LEASE};
 use coder_k8s::manifests::{self, File, rbac};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Value, json};
@@ -169,8 +170,8 @@ impl Built {
         assert_eq!(self.dangling(), [""; 0], "references to nothing");
         assert_eq!(self.misplaced(namespace), [""; 0], "left behind");
         assert_eq!(self.unselected(), [""; 0], "not answered by the pods");
-        let limits = ["extension-apiserver-authentication", rbac::CA_SECRET];
-        let limits = limits.into_iter().chain([rbac::CONTROLLER_LEASE, rbac::AUTHORITY_LEASE]);
+        let limits = ["extension-apiserver-authentication", coder_k8s::serving::authority::SECRET];
+        let limits = limits.into_iter().chain([CONTROLLER_LEASE, AUTHORITY_LEASE]);
         assert_eq!(self.resource_names(), limits.map(str::to_owned).collect(), "names the code spells out");
     }
 }

@@ -1,6 +1,17 @@
 //! Decides what `coder.com/v1alpha1` looks like: its kinds, their schemas and the names derived from them.
 //! Never talks to a cluster, to coderd or to a clock, so that every other part can depend on it.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::print_stdout,
+        clippy::print_stderr
+    )
+)]
+
 pub mod control_plane;
 pub mod exposure;
 mod missing_spec;

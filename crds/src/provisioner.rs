@@ -95,8 +95,7 @@ pub struct CoderProvisionerSpec {
     /// How the key is made. Default: with the operator's own access to the control plane.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bootstrap: Option<ProvisionerBootstrapSpec>,
-    /// What becomes of the key in coderd when this object is deleted. `Delete` (the default) removes it, and
-    /// waits for coderd if it must; `Orphan` leaves it.
+    /// See [`DeletionPolicy`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deletion_policy: Option<DeletionPolicy>,
 }

@@ -144,7 +144,9 @@ pub struct ProbeSpec {
     pub failure_threshold: Option<i32>,
 }
 
-/// What happens in coderd when the object is deleted.
+/// What happens in coderd when the object is deleted. `Delete` (the default) removes what this object made there, and
+/// the object stays until that succeeded; `Orphan` leaves it there.
+// A field of an enum type shows the description of the type: it is written here for both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum DeletionPolicy {
     /// Remove from coderd what this object made there.

@@ -79,8 +79,7 @@ pub struct CoderWorkspaceProxySpec {
     #[schemars(length(max = 64))]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub image_pull_secrets: Vec<LocalObjectReference>,
-    /// What becomes of a registration made by `bootstrap` when this object is deleted. `Delete` (the default)
-    /// removes it, and waits for coderd if it must; `Orphan` leaves it.
+    /// See [`DeletionPolicy`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deletion_policy: Option<DeletionPolicy>,
 }

@@ -1,10 +1,10 @@
 //! Starts whatever keeps the serving certificate of this process current: our own authority, or a folder.
 
-use super::duties::AUTHORITY_LEASE;
 use super::flags::WebhookCa;
 use super::kinds::reflect;
 use super::process::{Context, Running};
 use crate::kubernetes::Selection;
+use crate::kubernetes::lease::AUTHORITY_LEASE;
 use crate::serving::authority::{AuthorityDuty, SECRET};
 use crate::serving::external::ExternalCertificates;
 use crate::serving::injection::LABEL_SELECTOR;

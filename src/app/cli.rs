@@ -1,10 +1,11 @@
 //! The command line as a whole: flags of the process, and subcommands that need no cluster.
 
 use super::flags::Flags;
+use crate::manifests::{self, File};
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Version, commit and build profile.
@@ -65,6 +66,25 @@ fn completion(shell: Shell) -> Result<(), String> {
     std::io::stdout().write_all(&script).map_err(|error| format!("cannot print: {error}"))
 }
 
-fn manifests(_output: Option<PathBuf>) -> Result<(), String> {
-    Ok(())
+fn manifests(output: Option<PathBuf>) -> Result<(), String> {
+    let files = manifests::files().map_err(|error| error.to_string())?;
+    match output {
+        Some(folder) => files.iter().try_for_each(|file| write_below(&folder, file)),
+        None => print_yaml(&files),
+    }
+}
+
+fn write_below(folder: &Path, file: &File) -> Result<(), String> {
+    let path = folder.join(&file.path);
+    let parent = path.parent().unwrap_or(folder);
+    std::fs::create_dir_all(parent)
+        .and_then(|()| std::fs::write(&path, &file.content))
+        .map_err(|error| format!("cannot write {}: {error}", path.display()))
+}
+
+/// What `kubectl apply -f -` can read: the manifests, not the pages.
+fn print_yaml(files: &[File]) -> Result<(), String> {
+    let manifests = files.iter().filter(|file| file.path.ends_with(".yaml"));
+    let text: String = manifests.map(|file| format!("---\n{}", file.content)).collect();
+    std::io::stdout().write_all(text.as_bytes()).map_err(|error| format!("cannot print: {error}"))
 }

@@ -14,11 +14,6 @@ use tokio_util::sync::CancellationToken;
 /// How long a duty may take to stop. Renew deadline and this together stay below the lease duration.
 pub const STOP_LIMIT: Duration = Duration::from_secs(3);
 
-/// The lease of the reconcilers.
-pub const CONTROLLER_LEASE: &str = "coder-k8s-controller.coder.com";
-/// The lease of the certificate authority.
-pub const AUTHORITY_LEASE: &str = "coder-k8s-authority.coder.com";
-
 /// What a leader does: started with every leadership, it works until its token is cancelled.
 pub type Work = Box<dyn Fn(CancellationToken) -> BoxFuture<'static, ()> + Send + Sync>;
 

@@ -3,7 +3,7 @@
 
 use super::certificates;
 use super::cli::fail;
-use super::duties::{CONTROLLER_LEASE, Duty, DutyError, Work};
+use super::duties::{Duty, DutyError, Work};
 use super::flags::Flags;
 use super::kinds;
 use super::listeners;
@@ -11,6 +11,7 @@ use super::logging;
 use super::modes::Part;
 use super::shutdown::Signals;
 use crate::kubernetes::events::Events;
+use crate::kubernetes::lease::CONTROLLER_LEASE;
 use crate::kubernetes::{ConnectError, Kube, own_namespace};
 use crate::serving::admin::SetLogLevel;
 use crate::serving::listener::BindError;

@@ -1,14 +1,10 @@
 //! Decides what the operator and its users may do: one table, each row with the reason for it.
 //! It never grants more than the code uses today: the issue that needs another right adds its row.
 
+use crate::kubernetes::lease::{AUTHORITY_LEASE, CONTROLLER_LEASE};
+use crate::serving::authority::SECRET as CA_SECRET;
 use crds::well_known;
 
-/// Lease of the replica that reconciles.
-pub const CONTROLLER_LEASE: &str = "coder-k8s-controller.coder.com";
-/// Lease of the replica that keeps the certificate authority.
-pub const AUTHORITY_LEASE: &str = "coder-k8s-authority.coder.com";
-/// The Secret of the certificate authority.
-pub const CA_SECRET: &str = "coder-k8s-ca";
 /// The ServiceAccount the operator runs as.
 pub const SERVICE_ACCOUNT: &str = "coder-k8s";
 /// What the manifests say instead of a namespace until an overlay sets it.

@@ -50,7 +50,7 @@ mod tests {
         let shown = format!("{} {} {}", canary.value(), base64(canary.value().as_bytes()), "cnry%2Bself%2F");
         assert!(canary.found_in(&shown).contains(&"raw"));
         assert!(canary.found_in(&base64(canary.value().as_bytes())).contains(&"base64"));
-        assert!(canary.found_in(&canary.value()[..14].to_owned()).contains(&"prefix"));
+        assert!(canary.found_in(&canary.value()[..14]).contains(&"prefix"));
     }
 
     #[test]

@@ -6,6 +6,7 @@ pub mod canary;
 pub mod cluster;
 pub mod coderd;
 pub mod fault_proxy;
+pub mod figures;
 pub mod installation;
 pub mod operator;
 pub mod ports;

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{LazyLock, Mutex, MutexGuard, Once, PoisonError};
 
 /// Outlives us in its own process group and reads our pipe: when the pipe closes, however we ended,
@@ -21,18 +21,16 @@ esac; done
 for folder in $folders; do [ -e "$folder/KEEP" ] || rm -rf "$folder"; done
 "#;
 
-static REAPER_PIPE: LazyLock<Mutex<ChildStdin>> = LazyLock::new(|| {
-    let mut reaper = Command::new("bash")
-        .args(["-c", REAPER])
-        .stdin(Stdio::piped())
-        .process_group(0)
-        .spawn()
-        .expect("bash starts the reaper");
-    Mutex::new(reaper.stdin.take().expect("the reaper's stdin is a pipe"))
+/// Kept whole: the pipe is inside, and nobody waits for it, since it ends after us.
+static REAPER_PROCESS: LazyLock<Mutex<Child>> = LazyLock::new(|| {
+    let mut bash = Command::new("bash");
+    let reaper = bash.args(["-c", REAPER]).stdin(Stdio::piped()).process_group(0).spawn();
+    Mutex::new(reaper.expect("bash starts the reaper"))
 });
 
 fn tell_reaper(line: &str) {
-    let mut pipe = REAPER_PIPE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut reaper = REAPER_PROCESS.lock().unwrap_or_else(PoisonError::into_inner);
+    let pipe = reaper.stdin.as_mut().expect("the reaper's stdin is a pipe");
     writeln!(pipe, "{line}").expect("the reaper reads");
 }
 

@@ -211,14 +211,14 @@ pub struct CertSecretSelector {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AggregationSpec {
-    /// How workspaces and templates are named. `Short` (the default): `<org>.<user>.<workspace>` and
-    /// `<org>.<template>`. `Prefixed`: the name of this control plane comes first, so that several can share a
-    /// namespace. Cannot change.
+    /// See [`AggregationNames`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub names: Option<AggregationNames>,
 }
 
-/// Naming of workspaces and templates in the aggregated API.
+/// How workspaces and templates are named. `Short` (the default): `<org>.<user>.<workspace>` and `<org>.<template>`.
+/// `Prefixed`: the name of this control plane comes first, so that several can share a namespace. Cannot change.
+// A field of an enum type shows the description of the type: it is written here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum AggregationNames {
     /// Organization first.

@@ -7,3 +7,8 @@ pub mod step;
 
 pub use elector::{Elector, Leadership};
 pub use step::Timing;
+
+/// The lease of the reconcilers.
+pub const CONTROLLER_LEASE: &str = "coder-k8s-controller.coder.com";
+/// The lease of the certificate authority.
+pub const AUTHORITY_LEASE: &str = "coder-k8s-authority.coder.com";

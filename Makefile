@@ -1,0 +1,69 @@
+# coder-k8s: `make help` lists every target. Everything installs what it needs into the user's cache.
+.DEFAULT_GOAL := help
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+MAKEFLAGS += --no-print-directory
+
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/coder-k8s
+CARGO_DENY_VERSION := 0.20.2
+CARGO_DENY := $(CACHE)/cargo-deny-$(CARGO_DENY_VERSION)/bin/cargo-deny
+KUBECTL = $(or $(wildcard $(KUBEBUILDER_ASSETS)/kubectl),$(shell tests/cluster-tools/build.sh --where)/kubectl)
+KUSTOMIZATIONS = crds webhooks policies kustomize/samples kustomize/base $(wildcard kustomize/overlays/*)
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## build the operator (debug profile)
+	cargo build --locked
+
+.PHONY: run
+run: cluster-tools ## a local cluster with simulated nodes, the operator and a sample, until Ctrl-C
+	@echo "--> building the operator and the harness (about three minutes the first time)"
+	@cargo build --locked --bin coder-k8s
+	@cargo build --locked -p support --bin local-cluster
+	@target/debug/local-cluster target/debug/coder-k8s
+
+.PHONY: test
+test: cluster-tools ## all unit and integration tests, on a real API server
+	RUST_BACKTRACE=0 cargo test --locked --workspace --no-fail-fast
+
+.PHONY: cluster-tools
+cluster-tools: ## build the test cluster's programs that are missing (about 11 minutes, once)
+	@tests/cluster-tools/build.sh
+
+.PHONY: generate
+generate: ## write the generated files: CRDs, RBAC, docs/reference
+	cargo run --locked --quiet -- manifests --output=.
+
+.PHONY: lint
+lint: cluster-tools $(CARGO_DENY) ## rustfmt, clippy, generated-file drift, cargo-deny, kustomize builds
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+	@out=$$(mktemp -d) && trap 'rm -rf "$$out"' EXIT && cargo run --locked --quiet -- manifests --output="$$out" && \
+	  (cd "$$out" && find . -type f | sort) | while read -r file; do \
+	    diff -u "$$file" "$$out/$$file" || { echo "$$file is not what 'make generate' writes" >&2; exit 1; }; done
+	$(CARGO_DENY) --log-level error check bans licenses sources
+	@for folder in $(KUSTOMIZATIONS); do echo "kustomize build $$folder" && $(KUBECTL) kustomize "$$folder" >/dev/null; done
+
+.PHONY: advisories
+advisories: $(CARGO_DENY) ## known vulnerabilities of dependencies (downloads the advisory database)
+	$(CARGO_DENY) --log-level error check advisories
+
+$(CARGO_DENY):
+	@echo "--> installing cargo-deny $(CARGO_DENY_VERSION) (about three minutes, once)"
+	cargo install cargo-deny --locked --version $(CARGO_DENY_VERSION) --no-default-features --quiet \
+	  --root $(CACHE)/cargo-deny-$(CARGO_DENY_VERSION)
+
+.PHONY: footprint
+footprint: cluster-tools ## idle memory, binary size and time to readiness of the release build
+	@echo "--> building the release binary (about eight minutes the first time)"
+	@cargo build --locked --release --bin coder-k8s
+	@cargo build --locked -p support --bin footprint
+	@target/debug/footprint target/release/coder-k8s
+
+.PHONY: clean
+clean: ## remove build results; the cluster's programs stay in the cache
+	cargo clean
+	rm -rf .local
