@@ -33,6 +33,7 @@ impl<'a> Installation<'a> {
     async fn apply(cluster: &Cluster, manifests: &str) {
         cluster.kubectl_with_input("apply --server-side --force-conflicts -f -", manifests).await.expect_ok();
         cluster.kubectl("wait --for=condition=Established crd --all --timeout=30s").await.expect_ok();
+        cluster.forget_discovery();
     }
 
     /// Options for an operator of this installation that reaches the API server directly.

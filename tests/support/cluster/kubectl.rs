@@ -42,6 +42,16 @@ impl Answer {
 }
 
 impl Cluster {
+    fn kubectl_cache(&self) -> std::path::PathBuf {
+        self.folder().join("kubectl-cache")
+    }
+
+    /// Makes kubectl ask again which kinds exist: a category of a new CRD is otherwise unknown for ten minutes.
+    pub fn forget_discovery(&self) {
+        // There may be none yet.
+        let _ = std::fs::remove_dir_all(self.kubectl_cache());
+    }
+
     /// Runs kubectl as the administrator; words are split at spaces.
     pub async fn kubectl(&self, words: &str) -> Answer {
         self.kubectl_with_input(words, "").await
@@ -54,7 +64,7 @@ impl Cluster {
             .arg(self.kubeconfig())
             .args(words.split_whitespace())
             // Its discovery cache would otherwise be shared by clusters that reuse a port.
-            .env("KUBECACHEDIR", self.folder().join("kubectl-cache"))
+            .env("KUBECACHEDIR", self.kubectl_cache())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -1,0 +1,131 @@
+//! Every command in the documentation is run: `make` targets exist, and each `kubectl` line works against a cluster with
+//! the shipped manifests and a running operator.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+use support::installation::repository;
+use support::wait::holds;
+use support::{Cluster, ClusterOptions, Installation, Operator, until};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_coder-k8s");
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn pages() -> Vec<PathBuf> {
+    let mut pages = vec![repository().join("README.md"), repository().join("CONTRIBUTING.md")];
+    let docs = std::fs::read_dir(repository().join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    pages.extend(docs.filter(|path| path.extension().is_some_and(|extension| extension == "md")));
+    pages.sort();
+    pages
+}
+
+/// The lines of every `sh` block of a page.
+fn commands(page: &PathBuf) -> Vec<String> {
+    let text = std::fs::read_to_string(page).unwrap();
+    let blocks = text.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap().to_owned());
+    blocks.flat_map(|block| block.lines().map(str::to_owned).collect::<Vec<_>>()).collect()
+}
+
+#[tokio::test]
+async fn every_command_in_the_docs_works() {
+    let cluster = Cluster::start(ClusterOptions { nodes: 1, ..Default::default() }).await;
+    let installation = Installation::shipped(&cluster).await;
+    let mut operator = Operator::start(BINARY, &installation.operator("all").await);
+    operator.ready(LIMIT).await;
+    cluster.kubectl("create namespace coder").await.expect_ok();
+    let makefile = std::fs::read_to_string(repository().join("Makefile")).unwrap();
+    let mut count = 0;
+    for page in pages() {
+        for line in commands(&page) {
+            count += 1;
+            let place = format!("{}: {line}", page.display());
+            match line.split_whitespace().next() {
+                Some("make") => {
+                    let target = line.split_whitespace().nth(1).unwrap();
+                    assert!(makefile.contains(&format!("\n{target}:")), "{place}: no such target");
+                }
+                Some("kubectl") => {
+                    let words = line.trim_start_matches("kubectl ");
+                    let words =
+                        words.replace("-k kustomize", &format!("-k {}/kustomize", repository().display()));
+                    let answer = cluster.kubectl(&words).await;
+                    assert!(answer.ok, "{place}: {}", answer.stderr);
+                }
+                Some("export") => assert!(line.contains(".local/kubeconfig"), "{place}"),
+                _ => panic!("{place}: say in tests/docs.rs how this line is tested"),
+            }
+        }
+    }
+    assert!(count > 10, "only {count} commands were found");
+}
+
+#[test]
+fn every_link_of_a_page_leads_somewhere() {
+    for page in pages() {
+        let text = std::fs::read_to_string(&page).unwrap();
+        for link in text.split("](").skip(1).map(|rest| rest.split(')').next().unwrap()) {
+            if link.starts_with("http") {
+                continue;
+            }
+            let target = page.parent().unwrap().join(link.split('#').next().unwrap());
+            assert!(target.exists(), "{}: {link} does not exist", page.display());
+        }
+    }
+}
+
+#[test]
+fn help_has_one_line_for_every_target() {
+    let output = Command::new("make").arg("help").current_dir(repository()).output().unwrap();
+    let help = String::from_utf8(output.stdout).unwrap();
+    let makefile = std::fs::read_to_string(repository().join("Makefile")).unwrap();
+    for target in makefile.lines().filter_map(|line| line.strip_prefix(".PHONY: ")) {
+        assert_eq!(help.matches(&format!("make {target} ")).count(), 1, "{target} in:\n{help}");
+    }
+}
+
+/// Processes whose command line names a folder of `owner`, which everything the harness starts does.
+fn left_by(owner: u32) -> Vec<String> {
+    let folder = format!("coder-k8s-{owner}-");
+    let processes = std::fs::read_dir("/proc").unwrap().filter_map(|entry| {
+        let bytes = std::fs::read(entry.ok()?.path().join("cmdline")).ok()?;
+        let line = String::from_utf8_lossy(&bytes).replace('\0', " ");
+        line.contains(&folder).then_some(line)
+    });
+    processes.collect()
+}
+
+async fn make_run_leaves_nothing_behind(signal: &str) {
+    let built = Command::new(env!("CARGO"))
+        .args(["build", "--locked", "--quiet", "-p", "support", "--bin", "local-cluster"])
+        .current_dir(repository())
+        .status();
+    assert!(built.unwrap().success());
+    let folder = support::process::scratch_folder("make-run");
+    let mut command = Command::new(PathBuf::from(BINARY).with_file_name("local-cluster"));
+    let mut run = support::process::Process::start("local-cluster", &folder, command.arg(BINARY));
+    until("make run to be up", LIMIT, async || {
+        run.check_running()?;
+        holds(run.log().contains("Ctrl-C stops everything"), run.log())
+    })
+    .await;
+    assert!(
+        left_by(run.id()).len() >= 5,
+        "etcd, API server, controller manager, scheduler, kwok: {:?}",
+        left_by(run.id())
+    );
+    run.signal(signal);
+    until("everything to end", LIMIT, async || {
+        holds(run.exit().is_some() && left_by(run.id()).is_empty(), format!("{:?}", left_by(run.id())))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn make_run_shows_a_system_and_ctrl_c_leaves_nothing_running() {
+    make_run_leaves_nothing_behind("INT").await;
+}
+
+#[tokio::test]
+async fn even_a_killed_make_run_leaves_nothing_running() {
+    make_run_leaves_nothing_behind("KILL").await;
+}
