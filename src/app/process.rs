@@ -118,6 +118,8 @@ async fn operate(flags: Flags, set_log_level: SetLogLevel) -> Result<(), Fatal> 
     stopping.open();
 
     let first = tokio::select! {
+        // A part may end so soon after the signal that both are seen at once: the signal counts.
+        biased;
         () = context.stop.cancelled() => Ok(()),
         Some(ended) = running.workers.join_next() => Err(early(ended)),
         Some(ended) = running.followers.join_next() => Err(early(ended)),
