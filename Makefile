@@ -4,6 +4,8 @@ SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 MAKEFLAGS += --no-print-directory
 
+# Where cargo builds, also when the environment or a configuration moves it.
+TARGET = $(shell cargo metadata --format-version=1 --no-deps --offline | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/coder-k8s
 CARGO_DENY_VERSION := 0.20.2
 CARGO_DENY := $(CACHE)/cargo-deny-$(CARGO_DENY_VERSION)/bin/cargo-deny
@@ -23,7 +25,7 @@ run: cluster-tools ## a local cluster with simulated nodes, the operator and a s
 	@echo "--> building the operator and the harness (about three minutes the first time)"
 	@cargo build --locked --bin coder-k8s
 	@cargo build --locked -p support --bin local-cluster
-	@target/debug/local-cluster target/debug/coder-k8s
+	@$(TARGET)/debug/local-cluster $(TARGET)/debug/coder-k8s $(RUN_ARGS)
 
 .PHONY: test
 test: cluster-tools ## all unit and integration tests, on a real API server
@@ -58,10 +60,10 @@ $(CARGO_DENY):
 
 .PHONY: footprint
 footprint: cluster-tools ## idle memory, binary size and time to readiness of the release build
-	@echo "--> building the release binary (about eight minutes the first time)"
+	@echo "--> building the release binary (about five minutes the first time)"
 	@cargo build --locked --release --bin coder-k8s
 	@cargo build --locked -p support --bin footprint
-	@target/debug/footprint target/release/coder-k8s
+	@$(TARGET)/debug/footprint $(TARGET)/release/coder-k8s
 
 .PHONY: clean
 clean: ## remove build results; the cluster's programs stay in the cache

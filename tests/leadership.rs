@@ -1,12 +1,20 @@
 //! Leader election between real processes and a real API server: one leads, a dead one is followed, and a frozen one
 //! steps down before anyone else can step up.
 
+use coder_k8s::app::duties::{Duty, DutyError, STOP_LIMIT, Work};
+use coder_k8s::kubernetes::Kube;
+use coder_k8s::kubernetes::events::Events;
+use coder_k8s::kubernetes::lease::Timing;
+use coder_k8s::serving::metrics::Metrics;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::Api;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use support::wait::holds;
 use support::{Cluster, FaultProxy, Installation, Operator, until};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_coder-k8s");
 const LEASE: &str = "coder-k8s-controller.coder.com";
@@ -65,7 +73,8 @@ async fn a_leader_cut_off_for_thirty_seconds_steps_down_before_another_steps_up(
     let cluster = Cluster::shared().await;
     let installation = Installation::new(cluster, "frozen").await;
     let proxy = FaultProxy::start(cluster).await;
-    let mut first = Operator::start(BINARY, &installation.operator_through("controller", &proxy.url()).await);
+    let mut first =
+        Operator::start(BINARY, &installation.operator_through("controller", &proxy.url()).await).await;
     first.ready(Duration::from_secs(30)).await;
     leads(&first, Duration::from_secs(10)).await;
     let second = installation.start(BINARY, "controller").await;
@@ -87,4 +96,49 @@ async fn a_leader_cut_off_for_thirty_seconds_steps_down_before_another_steps_up(
     .await;
     assert_eq!(said(&first, "started leading").len(), 1, "the second leads now");
     first.process().check_running().expect("a lost lease ends a duty, not the process");
+}
+
+#[tokio::test]
+async fn work_that_ignores_its_end_keeps_the_lease_and_is_reported_in_time() {
+    let cluster = Cluster::shared().await;
+    let installation = Installation::new(cluster, "stuck").await;
+    let kubeconfig = installation.operator("controller").await.kubeconfig;
+    let kube = Kube::connect(Some(&kubeconfig), installation.namespace.clone()).await.unwrap();
+    let started = Arc::new(Notify::new());
+    let work: Work = {
+        let started = started.clone();
+        Box::new(move |_ignored| {
+            let started = started.clone();
+            Box::pin(async move {
+                started.notify_one();
+                std::future::pending::<()>().await;
+            })
+        })
+    };
+    let duty = Duty {
+        lease: LEASE,
+        work,
+        events: Events::new(&kube, "test"),
+        kube,
+        identity: "stubborn".to_owned(),
+        timing: Timing {
+            duration: LEASE_DURATION,
+            renew_deadline: Duration::from_secs(10),
+            retry: Duration::from_secs(2),
+        },
+        metrics: Metrics::new("test", "test"),
+    };
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(duty.run(stop.clone()));
+    started.notified().await;
+    stop.cancel();
+    let outcome = tokio::time::timeout(STOP_LIMIT * 2, running).await.expect("it gives up in time").unwrap();
+    assert!(matches!(outcome, Err(DutyError::Stuck(LEASE))), "{outcome:?}");
+    let lease =
+        Api::<Lease>::namespaced(cluster.client().await, &installation.namespace).get(LEASE).await.unwrap();
+    assert_eq!(
+        lease.spec.unwrap().holder_identity.as_deref(),
+        Some("stubborn"),
+        "nobody may follow while it works"
+    );
 }

@@ -1,13 +1,10 @@
 //! The process as its users meet it: modes, exit codes, readiness that never lies, ports that ask who is calling.
 
-use http_body_util::{BodyExt, Full};
-use hyper_util::rt::TokioIo;
-use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject};
 use std::process::Command;
-use std::sync::Arc;
 use std::time::Duration;
 use support::wait::holds;
-use support::{Cluster, Fault, FaultProxy, Installation, Operator, ports, until};
+use support::{Cluster, Fault, FaultProxy, Installation, Operator, https, ports, until};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_coder-k8s");
@@ -108,24 +105,44 @@ async fn everything_in_one_process_becomes_ready() {
     mode_becomes_ready_alone("all", &all).await;
 }
 
+/// Every list the process makes, by a part of its path, and the checks that wait for it.
+const LISTS: [(&str, &[&str]); 8] = [
+    ("/codercontrolplanes", &["CoderControlPlane"]),
+    ("/coderprovisioners", &["CoderProvisioner"]),
+    ("/coderworkspaceproxies", &["CoderWorkspaceProxy"]),
+    ("/secrets?", &CERTIFIED),
+    ("/mutatingwebhookconfigurations", &CERTIFIED),
+    ("/validatingwebhookconfigurations", &CERTIFIED),
+    ("/apiservices", &CERTIFIED),
+    ("/configmaps?", &["front-proxy trust"]),
+];
+
+/// Without a certificate, no listener answers.
+const CERTIFIED: [&str; 6] = ["aggregated-api", "caBundle", "certificate", "mcp", "metrics", "webhooks"];
+
 #[tokio::test]
-async fn readyz_is_never_true_before_the_first_sync() {
+async fn readyz_is_never_true_before_each_first_list() {
     let cluster = Cluster::shared().await;
     let installation = Installation::new(cluster, "unsynced").await;
-    let proxy = FaultProxy::start(cluster).await;
-    proxy.on(Fault::Hold, |method, path| method == "GET" && path.contains("/coderprovisioners"));
-    let mut operator = Operator::start(BINARY, &installation.operator_through("all", &proxy.url()).await);
-    // Everything else is up: only the held list is missing.
-    until("the other checks", LIMIT, async || {
-        let (status, verbose) = operator.probe("/readyz?verbose").await?;
-        assert_eq!(status, 503, "ready without CoderProvisioner: {verbose}");
-        let waiting: Vec<&str> = verbose.lines().filter(|line| line.starts_with("[-]")).collect();
-        holds(waiting == ["[-]CoderProvisioner waiting: its first list"], format!("{waiting:?}"))
-    })
-    .await;
-    assert_eq!(operator.probe("/healthz").await.unwrap().0, 200, "alive all the same");
-    proxy.release();
-    operator.ready(LIMIT).await;
+    // The CA exists already: what is held back is the only thing missing.
+    drop(installation.start(BINARY, "all").await);
+    for (path, expected) in LISTS {
+        let proxy = FaultProxy::start(cluster).await;
+        proxy.on(Fault::Hold, move |method, uri| method == "GET" && uri.contains(path));
+        let mut operator =
+            Operator::start(BINARY, &installation.operator_through("all", &proxy.url()).await).await;
+        until(&format!("all checks but those of {path}"), LIMIT, async || {
+            let (status, verbose) = operator.probe("/readyz?verbose").await?;
+            assert_eq!(status, 503, "ready without {path}: {verbose}");
+            let waiting =
+                verbose.lines().filter_map(|line| line.strip_prefix("[-]")?.split(" waiting").next());
+            holds(sorted(waiting.collect()) == expected, verbose)
+        })
+        .await;
+        assert_eq!(operator.probe("/healthz").await.unwrap().0, 200, "alive all the same");
+        proxy.release();
+        operator.ready(LIMIT).await;
+    }
 }
 
 #[tokio::test]
@@ -149,7 +166,7 @@ async fn a_second_signal_ends_the_process_at_once() {
     let installation = Installation::new(cluster, "impatient").await;
     let proxy = FaultProxy::start(cluster).await;
     let mut operator =
-        Operator::start(BINARY, &installation.operator_through("webhooks", &proxy.url()).await);
+        Operator::start(BINARY, &installation.operator_through("webhooks", &proxy.url()).await).await;
     operator.ready(LIMIT).await;
     // A frozen API server makes the orderly stop wait for the release of a lease.
     proxy.freeze();
@@ -162,36 +179,6 @@ async fn a_second_signal_ends_the_process_at_once() {
     assert_eq!(operator.ended(Duration::from_secs(2)).await.code(), Some(130));
 }
 
-/// One HTTPS request to the metrics port, verified with the CA of the installation.
-async fn ask(
-    installation: &Installation<'_>,
-    operator: &Operator,
-    request: http::request::Builder,
-    body: &str,
-) -> (u16, String) {
-    let client = Cluster::shared().await.client().await;
-    let secrets =
-        kube::Api::<k8s_openapi::api::core::v1::Secret>::namespaced(client, &installation.namespace);
-    let bundle = secrets.get("coder-k8s-ca").await.unwrap().data.unwrap()["bundle.crt"].0.clone();
-    let mut roots = rustls::RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_slice(&bundle).unwrap()).unwrap();
-    let config = rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
-    let stream = TcpStream::connect(ports::loopback(operator.ports.metrics)).await.unwrap();
-    let name = ServerName::try_from("metrics.example.com").unwrap();
-    let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
-    let stream = TokioIo::new(connector.connect(name, stream).await.unwrap());
-    let builder = hyper::client::conn::http1::Builder::new();
-    let (mut sender, connection) = builder.handshake::<_, Full<bytes::Bytes>>(stream).await.unwrap();
-    let connection = tokio::spawn(connection);
-    let request = request.header("host", "metrics").body(Full::from(body.to_owned())).unwrap();
-    let answer = sender.send_request(request).await.unwrap();
-    let status = answer.status().as_u16();
-    let text = String::from_utf8(answer.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap();
-    drop(sender);
-    connection.await.unwrap().unwrap();
-    (status, text)
-}
-
 #[tokio::test]
 async fn metrics_and_log_level_are_for_those_the_api_server_allows() {
     let cluster = Cluster::shared().await;
@@ -199,36 +186,58 @@ async fn metrics_and_log_level_are_for_those_the_api_server_allows() {
     let namespace = &installation.namespace;
     let mut options = installation.operator("controller").await;
     options.flags.push("--serving-name=metrics.example.com".to_owned());
-    let mut operator = Operator::start(BINARY, &options);
+    let mut operator = Operator::start(BINARY, &options).await;
     operator.ready(LIMIT).await;
-    let get = || http::Request::get("/metrics");
-    assert_eq!(ask(&installation, &operator, get(), "").await.0, 401, "nobody is anonymous");
-    let forged = get().header("authorization", "Bearer forged");
-    assert_eq!(ask(&installation, &operator, forged, "").await.0, 401);
-
-    cluster.kubectl(&format!("-n {namespace} create serviceaccount prometheus")).await.expect_ok();
-    let token = cluster.token(namespace, "prometheus", &[]).await;
-    let known = || get().header("authorization", format!("Bearer {token}"));
-    let (status, text) = ask(&installation, &operator, known(), "").await;
-    assert_eq!(status, 403, "known, but not allowed: {text}");
+    let ca = installation.ca().await;
+    let ask = async |method: &str, path: &str, token: &str, body: &str| {
+        let request = http::Request::builder().method(method).uri(path);
+        let request = if token.is_empty() {
+            request
+        } else {
+            request.header("authorization", format!("Bearer {token}"))
+        };
+        https::ask(operator.ports.metrics, &ca, "metrics.example.com", request, body).await.unwrap()
+    };
+    assert_eq!(ask("GET", "/metrics", "", "").await.0, 401, "nobody is anonymous");
+    assert_eq!(ask("GET", "/metrics", "forged", "").await.0, 401);
+    cluster.kubectl(&format!("-n {namespace} create serviceaccount nobody")).await.expect_ok();
+    let nobody = cluster.token(namespace, "nobody", &[]).await;
+    assert_eq!(ask("GET", "/metrics", &nobody, "").await.0, 403, "known, but not allowed");
 
     let role = format!("{namespace}-coder-k8s-metrics-reader");
     let bind = format!("create clusterrolebinding {namespace}-prometheus --clusterrole={role}");
-    cluster.kubectl(&format!("{bind} --serviceaccount={namespace}:prometheus")).await.expect_ok();
-    let (status, text) = ask(&installation, &operator, known(), "").await;
+    cluster.kubectl(&format!("{bind} --serviceaccount={namespace}:nobody")).await.expect_ok();
+    let (status, text) = ask("GET", "/metrics", &nobody, "").await;
     assert_eq!(status, 200, "{text}");
     for metric in ["coder_k8s_build_info", "coder_k8s_leading", "coder_k8s_certificate_not_after_seconds"] {
         assert!(text.contains(metric), "{metric} is missing: {text}");
     }
 
-    let level = || http::Request::put("/loglevel").header("authorization", format!("Bearer {token}"));
-    assert_eq!(ask(&installation, &operator, level(), "debug").await.0, 403, "reading metrics is not enough");
-    let rule = format!("create clusterrole {namespace}-loglevel --verb=put --non-resource-url=/loglevel");
-    cluster.kubectl(&rule).await.expect_ok();
-    let bind = format!("create clusterrolebinding {namespace}-loglevel --clusterrole={namespace}-loglevel");
-    cluster.kubectl(&format!("{bind} --serviceaccount={namespace}:prometheus")).await.expect_ok();
-    let (status, said) = ask(&installation, &operator, level(), "loud").await;
+    assert_eq!(ask("PUT", "/loglevel", &nobody, "debug").await.0, 403, "reading metrics is not enough");
+    let role = format!("{namespace}-coder-k8s-log-level");
+    let bind = format!("create clusterrolebinding {namespace}-loglevel --clusterrole={role}");
+    cluster.kubectl(&format!("{bind} --serviceaccount={namespace}:nobody")).await.expect_ok();
+    let (status, said) = ask("PUT", "/loglevel", &nobody, "loud").await;
     assert_eq!((status, said.contains("choose error, warn, info, debug or trace")), (400, true));
-    assert_eq!(ask(&installation, &operator, level(), "trace").await.0, 204);
+    assert_eq!(ask("PUT", "/loglevel", &nobody, "trace").await.0, 204);
     assert_eq!(operator.logged("log level changed at run time").len(), 1);
+}
+
+#[tokio::test]
+async fn silent_and_slow_clients_are_cut_and_others_are_served() {
+    let cluster = Cluster::shared().await;
+    let installation = Installation::new(cluster, "patience").await;
+    let operator = installation.start(BINARY, "webhooks").await;
+    let mut silent = Vec::new();
+    for _ in 0..200 {
+        silent.push(TcpStream::connect(ports::loopback(operator.ports.probes)).await.unwrap());
+        silent.push(TcpStream::connect(ports::loopback(operator.ports.webhooks)).await.unwrap());
+    }
+    silent[0].write_all(b"GET /readyz HTTP/1.1\r\nHost: ").await.unwrap();
+    assert_eq!(operator.probe("/readyz").await.unwrap().0, 200, "others are served meanwhile");
+    // All of them are closed by the operator, without being asked.
+    for mut stream in silent {
+        let mut rest = Vec::new();
+        tokio::time::timeout(LIMIT, stream.read_to_end(&mut rest)).await.expect("it is cut").ok();
+    }
 }

@@ -69,13 +69,12 @@ fn used(cluster: &Cluster, installation: &Installation<'_>) -> (BTreeSet<Right>,
 async fn granted_minus_used_is_nothing_and_nothing_is_refused() {
     let cluster = Cluster::start(ClusterOptions { audit: true, ..Default::default() }).await;
     let installation = Installation::new(&cluster, "rights").await;
-    let namespace = &installation.namespace;
     let mut options = installation.operator("all").await;
     options.flags =
         ["--leaf-lifetime=2s", "--ca-propagation=1s", "--ca-retirement-margin=1s"].map(str::to_owned).into();
-    let mut operator = Operator::start(BINARY, &options);
+    let mut operator = Operator::start(BINARY, &options).await;
     operator.ready(LIMIT).await;
-    exercise(&cluster, namespace, operator.ports.webhooks, operator.ports.metrics).await;
+    exercise(&cluster, &installation, operator.ports.webhooks, operator.ports.metrics).await;
 
     let granted = granted(&cluster, &installation).await;
     until("every granted right to be used", LIMIT, async || {
@@ -90,7 +89,8 @@ async fn granted_minus_used_is_nothing_and_nothing_is_refused() {
 }
 
 /// Makes the operator do everything it can do: inject into each kind of target, rotate, review a caller.
-async fn exercise(cluster: &Cluster, namespace: &str, webhooks: u16, metrics: u16) {
+async fn exercise(cluster: &Cluster, installation: &Installation<'_>, webhooks: u16, metrics: u16) {
+    let namespace = &installation.namespace;
     let service = serde_json::json!({ "namespace": namespace, "name": "hooks", "port": webhooks });
     let label = serde_json::json!({ "coder.com/inject-ca": "true" });
     let webhook = serde_json::json!({ "name": "none.example.com", "admissionReviewVersions": ["v1"],
@@ -125,10 +125,9 @@ async fn exercise(cluster: &Cluster, namespace: &str, webhooks: u16, metrics: u1
     }
     cluster.kubectl(&format!("create serviceaccount caller -n {namespace}")).await.expect_ok();
     let token = cluster.token(namespace, "caller", &[]).await;
-    let status = std::process::Command::new("curl")
-        .args(["-sk", "-o", "/dev/null", "-H", &format!("Authorization: Bearer {token}")])
-        .arg(format!("https://127.0.0.1:{metrics}/metrics"))
-        .status()
-        .unwrap();
-    assert!(status.success());
+    let request = http::Request::get("/metrics").header("authorization", format!("Bearer {token}"));
+    let ca = installation.ca().await;
+    let name = format!("hooks.{namespace}.svc");
+    let (status, _) = support::https::ask(metrics, &ca, &name, request, "").await.unwrap();
+    assert_eq!(status, 403, "reviewed, and not allowed");
 }

@@ -1,5 +1,6 @@
 //! Starts whatever keeps the serving certificate of this process current: our own authority, or a folder.
 
+use super::duties::{Duty, Work};
 use super::flags::WebhookCa;
 use super::kinds::reflect;
 use super::process::{Context, Running};
@@ -11,9 +12,10 @@ use crate::serving::injection::LABEL_SELECTOR;
 use crate::serving::leaf::CurrentLeaf;
 use crate::serving::own_certificates::{OwnCertificates, Targets};
 use k8s_openapi::api::core::v1::Secret;
+use std::collections::BTreeSet;
 
 /// Starts it; the result is what listeners serve.
-pub fn start(context: &Context, running: &mut Running) -> CurrentLeaf {
+pub fn start(context: &Context, running: &mut Running, duties: &mut Vec<Duty>) -> CurrentLeaf {
     let leaf = CurrentLeaf::default();
     match (context.flags.certificates.webhook_ca, &context.flags.certificates.tls_dir) {
         (WebhookCa::External, Some(folder)) => {
@@ -29,12 +31,12 @@ pub fn start(context: &Context, running: &mut Running) -> CurrentLeaf {
                 Ok(())
             });
         }
-        _ => start_own(context, running, &leaf),
+        _ => start_own(context, running, duties, &leaf),
     }
     leaf
 }
 
-fn start_own(context: &Context, running: &mut Running, leaf: &CurrentLeaf) {
+fn start_own(context: &Context, running: &mut Running, duties: &mut Vec<Duty>, leaf: &CurrentLeaf) {
     let kube = &context.kube;
     let secret =
         reflect(context, running, "Secret", kube.ours::<Secret>(), &Selection::Named(SECRET.to_owned()));
@@ -51,6 +53,7 @@ fn start_own(context: &Context, running: &mut Running, leaf: &CurrentLeaf) {
         certificate_gate: context.readiness.gate("certificate"),
         bundle_gate: context.readiness.gate("caBundle"),
         metrics: context.metrics.clone(),
+        known_names: BTreeSet::new(),
     };
     let unfollow = context.unfollow.clone();
     running.followers.spawn(async move {
@@ -65,7 +68,8 @@ fn start_own(context: &Context, running: &mut Running, leaf: &CurrentLeaf) {
         events: context.events.clone(),
         metrics: context.metrics.clone(),
     };
-    context.campaign(running, AUTHORITY_LEASE, Box::new(move |stop| Box::pin(duty.clone().run(stop))));
+    let work: Work = Box::new(move |stop| Box::pin(duty.clone().run(stop)));
+    duties.push(context.duty(AUTHORITY_LEASE, work));
 }
 
 fn follow_targets(context: &Context, running: &mut Running) -> Targets {

@@ -6,6 +6,8 @@ use crate::kubernetes::events::{Events, Reason};
 use crate::kubernetes::lease::{Elector, Leadership, Timing};
 use crate::serving::metrics::{Metrics, Named};
 use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::ObjectReference;
+use prometheus_client::metrics::gauge::Gauge;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -49,16 +51,27 @@ pub enum DutyError {
 impl Duty {
     /// Campaigns, works while leading and follows otherwise, until `stop`; then releases the lease.
     pub async fn run(self, stop: CancellationToken) -> Result<(), DutyError> {
+        // Shown from the start: "nobody leads" must be seen, too.
+        self.leading().set(0);
         let (elector, mut leadership) = Elector::new(&self.kube, self.lease, &self.identity, self.timing);
         let release = CancellationToken::new();
         let electing = tokio::spawn(elector.run(release.clone()));
         let outcome = self.follow(&mut leadership, &stop).await;
-        // Released only now: the work has ended (or the process is about to).
+        if matches!(outcome, Err(DutyError::Stuck(_))) {
+            // The work goes on: a lease given up now would be led by two. It runs out after the process has ended.
+            electing.abort();
+            return outcome;
+        }
+        // Released only now: the work has ended.
         release.cancel();
         if electing.await.is_err() {
             tracing::error!(lease = self.lease, "the elector failed");
         }
         outcome
+    }
+
+    fn leading(&self) -> Gauge {
+        self.metrics.leading.get_or_create(&Named { name: self.lease }).clone()
     }
 
     async fn follow(
@@ -84,14 +97,13 @@ impl Duty {
         leadership: &mut watch::Receiver<Leadership>,
         stop: &CancellationToken,
     ) -> Result<(), DutyError> {
-        let leading = self.metrics.leading.get_or_create(&Named { name: self.lease }).clone();
+        let leading = self.leading();
         tracing::info!(lease = self.lease, term, identity = self.identity, "started leading");
         leading.set(1);
         let enough = CancellationToken::new();
         let mut work = tokio::spawn((self.work)(enough.clone()));
         let note = format!("{} became leader", self.identity);
-        let told =
-            self.events.record(Reason::LeaderElected, "coordination.k8s.io/v1", "Lease", self.lease, note);
+        let told = self.events.record(Reason::LeaderElected, self.reference(), note);
         let telling = async {
             told.await;
             std::future::pending::<()>().await;
@@ -111,6 +123,15 @@ impl Duty {
         leading.set(0);
         tracing::info!(lease = self.lease, term, "stopped leading");
         outcome
+    }
+
+    fn reference(&self) -> ObjectReference {
+        ObjectReference {
+            api_version: Some("coordination.k8s.io/v1".to_owned()),
+            kind: Some("Lease".to_owned()),
+            name: Some(self.lease.to_owned()),
+            ..ObjectReference::default()
+        }
     }
 
     async fn stopped(&self, mut work: JoinHandle<()>) -> Result<(), DutyError> {

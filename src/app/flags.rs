@@ -78,23 +78,23 @@ pub struct Flags {
 #[derive(Debug, Clone, Copy, Args)]
 pub struct Addresses {
     /// /healthz and /readyz, plain HTTP.
-    #[arg(long, default_value = "0.0.0.0:8081", env = "CODER_K8S_PROBE_ADDRESS")]
+    #[arg(long, default_value = "[::]:8081", env = "CODER_K8S_PROBE_ADDRESS")]
     pub probe_address: SocketAddr,
 
     /// Admission webhooks, TLS.
-    #[arg(long, default_value = "0.0.0.0:9443", env = "CODER_K8S_WEBHOOK_ADDRESS")]
+    #[arg(long, default_value = "[::]:9443", env = "CODER_K8S_WEBHOOK_ADDRESS")]
     pub webhook_address: SocketAddr,
 
     /// Aggregated API, TLS.
-    #[arg(long, default_value = "0.0.0.0:6443", env = "CODER_K8S_AGGREGATED_ADDRESS")]
+    #[arg(long, default_value = "[::]:6443", env = "CODER_K8S_AGGREGATED_ADDRESS")]
     pub aggregated_address: SocketAddr,
 
     /// MCP, TLS.
-    #[arg(long, default_value = "0.0.0.0:8090", env = "CODER_K8S_MCP_ADDRESS")]
+    #[arg(long, default_value = "[::]:8090", env = "CODER_K8S_MCP_ADDRESS")]
     pub mcp_address: SocketAddr,
 
     /// Metrics and log level, TLS, authorised.
-    #[arg(long, default_value = "0.0.0.0:8443", env = "CODER_K8S_METRICS_ADDRESS")]
+    #[arg(long, default_value = "[::]:8443", env = "CODER_K8S_METRICS_ADDRESS")]
     pub metrics_address: SocketAddr,
 }
 
@@ -174,7 +174,27 @@ impl Flags {
             (WebhookCa::Own, Some(_)) => misused(
                 "--tls-dir is used only with --webhook-ca=external; add that flag, or remove --tls-dir",
             ),
-            _ => Ok(()),
+            _ => self.check_times(),
+        }
+    }
+
+    /// A CA must be followed, distributed and retired within the last third of its life.
+    fn check_times(&self) -> Result<(), Misused> {
+        let certificates = &self.certificates;
+        let times = self.authority_times();
+        let needed = times.propagation + times.retirement;
+        if certificates.ca_lifetime / 3 <= needed {
+            return Err(Misused(format!(
+                "a third of --ca-lifetime={:?} is too short for a rotation, which takes {needed:?}: --ca-propagation, \
+                 --leaf-lifetime and --ca-retirement-margin together; choose a longer CA or shorter leaves",
+                certificates.ca_lifetime
+            )));
+        }
+        match certificates.serving_name.iter().find(|name| !is_host_name(name)) {
+            Some(name) => {
+                Err(Misused(format!("--serving-name={name:?} is neither a Service nor a host name")))
+            }
+            None => Ok(()),
         }
     }
 
@@ -234,6 +254,18 @@ impl Flags {
             retirement: certificates.leaf_lifetime + certificates.ca_retirement_margin,
         }
     }
+}
+
+fn is_host_name(name: &str) -> bool {
+    let label = |label: &str| {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        !label.is_empty()
+            && label.len() <= 63
+            && label.bytes().all(plain)
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    name.len() <= 253 && name.split('.').all(label)
 }
 
 fn http_url(text: &str) -> Result<String, String> {
@@ -306,6 +338,21 @@ mod tests {
     fn a_lease_must_leave_time_to_stop() {
         let error = flags("--lease-duration=10s --lease-renew-deadline=8s").check().unwrap_err();
         assert!(error.to_string().contains("at least 4s"), "{error}");
+    }
+
+    #[test]
+    fn a_rotation_must_fit_into_the_last_third_of_a_ca() {
+        let error = flags("--ca-lifetime=30d --leaf-lifetime=30d").check().unwrap_err();
+        assert!(error.to_string().contains("--leaf-lifetime"), "{error}");
+        assert!(flags("--ca-lifetime=30d --leaf-lifetime=7d").check().is_ok());
+    }
+
+    #[test]
+    fn serving_names_are_host_names() {
+        for bad in ["a_b", "-a", "a..b", "ü"] {
+            assert!(flags(&format!("--serving-name={bad}")).check().is_err(), "{bad}");
+        }
+        assert!(flags("--serving-name=mcp,mcp.example.com").check().is_ok());
     }
 
     #[test]

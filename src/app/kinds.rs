@@ -6,15 +6,22 @@ use crate::kubernetes::{Objects, Reflected, Selection};
 use crate::serving::metrics::Named;
 use crds::{CoderControlPlane, CoderProvisioner, CoderWorkspaceProxy};
 use kube::Resource;
+use kube::core::DeserializeGuard;
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
 
-/// Follows the three kinds the reconcilers need.
+/// Follows the three kinds the reconcilers need. Guarded: an object our types cannot read is one bad object, not the
+/// end of its kind for everybody.
 pub fn follow(context: &Context, running: &mut Running) {
     let kube = &context.kube;
-    require(context, running, "CoderControlPlane", kube.everywhere::<CoderControlPlane>());
-    require(context, running, "CoderProvisioner", kube.everywhere::<CoderProvisioner>());
-    require(context, running, "CoderWorkspaceProxy", kube.everywhere::<CoderWorkspaceProxy>());
+    require(context, running, "CoderControlPlane", kube.everywhere::<DeserializeGuard<CoderControlPlane>>());
+    require(context, running, "CoderProvisioner", kube.everywhere::<DeserializeGuard<CoderProvisioner>>());
+    require(
+        context,
+        running,
+        "CoderWorkspaceProxy",
+        kube.everywhere::<DeserializeGuard<CoderWorkspaceProxy>>(),
+    );
 }
 
 fn require<K>(context: &Context, running: &mut Running, kind: &'static str, objects: Objects<K>)

@@ -6,18 +6,22 @@ use super::process::{Context, Fatal, Running};
 use crate::kubernetes::Selection;
 use crate::serving::front_proxy::{self, FrontProxyTrust};
 use crate::serving::leaf::CurrentLeaf;
+use crate::serving::limits::{self, Limits};
 use crate::serving::listener::Listener;
 use crate::serving::tls::{ClientCertificates, server_config};
 use crate::serving::{admin, probes, self_check};
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::DefaultBodyLimit;
 use http::StatusCode;
 use k8s_openapi::api::core::v1::ConfigMap;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 /// No client sends more: the API server's own limit for a request.
 const MAX_BODY: usize = 3 * 1024 * 1024;
+
+/// Probes answer from memory: there is nothing to wait for.
+const PROBE_GRACE: Duration = Duration::from_secs(1);
 
 /// One TLS listener.
 struct Tls {
@@ -40,9 +44,9 @@ pub async fn start(context: &Context, running: &mut Running, leaf: &CurrentLeaf)
     let address = context.flags.addresses.probe_address;
     let probes = Listener::bind("probes", "probe-address", address, router, context.metrics.clone()).await?;
     // Probes are answered to the end: the kubelet shall hear "not ready" while everything else drains.
-    let (unfollow, grace) = (context.unfollow.clone(), context.flags.shutdown_grace);
+    let unfollow = context.unfollow.clone();
     running.followers.spawn(async move {
-        probes.serve(unfollow, grace).await;
+        probes.serve(unfollow, PROBE_GRACE).await;
         Ok(())
     });
     Ok(())
@@ -82,9 +86,9 @@ fn listeners(context: &Context) -> Vec<Tls> {
 /// A part that does not exist yet answers 404 to everything. The body is read first: a connection with an unread body
 /// is closed after the answer, under the next call of a client that reuses it.
 fn nothing() -> Router {
-    Router::new()
-        .fallback(async |_: Bytes| (StatusCode::NOT_FOUND, "nothing is served here yet\n"))
-        .layer(DefaultBodyLimit::max(MAX_BODY))
+    let router =
+        Router::new().fallback(async |_: Bytes| (StatusCode::NOT_FOUND, "nothing is served here yet\n"));
+    limits::bounded(router, Limits { body: MAX_BODY, at_once: 16, time: Duration::from_secs(10) })
 }
 
 async fn start_tls(
@@ -99,8 +103,9 @@ async fn start_tls(
         Listener::bind(tls.name, tls.flag, tls.address, tls.router, context.metrics.clone()).await?;
     let listener = listener.with_tls(config);
     let (stop, grace, leaf) = (context.stop.clone(), context.flags.shutdown_grace, leaf.clone());
+    let address = listener.address();
     running.workers.spawn(async move {
-        let checking = self_check::run(tls.address, leaf, gate, stop.clone());
+        let checking = self_check::run(address, leaf, gate, stop.clone());
         tokio::join!(listener.serve(stop.clone(), grace), checking);
         Ok(())
     });

@@ -4,7 +4,7 @@
 mod certificates;
 mod cli;
 mod durations;
-mod duties;
+pub mod duties;
 mod flags;
 mod kinds;
 mod listeners;

@@ -117,20 +117,24 @@ async fn operate(flags: Flags, set_log_level: SetLogLevel) -> Result<(), Fatal> 
     start(&context, &mut running).await?;
     stopping.open();
 
-    let first = tokio::select! {
+    let ended = tokio::select! {
         // A part may end so soon after the signal that both are seen at once: the signal counts.
         biased;
         () = context.stop.cancelled() => Ok(()),
         Some(ended) = running.workers.join_next() => Err(early(ended)),
         Some(ended) = running.followers.join_next() => Err(early(ended)),
     };
+    if matches!(ended, Err(Fatal::Duty(DutyError::Stuck(_)))) {
+        // Work that cannot be stopped must not outlive its lease: no time for an orderly end.
+        return ended;
+    }
     stopping.close("shutting down");
     context.stop.cancel();
     let workers = all(&mut running.workers).await;
     context.unfollow.cancel();
     let followers = all(&mut running.followers).await;
     signals.abort();
-    first.and(workers).and(followers)
+    ended.and(workers).and(followers)
 }
 
 async fn prepare(flags: Flags, set_log_level: SetLogLevel) -> Result<Context, Fatal> {
@@ -151,20 +155,27 @@ async fn prepare(flags: Flags, set_log_level: SetLogLevel) -> Result<Context, Fa
     Ok(Context { flags, kube, readiness, metrics, events, identity, set_log_level, stop, unfollow })
 }
 
+/// Ports are bound before anybody campaigns: a replica that cannot serve must not lead.
 async fn start(context: &Context, running: &mut Running) -> Result<(), Fatal> {
-    let leaf = certificates::start(context, running);
+    let mut duties = Vec::new();
+    let leaf = certificates::start(context, running, &mut duties);
     if context.flags.app.runs(Part::Controller) {
         kinds::follow(context, running);
         let work: Work = Box::new(|stop| Box::pin(async move { stop.cancelled().await }));
-        context.campaign(running, CONTROLLER_LEASE, work);
+        duties.push(context.duty(CONTROLLER_LEASE, work));
     }
-    listeners::start(context, running, &leaf).await
+    listeners::start(context, running, &leaf).await?;
+    for duty in duties {
+        let stop = context.stop.clone();
+        running.workers.spawn(async move { Ok(duty.run(stop).await?) });
+    }
+    Ok(())
 }
 
 impl Context {
-    /// Starts the campaign for a duty.
-    pub fn campaign(&self, running: &mut Running, lease: &'static str, work: Work) {
-        let duty = Duty {
+    /// A duty of this process.
+    pub fn duty(&self, lease: &'static str, work: Work) -> Duty {
+        Duty {
             lease,
             work,
             kube: self.kube.clone(),
@@ -172,9 +183,7 @@ impl Context {
             timing: self.flags.lease_timing(),
             events: self.events.clone(),
             metrics: self.metrics.clone(),
-        };
-        let stop = self.stop.clone();
-        running.workers.spawn(async move { Ok(duty.run(stop).await?) });
+        }
     }
 }
 

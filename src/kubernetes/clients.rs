@@ -9,6 +9,8 @@ use std::path::Path;
 use std::time::Duration;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// A connection silent for longer is dead: watches end by themselves before, and calls have deadlines of their own.
+const SILENCE_LIMIT: Duration = Duration::from_secs(300);
 
 /// The API server as the rest of the process sees it. Cloning is cheap.
 #[derive(Clone)]
@@ -54,6 +56,7 @@ impl Kube {
             }
         };
         config.default_retry = false;
+        config.read_timeout = Some(SILENCE_LIMIT);
         config.connect_timeout = Some(CONNECT_TIMEOUT);
         let client = || {
             Client::try_from(config.clone())

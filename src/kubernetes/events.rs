@@ -2,6 +2,7 @@
 //! Recording is best effort and never fails the work it tells about; notes never carry secret material.
 
 use super::Kube;
+use super::objects::{WRITE_LIMIT, within};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use std::sync::Arc;
@@ -13,6 +14,10 @@ pub enum Reason {
     LeaderElected,
     /// The CA that signs our serving certificates was made.
     AuthorityCreated,
+    /// The CA was unusable or had ended, and a new one took its place at once.
+    AuthorityReplaced,
+    /// Somebody else keeps overwriting a `caBundle`.
+    InjectionContested,
     /// A new CA is being distributed.
     RotationStarted,
     /// New certificates are signed by the new CA.
@@ -26,16 +31,26 @@ impl Reason {
         match self {
             Self::LeaderElected => "LeaderElected",
             Self::AuthorityCreated => "AuthorityCreated",
+            Self::AuthorityReplaced => "AuthorityReplaced",
+            Self::InjectionContested => "InjectionContested",
             Self::RotationStarted => "RotationStarted",
             Self::RotationPromoted => "RotationPromoted",
             Self::RotationCompleted => "RotationCompleted",
         }
     }
 
+    fn severity(self) -> EventType {
+        match self {
+            Self::AuthorityReplaced | Self::InjectionContested => EventType::Warning,
+            _ => EventType::Normal,
+        }
+    }
+
     fn action(self) -> &'static str {
         match self {
             Self::LeaderElected => "Elect",
-            Self::AuthorityCreated => "Create",
+            Self::AuthorityCreated | Self::AuthorityReplaced => "Create",
+            Self::InjectionContested => "Inject",
             Self::RotationStarted | Self::RotationPromoted | Self::RotationCompleted => "Rotate",
         }
     }
@@ -57,23 +72,18 @@ impl Events {
         Self { recorder: Arc::new(recorder), namespace: kube.namespace().to_owned() }
     }
 
-    /// Records an Event about an object of our own namespace.
-    pub async fn record(&self, reason: Reason, api_version: &str, kind: &str, name: &str, note: String) {
-        let about = ObjectReference {
-            api_version: Some(api_version.to_owned()),
-            kind: Some(kind.to_owned()),
-            name: Some(name.to_owned()),
-            namespace: Some(self.namespace.clone()),
-            ..ObjectReference::default()
-        };
+    /// Records an Event about an object of our own namespace; with its uid, `kubectl describe` shows it.
+    pub async fn record(&self, reason: Reason, about: ObjectReference, note: String) {
+        let about = ObjectReference { namespace: Some(self.namespace.clone()), ..about };
         let event = Event {
-            type_: EventType::Normal,
+            type_: reason.severity(),
             reason: reason.name().to_owned(),
             note: Some(note),
             action: reason.action().to_owned(),
             secondary: None,
         };
-        if let Err(error) = self.recorder.publish(&event, &about).await {
+        let publish = self.recorder.publish(&event, &about);
+        if let Err(error) = within(WRITE_LIMIT, || format!("record Event {}", reason.name()), publish).await {
             tracing::warn!(reason = reason.name(), %error, "Event not recorded");
         }
     }

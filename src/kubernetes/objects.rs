@@ -11,10 +11,10 @@ use std::time::Duration;
 /// How long a read may take.
 const READ_LIMIT: Duration = Duration::from_secs(10);
 /// How long a write may take.
-const WRITE_LIMIT: Duration = Duration::from_secs(15);
+pub(super) const WRITE_LIMIT: Duration = Duration::from_secs(15);
 
 /// The name under which our writes appear in `managedFields`.
-pub(super) const FIELD_MANAGER: &str = "coder-k8s";
+const FIELD_MANAGER: &str = "coder-k8s";
 
 /// A call that did not succeed.
 #[derive(Debug, thiserror::Error)]
@@ -124,6 +124,6 @@ fn operation<K: Resource<DynamicType = ()>>(verb: &str, name: &str) -> String {
     format!("{verb} {} {name}", K::kind(&()))
 }
 
-fn as_us() -> PostParams {
+pub(super) fn as_us() -> PostParams {
     PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() }
 }

@@ -175,7 +175,7 @@ pub const ROLES: &[Role] = &[
         grants: &[Grant {
             on: On::Resources { group: well_known::GROUP, resources: KINDS },
             verbs: &["get", "list", "watch"],
-            reason: "No field of these kinds holds a secret; they only refer to some.",
+            reason: "Secrets belong into Secrets, which these kinds refer to; a value written into extraEnv is readable here.",
         }],
     },
     Role {
@@ -203,6 +203,16 @@ pub const ROLES: &[Role] = &[
             on: On::Urls(&["/metrics"]),
             verbs: &["get"],
             reason: "The metrics port asks the API server whether the caller may read this path.",
+        }],
+    },
+    Role {
+        name: "coder-k8s-log-level",
+        holder: Holder::Users { aggregate_to: &[] },
+        purpose: "For whoever is on call: bind it with a ClusterRoleBinding.",
+        grants: &[Grant {
+            on: On::Urls(&["/loglevel"]),
+            verbs: &["put"],
+            reason: "The metrics port asks the API server whether the caller may change the log level.",
         }],
     },
 ];

@@ -2,22 +2,22 @@
 //! Authorised before anything is read from the request's body.
 
 use super::callers::{Denied, authorise, bearer};
+use super::limits::{self, Limits};
 use super::metrics::{Metrics, Named};
 use super::readiness::Readiness;
 use crate::kubernetes::Kube;
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, put};
 use http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{Method, StatusCode};
 use std::sync::Arc;
-use tokio::sync::Semaphore;
+use std::time::Duration;
 
 /// Unknown callers cost the API server a review each: a few at a time are enough for Prometheus.
-const MAX_REVIEWS: usize = 8;
-const MAX_BODY: usize = 256;
+const LIMITS: Limits = Limits { body: 256, at_once: 8, time: Duration::from_secs(10) };
 
 /// Changes the log level, or says why not.
 pub type SetLogLevel = Arc<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
@@ -28,25 +28,20 @@ struct Admin {
     metrics: Metrics,
     readiness: Readiness,
     set_log_level: SetLogLevel,
-    reviews: Arc<Semaphore>,
 }
 
 /// The router of the metrics port.
 pub fn router(kube: Kube, metrics: Metrics, readiness: Readiness, set_log_level: SetLogLevel) -> Router {
-    let reviews = Arc::new(Semaphore::new(MAX_REVIEWS));
-    let admin = Admin { kube, metrics, readiness, set_log_level, reviews };
-    Router::new()
+    let admin = Admin { kube, metrics, readiness, set_log_level };
+    let router = Router::new()
         .route("/metrics", get(metrics_text))
         .route("/loglevel", put(log_level))
         .route_layer(from_fn_with_state(admin.clone(), authorised))
-        .layer(DefaultBodyLimit::max(MAX_BODY))
-        .with_state(admin)
+        .with_state(admin);
+    limits::bounded(router, LIMITS)
 }
 
 async fn authorised(State(admin): State<Admin>, request: Request, next: Next) -> Response {
-    let Ok(_review) = admin.reviews.try_acquire() else {
-        return (StatusCode::TOO_MANY_REQUESTS, "too many callers at once; try again\n").into_response();
-    };
     let verb = match *request.method() {
         Method::PUT => "put",
         _ => "get",

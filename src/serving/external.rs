@@ -67,8 +67,8 @@ impl ExternalCertificates {
 
     fn check(&self, now: Timestamp) {
         let Some(leaf) = self.leaf.get() else { return };
-        if now >= leaf.not_after {
-            self.gate.close("a certificate in --tls-dir that has not ended");
+        if !leaf.is_current(now) {
+            self.gate.close("a certificate in --tls-dir that is valid now");
         } else {
             self.gate.open();
             self.metrics

@@ -3,7 +3,7 @@
 
 use super::authority::{Ca, CaError};
 use arc_swap::ArcSwapOption;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose};
 use rustls::crypto::ring::sign::any_supported_type;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
@@ -17,6 +17,7 @@ use std::time::Duration;
 #[derive(Debug, Clone)]
 pub struct Leaf {
     certified: Arc<CertifiedKey>,
+    not_before: Timestamp,
     /// When it should be followed by another.
     pub renew_at: Timestamp,
     /// When it ends.
@@ -63,26 +64,35 @@ impl Leaf {
         let private = PrivateKeyDer::try_from(key.serialize_der()).map_err(|_| LeafError::Serve)?;
         let certified = certified(vec![certificate.der().clone()], &private)?;
         let renew_at = not_after.checked_sub(not_after.duration_since(now) / 2).unwrap_or(now);
-        Ok(Self { certified, renew_at, not_after, names, signer: signer.certificate.clone() })
+        Ok(Self { certified, not_before, renew_at, not_after, names, signer: signer.certificate.clone() })
     }
 
     /// A leaf somebody else made, from PEM.
     pub fn read(chain: &str, key: &str) -> Result<Self, LeafError> {
-        let (_, not_after) = super::authority::lifetime_of(chain)?;
+        let (not_before, not_after) = super::authority::lifetime_of(chain)?;
         let chain: Vec<_> = CertificateDer::pem_slice_iter(chain.as_bytes())
             .collect::<Result<_, _>>()
             .map_err(|_| LeafError::Serve)?;
         let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|_| LeafError::Serve)?;
         let certified = certified(chain, &key)?;
         certified.keys_match().map_err(|_| LeafError::Serve)?;
-        Ok(Self { certified, renew_at: not_after, not_after, names: BTreeSet::new(), signer: String::new() })
+        let (names, signer) = (BTreeSet::new(), String::new());
+        Ok(Self { certified, not_before, renew_at: not_after, not_after, names, signer })
     }
 
     /// Whether another leaf is due: time passed, the signer changed, or other names are wanted.
     pub fn is_due(&self, signer: &Ca, names: &BTreeSet<String>, now: Timestamp) -> bool {
-        // A clock that was set back would otherwise keep a leaf that is not valid yet.
-        let from_the_future = self.not_after.duration_since(now) > SignedDuration::from_hours(24 * 3660);
-        now >= self.renew_at || from_the_future || self.signer != signer.certificate || self.names != *names
+        self.is_aged(now) || self.signer != signer.certificate || self.names != *names
+    }
+
+    /// Whether time alone asks for another, also on a clock that was set back.
+    pub fn is_aged(&self, now: Timestamp) -> bool {
+        now >= self.renew_at || now < self.not_before
+    }
+
+    /// Whether clients accept its dates.
+    pub fn is_current(&self, now: Timestamp) -> bool {
+        (self.not_before..self.not_after).contains(&now)
     }
 
     /// The names it is good for.
@@ -195,10 +205,12 @@ mod tests {
         let leaf = Leaf::mint(&ca, names(&["a"]), now(), WEEK).unwrap();
         assert!(!leaf.is_due(&ca, &names(&["a"]), now()));
         assert!(leaf.is_due(&ca, &names(&["a", "b"]), now()));
-        let half = now() + SignedDuration::try_from(WEEK / 2).unwrap();
+        let half = now() + jiff::SignedDuration::try_from(WEEK / 2).unwrap();
         assert!(leaf.is_due(&ca, &names(&["a"]), half));
         let other = Ca::generate(now(), WEEK * 52).unwrap();
         assert!(leaf.is_due(&other, &names(&["a"]), now()));
+        let set_back = now() - jiff::SignedDuration::from_hours(48);
+        assert!(leaf.is_due(&ca, &names(&["a"]), set_back) && !leaf.is_current(set_back));
     }
 
     #[test]

@@ -32,6 +32,8 @@ pub struct Metrics {
     pub certificate_not_after: Family<Named, Gauge>,
     /// Writes of a CA bundle, by kind of target.
     pub injections: Family<Named, Counter>,
+    /// Failed writes of a CA bundle, by kind of target.
+    pub failed_injections: Family<Named, Counter>,
     /// Callers turned away from an authorised port: `unauthenticated`, `forbidden`.
     pub denied: Family<Named, Counter>,
     /// 1 while the process is ready.
@@ -49,6 +51,7 @@ impl Metrics {
             connections: Family::default(),
             certificate_not_after: Family::default(),
             injections: Family::default(),
+            failed_injections: Family::default(),
             denied: Family::default(),
             ready: Gauge::default(),
         };
@@ -72,6 +75,8 @@ impl Metrics {
         let not_after = self.certificate_not_after.clone();
         own.register("certificate_not_after_seconds", "Unix time at which a certificate ends", not_after);
         own.register("ca_injections", "Writes of a CA bundle by kind of target", self.injections.clone());
+        let failed = self.failed_injections.clone();
+        own.register("failed_ca_injections", "Failed writes of a CA bundle by kind of target", failed);
         own.register("denied_callers", "Callers turned away from an authorised port", self.denied.clone());
         own.register("ready", "1 while the process is ready", self.ready.clone());
     }

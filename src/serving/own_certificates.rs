@@ -20,6 +20,9 @@ use tokio_util::sync::CancellationToken;
 /// Wall clocks jump and machines sleep: look at the clock at least this often instead of trusting a timer.
 const LOOK: Duration = Duration::from_secs(60);
 
+/// The pause before a certificate that is due and could not be made is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+
 /// The objects that call us, kept in memory.
 #[derive(Clone)]
 pub struct Targets {
@@ -108,8 +111,10 @@ pub struct OwnCertificates {
     pub certificate_gate: Gate,
     /// Opens when every target trusts our signer for the first time.
     pub bundle_gate: Gate,
-    /// Where the end of the leaf is shown.
+    /// Where the ends of leaf and CA are shown.
     pub metrics: Metrics,
+    /// Every name wanted since the process started.
+    pub known_names: BTreeSet<String>,
 }
 
 impl OwnCertificates {
@@ -127,7 +132,7 @@ impl OwnCertificates {
         loop {
             let reason = self.refresh(Timestamp::now()).err().unwrap_or_default();
             if reason != complaint && !reason.is_empty() {
-                tracing::warn!(reason, "CA Secret not usable; the certificate in use stays");
+                tracing::warn!(reason, "no new certificate; the one in use stays");
             }
             complaint = reason;
             let look = LOOK.min(self.until_renewal());
@@ -140,14 +145,20 @@ impl OwnCertificates {
         }
     }
 
-    fn refresh(&self, now: Timestamp) -> Result<(), String> {
-        let authority = self.authority();
-        if let Ok(Some(authority)) = &authority {
-            self.renew(authority, now);
-            self.check_bundle(authority);
-        }
+    fn refresh(&mut self, now: Timestamp) -> Result<(), String> {
+        let outcome = match self.authority() {
+            Ok(None) => Ok(()),
+            Err(reason) => Err(reason),
+            Ok(Some(authority)) => {
+                let ends = authority.signer.not_after.as_second();
+                self.metrics.certificate_not_after.get_or_create(&Named { name: "ca" }).set(ends);
+                let renewed = self.renew(&authority, now);
+                self.check_bundle(&authority);
+                renewed
+            }
+        };
         self.check_leaf(now);
-        authority.map(drop)
+        outcome
     }
 
     /// What the Secret holds; `None` while nobody made it yet.
@@ -157,19 +168,29 @@ impl OwnCertificates {
         read.map(Some).map_err(|error| error.to_string())
     }
 
-    fn renew(&self, authority: &Authority, now: Timestamp) {
-        let names = self.names();
-        let signer = &authority.signer;
-        if self.leaf.get().is_some_and(|leaf| !leaf.is_due(signer, &names, now)) {
-            return;
+    fn renew(&mut self, authority: &Authority, now: Timestamp) -> Result<(), String> {
+        // Names are only ever added: a target that is deleted and made anew must find its Service still served.
+        let wanted = self.names();
+        self.known_names.extend(wanted);
+        let (signer, leaf) = (&authority.signer, self.leaf.get());
+        let kept = leaf.as_ref().is_some_and(|leaf| {
+            let due = leaf.is_due(signer, &self.known_names, now);
+            // A signer that some target does not trust yet waits, as long as the leaf in use is good.
+            let early = !leaf.is_aged(now) && !self.is_trusted(&signer.certificate);
+            !due || early
+        });
+        if kept {
+            return Ok(());
         }
-        match Leaf::mint(signer, names, now, self.leaf_lifetime) {
-            Ok(leaf) => {
-                tracing::info!(not_after = %leaf.not_after, names = ?leaf.names(), "serving a new certificate");
-                self.leaf.set(leaf);
-            }
-            Err(error) => tracing::error!(%error, "no new certificate; the one in use stays"),
-        }
+        let leaf = Leaf::mint(signer, self.known_names.clone(), now, self.leaf_lifetime);
+        let leaf = leaf.map_err(|error| error.to_string())?;
+        tracing::info!(not_after = %leaf.not_after, names = ?leaf.names(), "serving a new certificate");
+        self.leaf.set(leaf);
+        Ok(())
+    }
+
+    fn is_trusted(&self, certificate: &str) -> bool {
+        self.targets.all(|target| target.trusts(&self.namespace, certificate))
     }
 
     fn names(&self) -> BTreeSet<String> {
@@ -179,7 +200,7 @@ impl OwnCertificates {
 
     /// Opens for good: a bundle that is wiped later is put back at once, and an unready replica would not help.
     fn check_bundle(&self, authority: &Authority) {
-        if self.targets.all(|target| target.trusts(&self.namespace, &authority.signer.certificate)) {
+        if self.is_trusted(&authority.signer.certificate) {
             self.bundle_gate.open();
         }
     }
@@ -200,6 +221,6 @@ impl OwnCertificates {
 
     fn until_renewal(&self) -> Duration {
         let due = self.leaf.get().map(|leaf| leaf.renew_at.duration_since(Timestamp::now()));
-        due.and_then(|time| Duration::try_from(time).ok()).unwrap_or(LOOK).max(Duration::from_millis(100))
+        due.and_then(|time| Duration::try_from(time).ok()).unwrap_or_default().max(RETRY)
     }
 }

@@ -27,11 +27,12 @@ kube-scheduler          kubernetes k8s.io/kubernetes/cmd/kube-scheduler
 kubectl                 kubernetes k8s.io/kubernetes/cmd/kubectl
 kwok                    kwok       sigs.k8s.io/kwok/cmd/kwok"
 
-have() { [ -x "$bin/$1" ] || { [ -n "${KUBEBUILDER_ASSETS:-}" ] && [ -x "$KUBEBUILDER_ASSETS/$1" ]; }; }
+have() { [ -s "$bin/$1" ] || { [ -n "${KUBEBUILDER_ASSETS:-}" ] && [ -s "$KUBEBUILDER_ASSETS/$1" ]; }; }
 
 missing=""
-while read -r name _; do have "$name" || missing="$missing $name"; done <<<"$tools"
-[ -n "$missing" ] || [ ! -s "$bin/kwok-stages.yaml" ] || exit 0
+while read -r name _; do have "$name" || missing="$missing $name"; done <<<"$tools
+kwok-stages.yaml"
+[ -n "$missing" ] || exit 0
 
 if ! command -v go >/dev/null; then
   cat >&2 <<MESSAGE
@@ -48,7 +49,7 @@ mkdir -p "$bin"
 exec 9>"$bin/.lock"
 flock 9
 
-total=$(wc -w <<<"$missing")
+total=$(wc -w <<<"${missing/kwok-stages.yaml/}")
 [ "$total" -eq 0 ] || echo "Building the test cluster into $bin (once; about 11 minutes on two cores for all six)"
 number=0
 while read -r name module package; do
@@ -71,7 +72,7 @@ while read -r name module package; do
 done <<<"$tools"
 
 # kwok knows what a node and a pod do from "stages", which its module carries.
-if [ ! -s "$bin/kwok-stages.yaml" ]; then
+if ! have kwok-stages.yaml; then
   stages=$(cd "$here/kwok" && go list -m -f '{{.Dir}}' sigs.k8s.io/kwok)/kustomize/stage
   for stage in "$stages"/node/fast/*.yaml "$stages"/node/heartbeat-with-lease/*.yaml "$stages"/pod/fast/*.yaml; do
     [ "$(basename "$stage")" = kustomization.yaml ] && continue

@@ -64,7 +64,7 @@ pub struct FaultProxy {
 impl FaultProxy {
     /// Starts a proxy to the cluster's API server. It adds no credentials: callers bring a token.
     pub async fn start(cluster: &Cluster) -> Self {
-        let upstream = cluster.client_of(&anonymous(cluster)).await;
+        let upstream = cluster.anonymous_client();
         let listener = TcpListener::bind(ports::loopback(0)).await.expect("a free loopback port");
         let address = listener.local_addr().expect("a bound socket has an address");
         let shared = Arc::new(Shared {
@@ -85,6 +85,7 @@ impl FaultProxy {
 
     /// From now on, requests for which `matches(method, path)` holds suffer `fault`.
     pub fn on(&self, fault: Fault, matches: impl Fn(&str, &str) -> bool + Send + 'static) {
+        self.shared.held.send_replace(true);
         self.shared.rules.lock().unwrap_or_else(PoisonError::into_inner).push((Box::new(matches), fault));
     }
 
@@ -108,16 +109,6 @@ impl FaultProxy {
     pub fn seen(&self) -> Vec<Seen> {
         self.shared.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
-}
-
-/// The upstream client of a proxy verifies the server and says nothing about who is calling.
-fn anonymous(cluster: &Cluster) -> std::path::PathBuf {
-    let path = cluster.folder().join("kubeconfig-anonymous");
-    let admin = std::fs::read_to_string(cluster.kubeconfig()).expect("the kubeconfig can be read");
-    let mut config: serde_json::Value = serde_json::from_str(&admin).expect("our kubeconfigs are JSON");
-    config["users"][0]["user"] = serde_json::json!({});
-    std::fs::write(&path, config.to_string()).expect("the cluster's folder is writable");
-    path
 }
 
 async fn serve(listener: TcpListener, shared: Arc<Shared>) {

@@ -4,6 +4,7 @@
 use crate::cluster::{Cluster, kustomize};
 use crate::operator::{Operator, OperatorOptions};
 use crate::process::scratch_folder;
+use k8s_openapi::api::core::v1::Secret;
 use std::path::{Path, PathBuf};
 
 /// The manifests of `kustomize/overlays/local`, applied under a prefix, so that many fit into one cluster.
@@ -47,9 +48,30 @@ impl<'a> Installation<'a> {
         OperatorOptions { app, namespace: self.namespace.clone(), kubeconfig, flags: Vec::new() }
     }
 
+    /// The CA bundle of this installation, as the Secret holds it.
+    pub async fn ca(&self) -> String {
+        let secrets = kube::Api::<Secret>::namespaced(self.cluster.client().await, &self.namespace);
+        let secret = secrets.get("coder-k8s-ca").await.expect("the CA Secret exists");
+        String::from_utf8(secret.data.expect("it has data")["bundle.crt"].0.clone()).expect("PEM is text")
+    }
+
+    /// A token of a service account that may `verb` the path of the metrics port.
+    pub async fn caller(&self, name: &str, verb: &str, path: &str) -> String {
+        let (namespace, role) = (&self.namespace, format!("{}-{name}", self.namespace));
+        let account = format!("create serviceaccount {name} -n {namespace}");
+        let grant = format!("create clusterrole {role} --verb={verb} --non-resource-url={path}");
+        let bind = format!(
+            "create clusterrolebinding {role} --clusterrole={role} --serviceaccount={namespace}:{name}"
+        );
+        for words in [account, grant, bind] {
+            self.cluster.kubectl(&words).await.expect_ok();
+        }
+        self.cluster.token(namespace, name, &[]).await
+    }
+
     /// Starts an operator and waits until it is ready.
     pub async fn start(&self, binary: &str, app: &'static str) -> Operator {
-        let mut operator = Operator::start(binary, &self.operator(app).await);
+        let mut operator = Operator::start(binary, &self.operator(app).await).await;
         operator.ready(std::time::Duration::from_secs(30)).await;
         operator
     }

@@ -7,6 +7,7 @@ pub mod cluster;
 pub mod coderd;
 pub mod fault_proxy;
 pub mod figures;
+pub mod https;
 pub mod installation;
 pub mod operator;
 pub mod ports;

@@ -1,7 +1,8 @@
 //! `make run`: a cluster with simulated nodes, the shipped manifests, the built operator and a sample, until Ctrl-C.
 //!
 //!   cargo run -p support --bin local-cluster -- target/debug/coder-k8s          stays up until Ctrl-C
-//!   cargo run -p support --bin local-cluster -- target/debug/coder-k8s --once   the same, then ends (for tests)
+//!   --once            the same, then it ends
+//!   --publish FOLDER  where kubeconfig and kubectl are linked, instead of .local
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -24,7 +25,15 @@ const SHOWN: [&str; 6] = [
 async fn main() {
     let mut words = std::env::args().skip(1);
     let binary = words.next().expect("usage: local-cluster PATH-OF-CODER-K8S [--once]");
-    let once = words.next().is_some_and(|word| word == "--once");
+    let mut once = false;
+    let mut published = repository().join(".local");
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--once" => once = true,
+            "--publish" => published = words.next().expect("--publish FOLDER").into(),
+            other => panic!("unknown word {other}"),
+        }
+    }
     let began = Instant::now();
 
     say("starting etcd, kube-apiserver 1.36, controller manager, scheduler and two simulated nodes");
@@ -32,7 +41,7 @@ async fn main() {
     say("applying kustomize/overlays/local");
     let installation = Installation::shipped(&cluster).await;
     say("starting the operator");
-    let mut operator = Operator::start(&binary, &installation.operator("all").await);
+    let mut operator = Operator::start(&binary, &installation.operator("all").await).await;
     operator.ready(READY_LIMIT).await;
     println!("--> ready after {:.1} s\n", began.elapsed().as_secs_f64());
 
@@ -45,8 +54,8 @@ async fn main() {
         println!("$ kubectl {words}");
         println!("{}", cluster.kubectl(words).await.expect_ok());
     }
-    let folder = publish(&cluster);
-    say_what_next(&operator, &folder);
+    publish(&cluster, &published);
+    say_what_next(&operator, &published.display().to_string());
     if once {
         return;
     }
@@ -62,18 +71,16 @@ fn say(what: &str) {
 }
 
 /// Puts kubeconfig and kubectl where the printed lines expect them.
-fn publish(cluster: &Cluster) -> String {
-    let folder = repository().join(".local");
+fn publish(cluster: &Cluster, folder: &Path) {
     let place = |name: &str, target: &Path| {
-        let link = folder.join(name);
-        // Left by an earlier run, usually.
-        let _ = std::fs::remove_file(&link);
-        symlink(target, &link).expect("the repository is writable");
+        // Under another name first, then renamed over what an earlier run left.
+        let fresh = folder.join(format!(".{name}-{}", std::process::id()));
+        symlink(target, &fresh).expect("the folder is writable");
+        std::fs::rename(&fresh, folder.join(name)).expect("the folder is writable");
     };
-    std::fs::create_dir_all(&folder).expect("the repository is writable");
+    std::fs::create_dir_all(folder).expect("the folder is writable");
     place("kubeconfig", &cluster.kubeconfig());
     place("kubectl", &tools::program("kubectl"));
-    folder.display().to_string()
 }
 
 fn say_what_next(operator: &Operator, folder: &str) {

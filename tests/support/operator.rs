@@ -2,10 +2,11 @@
 //! It is driven only through what a user has: flags, HTTP ports, signals and the API server.
 
 use crate::process::{Process, scratch_folder};
-use crate::{ports, wait};
+use crate::wait;
 use http_body_util::{BodyExt, Empty};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
@@ -46,14 +47,25 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// Starts `binary`; returns at once, ready or not.
-    pub fn start(binary: &str, options: &OperatorOptions) -> Self {
-        let [probes, webhooks, aggregated, mcp, metrics] = ports::free();
-        let ports = Ports { probes, webhooks, aggregated, mcp, metrics };
-        Self::start_on(binary, options, ports)
+    /// Starts `binary` on free ports and returns when it listens, ready or not.
+    pub async fn start(binary: &str, options: &OperatorOptions) -> Self {
+        let any = Ports { probes: 0, webhooks: 0, aggregated: 0, mcp: 0, metrics: 0 };
+        let mut operator = Self::start_on(binary, options, any);
+        let process = &mut operator.process;
+        let listening = async || {
+            if let Err(ended) = process.check_running() {
+                panic!("{ended}");
+            }
+            // The probes are bound last.
+            listening(&process.log()).remove("probes").ok_or("it does not listen yet")
+        };
+        wait::until("the operator to listen", Duration::from_secs(30), listening).await;
+        let bound = listening_ports(&operator.log());
+        operator.ports = bound;
+        operator
     }
 
-    /// The same on given ports, to take the place of one that ended.
+    /// Starts it on given ports, for example those of another.
     pub fn start_on(binary: &str, options: &OperatorOptions, ports: Ports) -> Self {
         let folder = scratch_folder("operator");
         let mut command = Command::new(binary);
@@ -122,6 +134,30 @@ impl Operator {
         let process = &mut self.process;
         let ask = async || process.exit().ok_or("it is still running");
         wait::until("the operator to end", limit, ask).await
+    }
+}
+
+/// The ports in the log, by listener.
+fn listening(log: &str) -> BTreeMap<String, u16> {
+    let events = log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let listening = events.filter(|event| event["message"] == "listening");
+    let port = |event: serde_json::Value| {
+        let address: std::net::SocketAddr = event["address"].as_str()?.parse().ok()?;
+        Some((event["listener"].as_str()?.to_owned(), address.port()))
+    };
+    listening.filter_map(port).collect()
+}
+
+fn listening_ports(log: &str) -> Ports {
+    let by_name = listening(log);
+    // A mode without a listener has no port for it.
+    let port = |name: &str| by_name.get(name).copied().unwrap_or_default();
+    Ports {
+        probes: port("probes"),
+        webhooks: port("webhooks"),
+        aggregated: port("aggregated-api"),
+        mcp: port("mcp"),
+        metrics: port("metrics"),
     }
 }
 

@@ -14,7 +14,7 @@ const REAPER: &str = r#"
 pids=" "; folders=""
 while read -r what value; do case $what in
   started) pids="$pids$value " ;;
-  ended) pids="${pids%%" $value "*} ${pids#*" $value "}" ;;
+  ended) case $pids in *" $value "*) pids="${pids%%" $value "*} ${pids#*" $value "}" ;; esac ;;
   folder) folders="$folders $value" ;;
 esac; done
 [ -z "${pids// /}" ] || kill -9 $pids 2>/dev/null
@@ -43,9 +43,14 @@ fn kept() -> MutexGuard<'static, Vec<PathBuf>> {
 /// A folder for data and logs that goes when we end, unless a test failed: then it stays and its path is printed.
 pub fn scratch_folder(purpose: &str) -> PathBuf {
     static COUNT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
-    let number = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-    let folder = std::env::temp_dir().join(format!("coder-k8s-{}-{number}-{purpose}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("the temporary folder is writable");
+    // A kept folder of an earlier process may have had our number: the next one is as good.
+    let folder = (0..1000).find_map(|_| {
+        let number = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let folder =
+            std::env::temp_dir().join(format!("coder-k8s-{}-{number}-{purpose}", std::process::id()));
+        std::fs::create_dir(&folder).is_ok().then_some(folder)
+    });
+    let folder = folder.expect("the temporary folder is writable");
     tell_reaper(&format!("folder {}", folder.display()));
     kept().push(folder.clone());
     keep_logs_of_failures();
@@ -110,7 +115,12 @@ impl Process {
 
     /// How it ended, if it did.
     pub fn exit(&mut self) -> Option<ExitStatus> {
-        self.child.try_wait().expect("a child can be waited for")
+        let ended = self.child.try_wait().expect("a child can be waited for");
+        if ended.is_some() {
+            // Its number may be another process's from now on.
+            tell_reaper(&format!("ended {}", self.child.id()));
+        }
+        ended
     }
 
     /// An error with the end of the log if it is no longer running.

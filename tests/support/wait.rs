@@ -12,12 +12,15 @@ where
 {
     let deadline = Instant::now() + limit;
     loop {
-        match ask().await {
-            Ok(answer) => return answer,
-            Err(reason) if Instant::now() >= deadline => {
+        match tokio::time::timeout_at(deadline.into(), ask()).await {
+            Ok(Ok(answer)) => return answer,
+            Ok(Err(reason)) if Instant::now() >= deadline => {
                 panic!("gave up after {limit:?} waiting for {what}: {reason}")
             }
-            Err(_) => tokio::time::sleep(POLL).await,
+            Ok(Err(_)) => tokio::time::sleep(POLL).await,
+            Err(_) => {
+                panic!("gave up after {limit:?} waiting for {what}: the question itself was not answered")
+            }
         }
     }
 }

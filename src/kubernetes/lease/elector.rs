@@ -4,11 +4,10 @@
 use super::record::Record;
 use super::step::{Candidate, Command, Observation, State, Timing, release, step};
 use crate::kubernetes::Kube;
-use crate::kubernetes::objects::{CallError, FIELD_MANAGER, within};
+use crate::kubernetes::objects::{CallError, as_us, within};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
-use kube::api::PostParams;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -103,7 +102,7 @@ impl Elector {
 
     async fn write(&self, record: Record, create: bool) -> Observation {
         let lease = record.to_lease(self.name, &self.namespace);
-        let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+        let params = as_us();
         let sent = Instant::now();
         let written = if create {
             within(CALL_LIMIT, || format!("create Lease {}", self.name), self.leases.create(&params, &lease))
@@ -129,7 +128,7 @@ impl Elector {
         self.publish.send_replace(Leadership::Following);
         let Some(record) = release(&self.candidate, &self.state, Timestamp::now()) else { return };
         let lease = record.to_lease(self.name, &self.namespace);
-        let params = PostParams::default();
+        let params = as_us();
         let call = self.leases.replace(self.name, &params, &lease);
         match within(CALL_LIMIT, || format!("release Lease {}", self.name), call).await {
             Ok(_) => tracing::info!(lease = self.name, "lease released"),

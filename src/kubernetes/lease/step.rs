@@ -100,10 +100,13 @@ pub fn step(
         Observation::Due => on_due(candidate, &state, wall),
         Observation::Read(None) => {
             state.seen = None;
+            state.leading = None;
             Command::Create(claim(candidate, None, wall))
         }
         Observation::Read(Some(record)) => {
             note(&mut state, record, now);
+            // Whoever the server names leads; a claim of ours that it does not know is void.
+            state.leading = state.leading.filter(|_| holds(candidate, &state));
             on_read(candidate, &state, now, wall)
         }
         Observation::Written { record, sent } => {
@@ -126,14 +129,18 @@ pub fn step(
 /// The record that gives the lease up, when we hold it.
 pub fn release(candidate: &Candidate, state: &State, wall: Timestamp) -> Option<Record> {
     let seen = state.seen.as_ref()?;
-    let ours = seen.record.holder.as_deref() == Some(candidate.identity.as_str());
-    (ours && seen.record.version.is_some()).then(|| Record {
+    (holds(candidate, state) && seen.record.version.is_some()).then(|| Record {
         holder: None,
         duration: Duration::from_secs(1),
         renewed: Some(wall),
         acquired: Some(wall),
         ..seen.record.clone()
     })
+}
+
+fn holds(candidate: &Candidate, state: &State) -> bool {
+    let holder = state.seen.as_ref().and_then(|seen| seen.record.holder.as_deref());
+    holder == Some(candidate.identity.as_str())
 }
 
 fn on_due(candidate: &Candidate, state: &State, wall: Timestamp) -> Command {
@@ -152,7 +159,8 @@ fn on_read(candidate: &Candidate, state: &State, now: Instant, wall: Timestamp) 
         None => true,
         Some(holder) if *holder == candidate.identity => true,
         // A holder that names no duration is given ours.
-        Some(_) => now >= seen.at + seen.record.duration.max(Duration::from_secs(1)),
+        Some(_) if seen.record.duration.is_zero() => now >= seen.at + candidate.timing.duration,
+        Some(_) => now >= seen.at + seen.record.duration,
     };
     if free {
         Command::Replace(claim(candidate, Some(&seen.record), wall))
@@ -310,6 +318,27 @@ mod tests {
         let late = Observation::Written { record: held_by("a", 1, "7"), sent };
         let (state, _) = next("a", State::default(), late, sent + seconds(11));
         assert_eq!(state.leading, None);
+    }
+
+    #[test]
+    fn a_lease_that_was_deleted_or_taken_ends_the_leadership_at_once() {
+        let now = Instant::now();
+        let written = Observation::Written { record: held_by("a", 1, "7"), sent: now };
+        let (leading, _) = next("a", State::default(), written, now);
+        let (leading, _) = next("a", leading, Observation::Failed, now);
+        let (state, _) = next("a", leading.clone(), Observation::Read(None), now);
+        assert_eq!(state.leading, None);
+        let (state, _) = next("a", leading, Observation::Read(Some(held_by("b", 2, "8"))), now);
+        assert_eq!(state.leading, None);
+    }
+
+    #[test]
+    fn a_holder_that_names_no_duration_is_given_ours() {
+        let start = Instant::now();
+        let silent = Record { duration: Duration::ZERO, ..held_by("a", 1, "7") };
+        let (state, _) = next("b", State::default(), Observation::Read(Some(silent.clone())), start);
+        let (_, command) = next("b", state, Observation::Read(Some(silent)), start + seconds(14));
+        assert_eq!(command, Command::Sleep(seconds(2)));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use super::ca::{Ca, CaError, lifetime_of};
 use crate::confidential::Confidential;
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -65,6 +66,16 @@ impl Authority {
         Self { signer, next: None, bundle, phase: Phase::Stable }
     }
 
+    /// A CA in place of one that is lost. Certificates of the old bundle that can still be read stay trusted: leaves
+    /// signed by them are served until every replica has a new one.
+    pub fn replacing(signer: Ca, lost: &Secret, now: Timestamp) -> Self {
+        let old = lost.data.as_ref().and_then(|data| text(data, "bundle.crt").ok()).unwrap_or_default();
+        let mut authority = Self { bundle: certificates(old), ..Self::first(signer.clone()) };
+        authority.trust(&signer, now);
+        authority.phase = Phase::Retiring { promoted_at: now };
+        authority
+    }
+
     /// Reads the Secret's data.
     pub fn read(data: &BTreeMap<String, ByteString>) -> Result<Self, Unreadable> {
         let signer = read_ca(data, "signer.crt", "signer.key")?;
@@ -101,8 +112,39 @@ impl Authority {
         self.bundle.iter().map(|one| format!("{}\n", one.trim())).collect()
     }
 
+    /// Where the CA stands, for people.
+    pub fn in_words(&self) -> String {
+        let phase = match self.phase {
+            Phase::Stable => "stable",
+            Phase::Distributing { .. } => "distributing a new CA",
+            Phase::Retiring { .. } => "retiring an old CA",
+        };
+        format!("{phase}; the signing CA ends {}", self.signer.not_after)
+    }
+
+    /// The next CA joins the bundle.
+    pub(super) fn distribute(&mut self, next: Ca, now: Timestamp) {
+        self.trust(&next, now);
+        self.next = Some(next);
+        self.phase = Phase::Distributing { injected_at: None };
+    }
+
+    /// The next CA signs.
+    pub(super) fn promote(&mut self, now: Timestamp) {
+        if let Some(next) = self.next.take() {
+            self.signer = next;
+        }
+        self.phase = Phase::Retiring { promoted_at: now };
+    }
+
+    /// Only the signer is trusted.
+    pub(super) fn complete(&mut self) {
+        self.bundle = vec![self.signer.certificate.clone()];
+        self.phase = Phase::Stable;
+    }
+
     /// Adds a CA to the bundle and drops those whose life is over.
-    pub(super) fn trust(&mut self, ca: &Ca, now: Timestamp) {
+    fn trust(&mut self, ca: &Ca, now: Timestamp) {
         self.bundle.push(ca.certificate.clone());
         self.bundle.retain(|one| lifetime_of(one).is_ok_and(|(_, not_after)| not_after > now));
     }
@@ -143,9 +185,7 @@ mod tests {
         let now = Timestamp::from_second(1_800_000_000).unwrap();
         let mut authority = Authority::first(ca());
         let next = ca();
-        authority.trust(&next, now);
-        authority.next = Some(next);
-        authority.phase = Phase::Distributing { injected_at: Some(now) };
+        authority.distribute(next, now);
         assert_eq!(Authority::read(&authority.write()).unwrap(), authority);
     }
 
@@ -160,6 +200,20 @@ mod tests {
     fn an_emptied_secret_is_refused_and_named() {
         let error = Authority::read(&BTreeMap::new()).unwrap_err();
         assert!(error.to_string().contains("signer.key"), "{error}");
+    }
+
+    #[test]
+    fn a_lost_ca_stays_trusted_as_long_as_its_certificate_can_be_read() {
+        let now = Timestamp::from_second(1_800_000_000).unwrap();
+        let (old, new) = (Authority::first(ca()), ca());
+        let mut data = old.write();
+        data.remove("signer.key");
+        let lost = Secret { data: Some(data), ..Secret::default() };
+        let replaced = Authority::replacing(new.clone(), &lost, now);
+        assert_eq!(replaced.bundle, vec![old.signer.certificate, new.certificate.clone()]);
+        assert_eq!(Authority::read(&replaced.write()).unwrap(), replaced);
+        let gone = Authority::replacing(new.clone(), &Secret::default(), now);
+        assert_eq!(gone.bundle, vec![new.certificate]);
     }
 
     #[test]

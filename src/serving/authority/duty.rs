@@ -1,21 +1,19 @@
-//! The leader's work on the CA: make it, rotate it, and put its bundle into everything that calls us.
+//! The leader's work on the CA: make it, rotate it, and have its bundle put into everything that calls us.
 //! It reads before it writes, writes only what differs, and every write fails if somebody else was faster.
 
 use super::ca::{Ca, CaError};
 use super::contents::{Authority, Phase};
+use super::injector::Injector;
 use super::rotation::{Facts, Step, Times, step};
-use super::{ROTATE_NOW, SECRET};
+use super::{ROTATE_NOW, SECRET, STATE_ANNOTATION};
 use crate::kubernetes::events::{Events, Reason};
 use crate::kubernetes::{CallError, Kube, Objects, Reflected};
-use crate::serving::injection::{self, Target};
-use crate::serving::metrics::{Metrics, Named};
+use crate::serving::metrics::Metrics;
 use crate::serving::own_certificates::Targets;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
-use kube::ResourceExt;
-use serde::{Serialize, de::DeserializeOwned};
+use kube::{Resource, ResourceExt};
 use std::collections::BTreeMap;
-use std::fmt::Debug;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -37,7 +35,7 @@ pub struct AuthorityDuty {
     pub times: Times,
     /// Where rotations are told.
     pub events: Events,
-    /// Where the end of the CA and injections are shown.
+    /// Where injections are counted.
     pub metrics: Metrics,
 }
 
@@ -54,10 +52,11 @@ impl AuthorityDuty {
     /// Works until `stop`.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut retry = FIRST_RETRY;
+        let mut injector = Injector::new(self.kube.clone(), self.metrics.clone());
         loop {
             let outcome = tokio::select! {
                 () = stop.cancelled() => return,
-                outcome = self.pass() => outcome,
+                outcome = self.pass(&mut injector) => outcome,
             };
             let wait = match outcome {
                 Ok(wait) => {
@@ -81,7 +80,7 @@ impl AuthorityDuty {
     }
 
     /// One pass: the CA first, then the bundle. Returns how long nothing is due.
-    async fn pass(&self) -> Result<Duration, PassError> {
+    async fn pass(&self, injector: &mut Injector) -> Result<Duration, PassError> {
         let secrets = self.kube.ours::<Secret>();
         let Some(secret) = secrets.get(SECRET).await? else {
             return self.create(&secrets).await;
@@ -90,29 +89,37 @@ impl AuthorityDuty {
             Ok(authority) => authority,
             Err(reason) => {
                 tracing::error!(%reason, "the CA Secret is unusable; a new CA takes its place");
-                let fresh = Authority::first(self.fresh(Timestamp::now())?);
-                return self.save(&secrets, secret, &fresh, None).await;
+                let replaced = Authority::replacing(self.fresh(Timestamp::now())?, &secret, Timestamp::now());
+                let told = (Reason::AuthorityReplaced, "the CA Secret was unusable; a new CA took its place");
+                return self.save(&secrets, secret, &replaced, Some(told)).await;
             }
         };
-        let ends = authority.signer.not_after.as_second();
-        self.metrics.certificate_not_after.get_or_create(&Named { name: "ca" }).set(ends);
         if !self.targets.synced().await {
             return Ok(LOOK);
         }
-        self.inject(&authority).await?;
-        self.advance(&secrets, secret, authority).await
+        // A target that cannot be written must not keep the CA from being rotated, nor the others from being trusted.
+        let injected = injector.inject(&self.targets, &authority.bundle_pem()).await;
+        if let Some(contested) = injected.contested {
+            let note = format!(
+                "somebody else keeps overwriting the caBundle of {contested}; leave that field to us"
+            );
+            self.events.record(Reason::InjectionContested, secret.object_ref(&()), note).await;
+        }
+        let wait = self.advance(&secrets, secret, authority).await?;
+        injected.outcome?;
+        Ok(wait.min(injected.again_after))
     }
 
     async fn create(&self, secrets: &Objects<Secret>) -> Result<Duration, PassError> {
         let authority = Authority::first(self.fresh(Timestamp::now())?);
         let mut secret = Secret { type_: Some("Opaque".to_owned()), ..Secret::default() };
         secret.metadata.name = Some(SECRET.to_owned());
-        secret.metadata.labels =
-            Some(BTreeMap::from([("app.kubernetes.io/managed-by".to_owned(), "coder-k8s".to_owned())]));
-        secret.data = Some(authority.write());
+        secret.labels_mut().insert("app.kubernetes.io/managed-by".to_owned(), "coder-k8s".to_owned());
+        fill(&mut secret, &authority);
         match secrets.create(&secret).await {
-            Ok(_) => {
-                self.tell(Reason::AuthorityCreated, "made the CA that signs our serving certificates").await
+            Ok(created) => {
+                let note = "made the CA that signs our serving certificates".to_owned();
+                self.events.record(Reason::AuthorityCreated, created.object_ref(&()), note).await;
             }
             // Another leader was faster, a moment before it lost the lease: its CA is as good.
             Err(error) if error.is_already_exists() => {}
@@ -128,26 +135,15 @@ impl AuthorityDuty {
         mut authority: Authority,
     ) -> Result<Duration, PassError> {
         let now = Timestamp::now();
-        let bundle = authority.bundle_pem();
-        let namespace = self.kube.namespace();
-        let facts = Facts {
-            now,
-            bundle_everywhere: self.targets.all(|target| target.carries(namespace, &bundle)),
-            rotation_requested: secret.annotations().contains_key(ROTATE_NOW),
-        };
+        let facts = self.facts(&secret, &authority, now);
         let told = match step(&authority, facts, &self.times) {
             Step::Wait(until) => return Ok(Duration::try_from(until.duration_since(now)).unwrap_or(LOOK)),
             Step::Replace => {
-                let fresh = self.fresh(now)?;
-                authority.trust(&fresh, now);
-                authority = Authority { signer: fresh, next: None, phase: Phase::Stable, ..authority };
-                Some((Reason::RotationCompleted, "the CA had ended; a new one took its place"))
+                authority = Authority::replacing(self.fresh(now)?, &secret, now);
+                Some((Reason::AuthorityReplaced, "the CA had ended; a new one took its place"))
             }
             Step::Distribute => {
-                let fresh = self.fresh(now)?;
-                authority.trust(&fresh, now);
-                authority.next = Some(fresh);
-                authority.phase = Phase::Distributing { injected_at: None };
+                authority.distribute(self.fresh(now)?, now);
                 secret.annotations_mut().remove(ROTATE_NOW);
                 Some((Reason::RotationStarted, "a new CA is being distributed"))
             }
@@ -155,20 +151,29 @@ impl AuthorityDuty {
                 authority.phase = Phase::Distributing { injected_at: Some(now) };
                 None
             }
+            Step::ForgetInjected => {
+                authority.phase = Phase::Distributing { injected_at: None };
+                None
+            }
             Step::Promote => {
-                if let Some(next) = authority.next.take() {
-                    authority.signer = next;
-                }
-                authority.phase = Phase::Retiring { promoted_at: now };
+                authority.promote(now);
                 Some((Reason::RotationPromoted, "new certificates are signed by the new CA"))
             }
             Step::Complete => {
-                authority.bundle = vec![authority.signer.certificate.clone()];
-                authority.phase = Phase::Stable;
+                authority.complete();
                 Some((Reason::RotationCompleted, "the old CA is no longer trusted"))
             }
         };
         self.save(secrets, secret, &authority, told).await
+    }
+
+    fn facts(&self, secret: &Secret, authority: &Authority, now: Timestamp) -> Facts {
+        let bundle = authority.bundle_pem();
+        Facts {
+            now,
+            bundle_everywhere: self.targets.all(|target| target.carries(self.kube.namespace(), &bundle)),
+            rotation_requested: secret.annotations().contains_key(ROTATE_NOW),
+        }
     }
 
     async fn save(
@@ -178,54 +183,22 @@ impl AuthorityDuty {
         authority: &Authority,
         told: Option<(Reason, &str)>,
     ) -> Result<Duration, PassError> {
-        secret.data = Some(authority.write());
+        fill(&mut secret, authority);
         secrets.replace(&secret).await?;
         tracing::info!(phase = ?authority.phase, "CA Secret written");
         if let Some((reason, note)) = told {
-            self.tell(reason, note).await;
+            self.events.record(reason, secret.object_ref(&()), note.to_owned()).await;
         }
         Ok(Duration::ZERO)
-    }
-
-    async fn inject(&self, authority: &Authority) -> Result<(), CallError> {
-        let bundle = authority.bundle_pem();
-        self.inject_into("MutatingWebhookConfiguration", self.targets.mutating.all(), &bundle).await?;
-        self.inject_into("ValidatingWebhookConfiguration", self.targets.validating.all(), &bundle).await?;
-        self.inject_into("APIService", self.targets.api_services.all(), &bundle).await
-    }
-
-    async fn inject_into<T>(
-        &self,
-        kind: &'static str,
-        targets: Vec<std::sync::Arc<T>>,
-        bundle: &str,
-    ) -> Result<(), CallError>
-    where
-        T: Target + Clone + Debug + DeserializeOwned + Serialize,
-    {
-        for target in targets {
-            let Some(patch) = injection::patch(target.as_ref(), self.kube.namespace(), bundle) else {
-                continue;
-            };
-            let name = target.name_any();
-            match self.kube.everywhere::<T>().patch(&name, patch).await {
-                Ok(_) => {
-                    self.metrics.injections.get_or_create(&Named { name: kind }).inc();
-                    tracing::info!(kind, name, "CA bundle injected");
-                }
-                // It changed or went since we read it; the watch brings it again if it is still there.
-                Err(error) if error.is_outdated() || error.is_not_found() => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
     }
 
     fn fresh(&self, now: Timestamp) -> Result<Ca, CaError> {
         Ca::generate(now, self.times.ca_lifetime)
     }
+}
 
-    async fn tell(&self, reason: Reason, note: &str) {
-        self.events.record(reason, "v1", "Secret", SECRET, note.to_owned()).await;
-    }
+/// Data, and the same in words that `kubectl describe` shows.
+fn fill(secret: &mut Secret, authority: &Authority) {
+    secret.data = Some(authority.write());
+    secret.annotations_mut().insert(STATE_ANNOTATION.to_owned(), authority.in_words());
 }

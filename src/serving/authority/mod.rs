@@ -4,6 +4,7 @@
 mod ca;
 mod contents;
 mod duty;
+mod injector;
 mod rotation;
 
 pub use ca::{Ca, CaError};
@@ -17,3 +18,6 @@ pub const SECRET: &str = "coder-k8s-ca";
 
 /// The annotation on that Secret which asks for a rotation now, with any value.
 pub const ROTATE_NOW: &str = "coder.com/rotate-ca";
+
+/// The annotation on that Secret which says in words where the CA stands.
+pub const STATE_ANNOTATION: &str = "coder.com/ca-state";

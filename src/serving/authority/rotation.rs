@@ -41,6 +41,8 @@ pub enum Step {
     Distribute,
     /// Note that every target carries the bundle.
     NoteInjected,
+    /// A target lost the bundle or appeared since: it gets the whole propagation time, too.
+    ForgetInjected,
     /// Let the next CA sign.
     Promote,
     /// Stop trusting all but the signer.
@@ -60,16 +62,10 @@ pub fn step(authority: &Authority, facts: Facts, times: &Times) -> Step {
         }
         Phase::Distributing { injected_at: None } if facts.bundle_everywhere => Step::NoteInjected,
         Phase::Distributing { injected_at: None } => Step::Wait(after(now, times.propagation)),
+        Phase::Distributing { injected_at: Some(_) } if !facts.bundle_everywhere => Step::ForgetInjected,
         Phase::Distributing { injected_at: Some(moment) } => {
             let due = after(moment, times.propagation);
-            if now < due {
-                Step::Wait(due)
-            } else if facts.bundle_everywhere {
-                Step::Promote
-            } else {
-                // A target appeared or was reset meanwhile; it is injected first.
-                Step::Wait(after(now, times.propagation))
-            }
+            if now >= due { Step::Promote } else { Step::Wait(due) }
         }
         Phase::Retiring { promoted_at } => {
             let due = after(promoted_at, times.retirement);
@@ -138,8 +134,15 @@ mod tests {
         assert_eq!(step(&distributing(None), facts(at(10)), &TIMES), Step::NoteInjected);
         assert_eq!(step(&distributing(Some(at(10))), facts(at(609)), &TIMES), Step::Wait(at(610)));
         assert_eq!(step(&distributing(Some(at(10))), facts(at(610)), &TIMES), Step::Promote);
-        let reset = Facts { bundle_everywhere: false, ..facts(at(610)) };
-        assert!(matches!(step(&distributing(Some(at(10))), reset, &TIMES), Step::Wait(_)));
+    }
+
+    #[test]
+    fn a_target_that_comes_late_gets_the_whole_propagation_time() {
+        let distributing = |injected_at| authority(Phase::Distributing { injected_at });
+        let reset = Facts { bundle_everywhere: false, ..facts(at(609)) };
+        assert_eq!(step(&distributing(Some(at(10))), reset, &TIMES), Step::ForgetInjected);
+        assert_eq!(step(&distributing(None), facts(at(611)), &TIMES), Step::NoteInjected);
+        assert_eq!(step(&distributing(Some(at(611))), facts(at(612)), &TIMES), Step::Wait(at(1211)));
     }
 
     #[test]

@@ -41,6 +41,11 @@ impl ControlPlane {
         format!("https://127.0.0.1:{}", self.port)
     }
 
+    /// A client without an identity.
+    pub fn anonymous_client(&self) -> kube::Result<kube::Client> {
+        anonymous(&self.pki, self.port)
+    }
+
     async fn try_start(folder: &Path, options: ClusterOptions) -> Result<Self, String> {
         let [etcd_port, peer_port, port] = ports::free();
         let pki = Pki::write(folder);
@@ -108,13 +113,18 @@ fn api_server(folder: &Path, pki: &Pki, etcd: u16, port: u16, options: ClusterOp
 }
 
 async fn answers_ready(pki: &Pki, port: u16) -> Result<(), String> {
+    let client = anonymous(pki, port).map_err(|error| error.to_string())?;
+    let request = http::Request::get("/readyz").body(Vec::new()).expect("a request");
+    client.request_text(request).await.map(drop).map_err(|error| error.to_string())
+}
+
+fn anonymous(pki: &Pki, port: u16) -> kube::Result<kube::Client> {
+    // Several crates of a test binary use rustls; whoever comes first installs the one provider there is.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut config = kube::Config::new(format!("https://127.0.0.1:{port}").parse().expect("a URL"));
     config.root_cert = Some(vec![der(&pki.ca)]);
     config.default_retry = false;
-    let client = kube::Client::try_from(config).map_err(|error| error.to_string())?;
-    let request = http::Request::get("/readyz").body(Vec::new()).expect("a request");
-    client.request_text(request).await.map(drop).map_err(|error| error.to_string())
+    kube::Client::try_from(config)
 }
 
 fn der(pem: &str) -> Vec<u8> {

@@ -97,6 +97,11 @@ impl Cluster {
         kube::Client::try_from(config).expect("a client")
     }
 
+    /// A client that verifies the server and says nothing about who is calling.
+    pub fn anonymous_client(&self) -> kube::Client {
+        self.control_plane.anonymous_client().expect("a client")
+    }
+
     /// Creates a namespace no other test has.
     pub async fn namespace(&self, purpose: &str) -> String {
         let number = self.namespaces.fetch_add(1, Ordering::Relaxed);

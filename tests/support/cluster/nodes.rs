@@ -14,7 +14,7 @@ const READY_LIMIT: Duration = Duration::from_secs(60);
 
 /// Starts the three programs, registers `count` nodes and returns when they are ready.
 pub async fn start(cluster: &Cluster, count: usize) -> Vec<Process> {
-    let processes = vec![
+    let mut processes = vec![
         Process::start("kube-controller-manager", cluster.folder(), &mut controller_manager(cluster)),
         Process::start("kube-scheduler", cluster.folder(), &mut scheduler(cluster)),
         Process::start("kwok", cluster.folder(), &mut kwok(cluster)),
@@ -24,6 +24,9 @@ pub async fn start(cluster: &Cluster, count: usize) -> Vec<Process> {
         nodes.create(&PostParams::default(), &node(number)).await.expect("a node can be registered");
     }
     wait::until("the simulated nodes to be ready", READY_LIMIT, async || {
+        if let Some(ended) = processes.iter_mut().find_map(|process| process.check_running().err()) {
+            panic!("{ended}");
+        }
         let list = nodes.list(&Default::default()).await.map_err(|error| error.to_string())?;
         let ready = list.items.iter().filter(|node| is_ready(node)).count();
         wait::holds(ready == count, format!("{ready} of {count} are ready"))

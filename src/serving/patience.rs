@@ -1,0 +1,203 @@
+//! Cuts off clients that say nothing at first, or begin a request and do not finish its head: after an answer a
+//! connection may idle, a sentence may not.
+//! It watches bytes pass and never changes them; HTTP/2 has limits of its own and is let through.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep};
+
+/// How long the head of a request may take from its first byte on, or the first one from the start.
+pub const HEAD_LIMIT: Duration = Duration::from_secs(5);
+
+const END_OF_HEAD: &[u8] = b"\r\n\r\n";
+const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n";
+const CONTINUE: &[u8] = b"HTTP/1.1 100";
+
+/// Where in a conversation the connection is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Nothing of the next request has arrived; this may last.
+    Idle,
+    /// The head is arriving: the last bytes of it, and how many there were.
+    Head { tail: [u8; 4], length: usize },
+    /// The head is complete; the next write is the answer.
+    Request,
+    /// Not HTTP/1: not ours to judge.
+    Unwatched,
+}
+
+/// A stream whose request heads must arrive in time.
+pub struct Patience<S> {
+    stream: S,
+    stage: Stage,
+    deadline: Pin<Box<Sleep>>,
+}
+
+impl<S> Patience<S> {
+    /// Watches a stream from its first byte on.
+    pub fn new(stream: S) -> Self {
+        // Whoever connects has something to say: the first head is due from the start.
+        let stage = Stage::Head { tail: [0; 4], length: 0 };
+        Self { stream, stage, deadline: Box::pin(tokio::time::sleep(HEAD_LIMIT)) }
+    }
+
+    fn arrived(&mut self, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        let next = after_bytes(self.stage, bytes);
+        if self.stage == Stage::Idle && matches!(next, Stage::Head { .. }) {
+            self.deadline.as_mut().reset(Instant::now() + HEAD_LIMIT);
+        }
+        self.stage = next;
+    }
+}
+
+/// The stage after more bytes of the client.
+fn after_bytes(stage: Stage, bytes: &[u8]) -> Stage {
+    let (mut tail, mut length) = match stage {
+        Stage::Idle => ([0; 4], 0),
+        Stage::Head { tail, length } => (tail, length),
+        Stage::Request | Stage::Unwatched => return stage,
+    };
+    for byte in bytes {
+        if length < HTTP2_PREFACE.len() && HTTP2_PREFACE[length] == *byte && is_prefix_so_far(length, tail) {
+            if length + 1 == HTTP2_PREFACE.len() {
+                return Stage::Unwatched;
+            }
+        }
+        tail = [tail[1], tail[2], tail[3], *byte];
+        length += 1;
+        if tail == END_OF_HEAD {
+            return Stage::Request;
+        }
+    }
+    Stage::Head { tail, length }
+}
+
+/// Whether the last bytes agree with the preface at this length; four bytes tell it from every method.
+fn is_prefix_so_far(length: usize, tail: [u8; 4]) -> bool {
+    let seen = length.min(4);
+    tail[4 - seen..] == HTTP2_PREFACE[length - seen..length]
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Patience<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let this = &mut *self;
+        match Pin::new(&mut this.stream).poll_read(context, buffer) {
+            Poll::Ready(result) => {
+                this.arrived(&buffer.filled()[before..]);
+                Poll::Ready(result)
+            }
+            Poll::Pending if matches!(this.stage, Stage::Head { .. }) => {
+                this.deadline.as_mut().poll(context).map(|()| {
+                    Err(io::Error::new(
+                        io::ErrorKind::TimedOut,
+                        "the head of a request did not arrive in time",
+                    ))
+                })
+            }
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Patience<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        if self.stage == Stage::Request && !bytes.starts_with(CONTINUE) {
+            self.stage = Stage::Idle;
+        }
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    async fn read(stream: &mut Patience<tokio::io::DuplexStream>) -> io::Result<usize> {
+        stream.read(&mut [0; 256]).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_client_is_cut() {
+        let (_client, server) = tokio::io::duplex(1024);
+        let began = Instant::now();
+        assert_eq!(read(&mut Patience::new(server)).await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert_eq!(began.elapsed().as_secs(), HEAD_LIMIT.as_secs());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_head_is_cut() {
+        let (mut client, server) = tokio::io::duplex(1024);
+        let mut server = Patience::new(server);
+        client.write_all(b"POST / HTTP/1.1\r\nHost").await.unwrap();
+        read(&mut server).await.unwrap();
+        assert_eq!(read(&mut server).await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_byte_every_second_is_too_slow_all_the_same() {
+        let (mut client, server) = tokio::io::duplex(1024);
+        let mut server = Patience::new(server);
+        let dripping = tokio::spawn(async move {
+            loop {
+                client.write_all(b"x").await?;
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+            #[expect(unreachable_code, reason = "gives the loop its type")]
+            io::Result::Ok(())
+        });
+        let mut read_bytes = 0;
+        while read(&mut server).await.is_ok() {
+            read_bytes += 1;
+            assert!(read_bytes < 10, "the limit counts from the first byte");
+        }
+        dripping.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_and_the_pause_after_an_answer_may_take_their_time() {
+        let (mut client, server) = tokio::io::duplex(1024);
+        let mut server = Patience::new(server);
+        client.write_all(b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\n").await.unwrap();
+        read(&mut server).await.unwrap();
+        let waiting = tokio::time::timeout(Duration::from_secs(60), read(&mut server)).await;
+        assert!(waiting.is_err(), "a slow body is for the handler's own limit");
+        server.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
+        let idle = tokio::time::timeout(Duration::from_secs(60), read(&mut server)).await;
+        assert!(idle.is_err(), "kept alive");
+        client.write_all(b"GET /next").await.unwrap();
+        read(&mut server).await.unwrap();
+        assert!(read(&mut server).await.is_err(), "the next head is watched again");
+    }
+
+    #[test]
+    fn http2_is_let_through_and_a_lookalike_is_not() {
+        assert_eq!(after_bytes(Stage::Idle, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), Stage::Unwatched);
+        assert!(matches!(after_bytes(Stage::Idle, b"PRINT / HTTP/1.1\r\n"), Stage::Head { .. }));
+        let halves = after_bytes(after_bytes(Stage::Idle, b"PRI * HT"), b"TP/2.0\r\n");
+        assert_eq!(halves, Stage::Unwatched);
+    }
+}
