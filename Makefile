@@ -10,7 +10,7 @@ CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/coder-k8s
 CARGO_DENY_VERSION := 0.20.2
 CARGO_DENY := $(CACHE)/cargo-deny-$(CARGO_DENY_VERSION)/bin/cargo-deny
 KUBECTL = $(or $(wildcard $(KUBEBUILDER_ASSETS)/kubectl),$(shell tests/cluster-tools/build.sh --where)/kubectl)
-KUSTOMIZATIONS = crds webhooks policies kustomize/samples kustomize/base $(wildcard kustomize/overlays/*)
+KUSTOMIZATIONS = crds webhooks policies policies/warn-only kustomize/samples kustomize/base $(wildcard kustomize/overlays/*)
 
 .PHONY: help
 help: ## list the targets
@@ -64,6 +64,13 @@ footprint: cluster-tools ## idle memory, binary size and time to readiness of th
 	@cargo build --locked --release --bin coder-k8s
 	@cargo build --locked -p support --bin footprint
 	@$(TARGET)/debug/footprint $(TARGET)/release/coder-k8s
+
+.PHONY: bench-webhook
+bench-webhook: cluster-tools ## our webhooks beside a handler that does nothing, interleaved
+	@echo "--> building the release binaries (some minutes the first time)"
+	@cargo build --locked --release --bin coder-k8s
+	@cargo build --locked --release -p support --bin bench-webhook
+	@$(TARGET)/release/bench-webhook $(TARGET)/release/coder-k8s
 
 .PHONY: clean
 clean: ## remove build results; the cluster's programs stay in the cache

@@ -12,8 +12,10 @@
     )
 )]
 
+pub mod admission;
 pub mod app;
 pub mod confidential;
 pub mod kubernetes;
+pub mod lint;
 pub mod manifests;
 pub mod serving;

@@ -68,10 +68,15 @@ async fn get_wide_shows_the_columns_and_the_category_lists_all_kinds() {
 async fn scale_changes_replicas_of_every_kind() {
     let (cluster, namespace) = namespace("scale").await;
     for (kind, plural, short) in KINDS {
-        let reference =
-            if kind == "CoderProvisioner" { r#"{"controlPlaneRef":{"name":"coder"}}"# } else { "{}" };
+        let spec = match kind {
+            "CoderProvisioner" => r#"{"controlPlaneRef":{"name":"coder"}}"#,
+            "CoderWorkspaceProxy" => {
+                r#"{"primaryAccessURL":"https://coder.example.com","proxySessionTokenSecretRef":{"name":"token"}}"#
+            }
+            _ => "{}",
+        };
         let object = format!(
-            r#"{{"apiVersion":"coder.com/v1alpha1","kind":"{kind}","metadata":{{"name":"x"}},"spec":{reference}}}"#
+            r#"{{"apiVersion":"coder.com/v1alpha1","kind":"{kind}","metadata":{{"name":"x"}},"spec":{spec}}}"#
         );
         cluster.kubectl_with_input(&format!("apply -n {namespace} -f -"), &object).await.expect_ok();
         cluster.kubectl(&format!("scale {short}/x -n {namespace} --replicas=2")).await.expect_ok();

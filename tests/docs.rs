@@ -32,6 +32,7 @@ async fn every_command_in_the_docs_works() {
     let installation = Installation::shipped(&cluster).await;
     let mut operator = Operator::start(BINARY, &installation.operator("all").await).await;
     operator.ready(LIMIT).await;
+    installation.admit(operator.ports.webhooks, &[]).await;
     cluster.kubectl("create namespace coder").await.expect_ok();
     let makefile = std::fs::read_to_string(repository().join("Makefile")).unwrap();
     let mut count = 0;
@@ -51,6 +52,8 @@ async fn every_command_in_the_docs_works() {
                     let answer = cluster.kubectl(&words).await;
                     assert!(answer.ok, "{place}: {}", answer.stderr);
                 }
+                // tests/lint.rs runs every one of these.
+                Some("coder-k8s") => assert!(page.ends_with("docs/lint.md"), "{place}"),
                 Some("export") => assert!(line.contains(".local/kubeconfig"), "{place}"),
                 _ => panic!("{place}: say in tests/docs.rs how this line is tested"),
             }
@@ -119,6 +122,8 @@ async fn make_run_leaves_nothing_behind(signal: &str) {
         holds(run.log().contains("Ctrl-C stops everything"), run.log())
     })
     .await;
+    let shown = run.log();
+    assert!(shown.contains("ghcr.io/coder/coder:v") && shown.contains("denied the request"), "{shown}");
     assert!(
         left_by(run.id()).len() >= 5,
         "etcd, API server, controller manager, scheduler, kwok: {:?}",

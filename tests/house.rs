@@ -187,7 +187,7 @@ fn there_is_one_tls_provider() {
     }
 }
 
-/// Required crates, and whether something in the repository uses them already. `jsonschema` comes with admission.
+/// Required crates, and whether something in the repository uses them already.
 const REQUIRED: [(&str, bool); 11] = [
     ("kube", true),
     ("k8s-openapi", true),
@@ -198,7 +198,7 @@ const REQUIRED: [(&str, bool); 11] = [
     ("json-patch", true),
     ("serde", true),
     ("schemars", true),
-    ("jsonschema", false),
+    ("jsonschema", true),
     ("tracing", true),
 ];
 

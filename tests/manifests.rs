@@ -249,7 +249,7 @@ async fn kustomize_reads_the_crds_as_the_code_means_them() {
     let built = Built::from(&repository().join("crds")).await;
     let read = |object: Value| serde_json::from_value::<CustomResourceDefinition>(object).unwrap();
     let read: Vec<_> = built.0.into_iter().map(read).collect();
-    assert_eq!(read, crds::custom_resource_definitions());
+    assert_eq!(read, coder_k8s::manifests::definitions());
 }
 
 #[tokio::test]

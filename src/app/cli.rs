@@ -1,6 +1,7 @@
 //! The command line as a whole: flags of the process, and subcommands that need no cluster.
 
 use super::flags::Flags;
+use crate::lint;
 use crate::manifests::{self, File};
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
@@ -34,6 +35,8 @@ pub enum Command {
         #[arg(long)]
         output: Option<PathBuf>,
     },
+    #[command(flatten)]
+    Offline(lint::Command),
     /// Print the completion script of a shell.
     Completion {
         /// The shell.
@@ -44,6 +47,7 @@ pub enum Command {
 /// Runs a subcommand.
 pub fn run(command: Command) -> ExitCode {
     let outcome = match command {
+        Command::Offline(command) => return lint::run(&command),
         Command::Completion { shell } => completion(shell),
         Command::Manifests { output } => manifests(output),
     };

@@ -49,6 +49,10 @@ pub struct Flags {
     #[arg(long, default_value = "30s", value_parser = durations::parse, env = "CODER_K8S_CODER_REQUEST_TIMEOUT")]
     pub coder_request_timeout: Duration,
 
+    /// The Coder image of objects that name none: a pinned release.
+    #[arg(long, default_value = crds::well_known::default::IMAGE, env = "CODER_K8S_DEFAULT_IMAGE")]
+    pub default_image: String,
+
     /// How logs are written.
     #[arg(long, value_enum, default_value = "json", env = "CODER_K8S_LOG_FORMAT")]
     pub log_format: Format,

@@ -3,6 +3,7 @@
 use super::kinds::reflect;
 use super::modes::Part;
 use super::process::{Context, Fatal, Running};
+use crate::admission;
 use crate::kubernetes::Selection;
 use crate::serving::front_proxy::{self, FrontProxyTrust};
 use crate::serving::leaf::CurrentLeaf;
@@ -65,7 +66,9 @@ fn listeners(context: &Context) -> Vec<Tls> {
     let tls = |name, flag, address, clients, router| Tls { name, flag, address, clients, router };
     let mut listeners = vec![tls("metrics", "metrics-address", addresses.metrics_address, plain, admin)];
     if runs(Part::Webhooks) {
-        listeners.push(tls("webhooks", "webhook-address", addresses.webhook_address, plain, nothing()));
+        let config = webhooks::Config { default_image: context.flags.default_image.clone() };
+        let router = admission::router(context.kube.clone(), config, context.metrics.clone());
+        listeners.push(tls("webhooks", "webhook-address", addresses.webhook_address, plain, router));
     }
     if runs(Part::AggregatedApi) {
         let asked = ClientCertificates::Requested;

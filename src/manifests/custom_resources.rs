@@ -1,12 +1,17 @@
 //! Decides where the CustomResourceDefinitions are committed: one file a kind, named as the ecosystem names them.
-//! It never changes a definition: the `crds` crate returns them as they are shipped.
+//! A definition is that of the `crds` crate with the rules of the `webhooks` crate that CEL can hold.
 
 use super::{File, Generated, ManifestError, yaml};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
+/// The CustomResourceDefinitions as they are shipped.
+pub fn definitions() -> Vec<CustomResourceDefinition> {
+    webhooks::render::cel::with_rules(crds::custom_resource_definitions())
+}
+
 /// `crds/<group>_<plural>.yaml` for every kind.
 pub(super) fn files() -> Generated {
-    crds::custom_resource_definitions().iter().map(file).collect()
+    definitions().iter().map(file).collect()
 }
 
 fn file(definition: &CustomResourceDefinition) -> Result<File, ManifestError> {

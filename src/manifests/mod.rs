@@ -1,11 +1,14 @@
 //! Decides which files of the repository are generated and what is in each of them.
 //! It never reads or writes a file or a cluster: whoever calls [`files`] prints, writes or compares.
 
+mod admission;
 mod custom_resources;
 pub mod rbac;
 mod reference;
 mod roles;
 mod yaml;
+
+pub use custom_resources::definitions;
 
 /// A file of the repository that nobody writes by hand.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,7 +40,8 @@ pub enum ManifestError {
 type Generated = Result<Vec<File>, ManifestError>;
 
 /// One generator for each sort of file; a new sort is one more line.
-const GENERATORS: [fn() -> Generated; 3] = [custom_resources::files, roles::files, reference::files];
+const GENERATORS: [fn() -> Generated; 4] =
+    [custom_resources::files, admission::files, roles::files, reference::files];
 
 /// Every generated file, the same on every call and in the same order.
 pub fn files() -> Generated {

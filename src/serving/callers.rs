@@ -7,9 +7,8 @@ use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
 use k8s_openapi::api::authorization::v1::{
-    NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
+    NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
 };
-use std::collections::BTreeMap;
 
 /// Why a caller is turned away.
 #[derive(Debug, thiserror::Error)]
@@ -56,6 +55,14 @@ pub async fn authorise(
     Err(Denied::Forbidden { user: name, verb: verb.to_owned(), path: path.to_owned() })
 }
 
+/// Whether a user may do something to a resource.
+pub async fn may(kube: &Kube, user: &UserInfo, attributes: ResourceAttributes) -> Result<bool, CallError> {
+    let spec = SubjectAccessReviewSpec { resource_attributes: Some(attributes), ..subject(user.clone()) };
+    let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
+    let answer = kube.everywhere::<SubjectAccessReview>().create(&review).await?;
+    Ok(answer.status.is_some_and(|status| status.allowed))
+}
+
 async fn authenticate(kube: &Kube, token: Confidential<String>) -> Result<UserInfo, Denied> {
     let spec = TokenReviewSpec { token: Some(token.expose().clone()), ..TokenReviewSpec::default() };
     let review = TokenReview { spec, ..TokenReview::default() };
@@ -69,14 +76,20 @@ async fn authenticate(kube: &Kube, token: Confidential<String>) -> Result<UserIn
 
 fn access(user: UserInfo, verb: &str, path: &str) -> SubjectAccessReviewSpec {
     SubjectAccessReviewSpec {
-        user: user.username,
-        uid: user.uid,
-        groups: user.groups,
-        extra: user.extra.map(|extra| extra.into_iter().collect::<BTreeMap<_, _>>()),
         non_resource_attributes: Some(NonResourceAttributes {
             path: Some(path.to_owned()),
             verb: Some(verb.to_owned()),
         }),
+        ..subject(user)
+    }
+}
+
+fn subject(user: UserInfo) -> SubjectAccessReviewSpec {
+    SubjectAccessReviewSpec {
+        user: user.username,
+        uid: user.uid,
+        groups: user.groups,
+        extra: user.extra,
         ..SubjectAccessReviewSpec::default()
     }
 }

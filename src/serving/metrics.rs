@@ -34,6 +34,8 @@ pub struct Metrics {
     pub injections: Family<Named, Counter>,
     /// Failed writes of a CA bundle, by kind of target.
     pub failed_injections: Family<Named, Counter>,
+    /// Admission reviews, by webhook and verdict.
+    pub admissions: Family<Named, Counter>,
     /// Callers turned away from an authorised port: `unauthenticated`, `forbidden`.
     pub denied: Family<Named, Counter>,
     /// 1 while the process is ready.
@@ -52,6 +54,7 @@ impl Metrics {
             certificate_not_after: Family::default(),
             injections: Family::default(),
             failed_injections: Family::default(),
+            admissions: Family::default(),
             denied: Family::default(),
             ready: Gauge::default(),
         };
@@ -77,6 +80,7 @@ impl Metrics {
         own.register("ca_injections", "Writes of a CA bundle by kind of target", self.injections.clone());
         let failed = self.failed_injections.clone();
         own.register("failed_ca_injections", "Failed writes of a CA bundle by kind of target", failed);
+        own.register("admissions", "Admission reviews by webhook and verdict", self.admissions.clone());
         own.register("denied_callers", "Callers turned away from an authorised port", self.denied.clone());
         own.register("ready", "1 while the process is ready", self.ready.clone());
     }

@@ -1,6 +1,6 @@
 //! Cuts off clients that say nothing at first, or begin a request and do not finish its head: after an answer a
 //! connection may idle, a sentence may not.
-//! It watches bytes pass and never changes them; HTTP/2 has limits of its own and is let through.
+//! It watches the bytes of HTTP/1 pass and never changes them; HTTP/2 has limits of its own.
 
 use std::io;
 use std::pin::Pin;
@@ -12,8 +12,7 @@ use tokio::time::{Instant, Sleep};
 /// How long the head of a request may take from its first byte on, or the first one from the start.
 pub const HEAD_LIMIT: Duration = Duration::from_secs(5);
 
-const END_OF_HEAD: &[u8] = b"\r\n\r\n";
-const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n";
+const END_OF_HEAD: [u8; 4] = *b"\r\n\r\n";
 const CONTINUE: &[u8] = b"HTTP/1.1 100";
 
 /// Where in a conversation the connection is.
@@ -21,12 +20,10 @@ const CONTINUE: &[u8] = b"HTTP/1.1 100";
 enum Stage {
     /// Nothing of the next request has arrived; this may last.
     Idle,
-    /// The head is arriving: the last bytes of it, and how many there were.
-    Head { tail: [u8; 4], length: usize },
+    /// The head is arriving; these are its last bytes.
+    Head { tail: [u8; 4] },
     /// The head is complete; the next write is the answer.
     Request,
-    /// Not HTTP/1: not ours to judge.
-    Unwatched,
 }
 
 /// A stream whose request heads must arrive in time.
@@ -40,7 +37,7 @@ impl<S> Patience<S> {
     /// Watches a stream from its first byte on.
     pub fn new(stream: S) -> Self {
         // Whoever connects has something to say: the first head is due from the start.
-        let stage = Stage::Head { tail: [0; 4], length: 0 };
+        let stage = Stage::Head { tail: [0; 4] };
         Self { stream, stage, deadline: Box::pin(tokio::time::sleep(HEAD_LIMIT)) }
     }
 
@@ -58,30 +55,18 @@ impl<S> Patience<S> {
 
 /// The stage after more bytes of the client.
 fn after_bytes(stage: Stage, bytes: &[u8]) -> Stage {
-    let (mut tail, mut length) = match stage {
-        Stage::Idle => ([0; 4], 0),
-        Stage::Head { tail, length } => (tail, length),
-        Stage::Request | Stage::Unwatched => return stage,
+    let mut tail = match stage {
+        Stage::Idle => [0; 4],
+        Stage::Head { tail } => tail,
+        Stage::Request => return stage,
     };
     for byte in bytes {
-        if length < HTTP2_PREFACE.len() && HTTP2_PREFACE[length] == *byte && is_prefix_so_far(length, tail) {
-            if length + 1 == HTTP2_PREFACE.len() {
-                return Stage::Unwatched;
-            }
-        }
         tail = [tail[1], tail[2], tail[3], *byte];
-        length += 1;
         if tail == END_OF_HEAD {
             return Stage::Request;
         }
     }
-    Stage::Head { tail, length }
-}
-
-/// Whether the last bytes agree with the preface at this length; four bytes tell it from every method.
-fn is_prefix_so_far(length: usize, tail: [u8; 4]) -> bool {
-    let seen = length.min(4);
-    tail[4 - seen..] == HTTP2_PREFACE[length - seen..length]
+    Stage::Head { tail }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Patience<S> {
@@ -194,10 +179,9 @@ mod tests {
     }
 
     #[test]
-    fn http2_is_let_through_and_a_lookalike_is_not() {
-        assert_eq!(after_bytes(Stage::Idle, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), Stage::Unwatched);
-        assert!(matches!(after_bytes(Stage::Idle, b"PRINT / HTTP/1.1\r\n"), Stage::Head { .. }));
-        let halves = after_bytes(after_bytes(Stage::Idle, b"PRI * HT"), b"TP/2.0\r\n");
-        assert_eq!(halves, Stage::Unwatched);
+    fn the_end_of_a_head_is_seen_across_reads() {
+        let half = after_bytes(Stage::Idle, b"GET / HTTP/1.1\r\n\r");
+        assert!(matches!(half, Stage::Head { .. }));
+        assert_eq!(after_bytes(half, b"\nbody"), Stage::Request);
     }
 }

@@ -29,6 +29,20 @@ impl Figure {
         let goal = format!("<= {limit} {unit}");
         Self { name: name.to_owned(), value, unit, baseline: None, ratio: None, goal, met: value <= limit }
     }
+
+    /// A figure that should stay within a multiple of a baseline of the same run.
+    pub fn against(name: &str, value: f64, unit: &'static str, baseline: f64, most: f64) -> Self {
+        let ratio = value / baseline;
+        let (goal, met) = (format!("<= {most}x"), ratio <= most);
+        Self { name: name.to_owned(), value, unit, baseline: Some(baseline), ratio: Some(ratio), goal, met }
+    }
+
+    /// A figure that should reach a share of a baseline of the same run.
+    pub fn at_least(name: &str, value: f64, unit: &'static str, baseline: f64, least: f64) -> Self {
+        let ratio = value / baseline;
+        let (goal, met) = (format!(">= {least}x"), ratio >= least);
+        Self { name: name.to_owned(), value, unit, baseline: Some(baseline), ratio: Some(ratio), goal, met }
+    }
 }
 
 /// Prints the table and writes the file.

@@ -4,8 +4,13 @@
 use crate::cluster::{Cluster, kustomize};
 use crate::operator::{Operator, OperatorOptions};
 use crate::process::scratch_folder;
+use crate::wait;
 use k8s_openapi::api::core::v1::Secret;
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const ADMIT_LIMIT: Duration = Duration::from_secs(30);
 
 /// The manifests of `kustomize/overlays/local`, applied under a prefix, so that many fit into one cluster.
 pub struct Installation<'a> {
@@ -14,27 +19,63 @@ pub struct Installation<'a> {
     pub namespace: String,
     /// The service account it runs as.
     pub service_account: String,
+    /// The shipped webhook configurations: they fail closed, so they wait for an operator that answers.
+    admission: Vec<Value>,
 }
 
 impl<'a> Installation<'a> {
     /// Applies the overlay into a new namespace called after `purpose`.
     pub async fn new(cluster: &'a Cluster, purpose: &str) -> Self {
         let namespace = cluster.namespace(purpose).await;
-        Self::apply(cluster, &manifests(&namespace).await).await;
-        Self { cluster, service_account: format!("{namespace}-coder-k8s"), namespace }
+        let service_account = format!("{namespace}-coder-k8s");
+        let admission = apply(cluster, &manifests(&namespace).await).await;
+        Self { cluster, namespace, service_account, admission }
     }
 
     /// Applies the overlay as it is shipped, into `coder-system`.
     pub async fn shipped(cluster: &'a Cluster) -> Self {
         let manifests = kustomize(&repository().join("kustomize/overlays/local")).await.expect_ok();
-        Self::apply(cluster, &manifests).await;
-        Self { cluster, namespace: "coder-system".to_owned(), service_account: "coder-k8s".to_owned() }
+        let admission = apply(cluster, &manifests).await;
+        Self {
+            cluster,
+            namespace: "coder-system".to_owned(),
+            service_account: "coder-k8s".to_owned(),
+            admission,
+        }
     }
 
-    async fn apply(cluster: &Cluster, manifests: &str) {
-        cluster.kubectl_with_input("apply --server-side --force-conflicts -f -", manifests).await.expect_ok();
-        cluster.kubectl("wait --for=condition=Established crd --all --timeout=30s").await.expect_ok();
-        cluster.forget_discovery();
+    /// Applies the shipped webhook configurations, answered at `port`, and waits until they carry our CA. With
+    /// `only_in`, they look at these namespaces alone: other tests have webhooks of their own.
+    pub async fn admit(&self, port: u16, only_in: &[&str]) {
+        let mut items = self.admission.clone();
+        for webhook in items.iter_mut().flat_map(|item| item["webhooks"].as_array_mut().expect("webhooks")) {
+            webhook["clientConfig"]["service"]["port"] = port.into();
+            if !only_in.is_empty() {
+                let own =
+                    json!({ "key": "kubernetes.io/metadata.name", "operator": "In", "values": only_in });
+                let selector = webhook["namespaceSelector"]["matchExpressions"].as_array_mut();
+                selector.expect("the emergency brake").push(own);
+            }
+        }
+        let list = json!({ "apiVersion": "v1", "kind": "List", "items": items }).to_string();
+        self.cluster
+            .kubectl_with_input("apply --server-side --force-conflicts -f -", &list)
+            .await
+            .expect_ok();
+        wait::until("the webhooks to carry our CA", ADMIT_LIMIT, async || {
+            let query = "get mutatingwebhookconfigurations,validatingwebhookconfigurations -o json";
+            let live: Value =
+                serde_json::from_str(&self.cluster.kubectl(query).await.expect_ok()).expect("JSON");
+            let named = |name: &Value| items.iter().any(|item| item["metadata"]["name"] == *name);
+            let ours = live["items"]
+                .as_array()
+                .expect("items")
+                .iter()
+                .filter(|item| named(&item["metadata"]["name"]));
+            let bare = |item: &&Value| item.to_string().matches("caBundle\":").count() < 3;
+            wait::holds(ours.filter(bare).count() == 0, "a caBundle is missing")
+        })
+        .await;
     }
 
     /// Options for an operator of this installation that reaches the API server directly.
@@ -75,6 +116,19 @@ impl<'a> Installation<'a> {
         operator.ready(std::time::Duration::from_secs(30)).await;
         operator
     }
+}
+
+/// Applies everything but the webhook configurations, which are returned.
+async fn apply(cluster: &Cluster, manifests: &str) -> Vec<Value> {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(manifests).expect("kustomize writes YAML");
+    let is_webhook =
+        |object: &Value| object["kind"].as_str().is_some_and(|kind| kind.ends_with("WebhookConfiguration"));
+    let (webhooks, others): (Vec<Value>, Vec<Value>) = documents.into_iter().partition(is_webhook);
+    let list = json!({ "apiVersion": "v1", "kind": "List", "items": others }).to_string();
+    cluster.kubectl_with_input("apply --server-side --force-conflicts -f -", &list).await.expect_ok();
+    cluster.kubectl("wait --for=condition=Established crd --all --timeout=30s").await.expect_ok();
+    cluster.forget_discovery();
+    webhooks
 }
 
 /// The local overlay with another namespace and a name prefix, as a user would derive it.

@@ -12,7 +12,8 @@ use support::{Cluster, ClusterOptions, Installation, Operator, tools};
 
 const READY_LIMIT: Duration = Duration::from_secs(60);
 /// What a user would type; each line is run as it is printed.
-const SHOWN: [&str; 6] = [
+const SHOWN: [&str; 7] = [
+    "get ccp/coder -n coder -o jsonpath={.spec}",
     "get coder -A",
     "get codercontrolplanes -n coder -o wide",
     "explain codercontrolplane.spec.expose",
@@ -43,13 +44,12 @@ async fn main() {
     say("starting the operator");
     let mut operator = Operator::start(&binary, &installation.operator("all").await).await;
     operator.ready(READY_LIMIT).await;
+    installation.admit(operator.ports.webhooks, &[]).await;
     println!("--> ready after {:.1} s\n", began.elapsed().as_secs_f64());
 
     cluster.kubectl("create namespace coder").await.expect_ok();
-    let sample = "kustomize/samples/codercontrolplane-minimal.yaml";
-    let path = repository().join(sample);
-    cluster.kubectl(&format!("apply -n coder -f {}", path.display())).await.expect_ok();
-    println!("$ kubectl apply -n coder -f {sample}");
+    apply(&cluster, "kustomize/samples/codercontrolplane-minimal.yaml").await;
+    apply(&cluster, "docs/refused.yaml").await;
     for words in SHOWN {
         println!("$ kubectl {words}");
         println!("{}", cluster.kubectl(words).await.expect_ok());
@@ -68,6 +68,14 @@ async fn main() {
 
 fn say(what: &str) {
     println!("--> {what}");
+}
+
+/// Applies a manifest of the repository and prints what kubectl says, good or bad.
+async fn apply(cluster: &Cluster, manifest: &str) {
+    println!("$ kubectl apply -n coder -f {manifest}");
+    let answer =
+        cluster.kubectl(&format!("apply -n coder -f {}", repository().join(manifest).display())).await;
+    println!("{}{}", answer.stdout, answer.stderr);
 }
 
 /// Puts kubeconfig and kubectl where the printed lines expect them.

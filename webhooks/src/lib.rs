@@ -11,3 +11,26 @@
         clippy::print_stderr
     )
 )]
+
+pub mod authority;
+pub mod defaults;
+pub mod field;
+#[cfg(any(test, feature = "generate"))]
+pub mod generate;
+mod kind;
+#[cfg(test)]
+mod properties;
+pub mod render;
+mod review;
+pub mod rules;
+pub mod schema;
+pub mod text;
+mod warnings;
+
+pub use authority::{Access, AccessCheck, Inquiry, required_access};
+pub use defaults::{Config, defaulted, defaults, resolved, status_resolved};
+pub use kind::Kind;
+pub use review::{Cause, CauseReason, Occasion, Review, Verdict, validate};
+pub use rules::explain;
+pub use schema::unknown_fields;
+pub use warnings::within_limits;

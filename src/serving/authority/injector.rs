@@ -44,14 +44,14 @@ impl Injector {
     /// Writes the bundle wherever it is missing.
     pub async fn inject(&mut self, targets: &Targets, bundle: &str) -> Injected {
         let mut injected = Injected { outcome: Ok(()), contested: None, again_after: Duration::MAX };
-        self.into_kind("MutatingWebhookConfiguration", targets.mutating.all(), bundle, &mut injected).await;
-        self.into_kind("ValidatingWebhookConfiguration", targets.validating.all(), bundle, &mut injected)
+        self.write_kind("MutatingWebhookConfiguration", targets.mutating.all(), bundle, &mut injected).await;
+        self.write_kind("ValidatingWebhookConfiguration", targets.validating.all(), bundle, &mut injected)
             .await;
-        self.into_kind("APIService", targets.api_services.all(), bundle, &mut injected).await;
+        self.write_kind("APIService", targets.api_services.all(), bundle, &mut injected).await;
         injected
     }
 
-    async fn into_kind<T>(
+    async fn write_kind<T>(
         &mut self,
         kind: &'static str,
         targets: Vec<Arc<T>>,

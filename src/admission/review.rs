@@ -1,0 +1,221 @@
+//! AdmissionReview as it goes over the wire: what we read of a request, and how an answer is written.
+//! Objects stay raw JSON: a typed round trip would lose fields that are not ours to lose.
+
+use super::decide::Decision;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::authentication::v1::UserInfo;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use webhooks::Kind;
+
+/// A request we can decide.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// Repeated in the answer.
+    pub uid: String,
+    /// Which kind.
+    pub kind: Kind,
+    /// What happens to it.
+    pub operation: Operation,
+    /// Where.
+    pub namespace: String,
+    /// Its name; empty while only `generateName` is known.
+    pub name: String,
+    /// The object.
+    pub object: Value,
+    /// Who asks.
+    pub user: UserInfo,
+}
+
+/// What happens to an object.
+#[derive(Debug, Clone)]
+pub enum Operation {
+    /// It is made.
+    Create,
+    /// It replaces another.
+    Update {
+        /// The one stored.
+        old: Value,
+    },
+}
+
+/// Why a body is not a request we can decide. The API server never sends one of these.
+#[derive(Debug, thiserror::Error)]
+pub enum Unreadable {
+    /// Not JSON, or not an AdmissionReview.
+    #[error("the body is not an AdmissionReview: {0}")]
+    Body(serde_json::Error),
+    /// Another version.
+    #[error("only admission.k8s.io/v1 AdmissionReview is understood")]
+    Version,
+    /// No request in it.
+    #[error("the AdmissionReview has no request")]
+    NoRequest,
+    /// Not one of our kinds.
+    #[error("only the kinds of coder.com/v1alpha1 are decided here")]
+    Kind,
+    /// Not creation or update.
+    #[error("only CREATE and UPDATE are decided here")]
+    Operation,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Envelope {
+    #[serde(default)]
+    api_version: String,
+    #[serde(default)]
+    kind: String,
+    request: Option<Body>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Body {
+    uid: String,
+    resource: Resource,
+    operation: String,
+    #[serde(default)]
+    namespace: String,
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    object: Value,
+    #[serde(default)]
+    old_object: Value,
+    #[serde(default)]
+    user_info: UserInfo,
+}
+
+#[derive(Deserialize)]
+struct Resource {
+    #[serde(default)]
+    group: String,
+    #[serde(default)]
+    resource: String,
+}
+
+/// Reads a body.
+pub fn read(body: &[u8]) -> Result<Request, Unreadable> {
+    let envelope: Envelope = serde_json::from_slice(body).map_err(Unreadable::Body)?;
+    if envelope.api_version != "admission.k8s.io/v1" || envelope.kind != "AdmissionReview" {
+        return Err(Unreadable::Version);
+    }
+    let body = envelope.request.ok_or(Unreadable::NoRequest)?;
+    let ours = body.resource.group == crds::well_known::GROUP;
+    let kind = Kind::from_plural(&body.resource.resource).filter(|_| ours).ok_or(Unreadable::Kind)?;
+    let operation = match body.operation.as_str() {
+        "CREATE" => Operation::Create,
+        "UPDATE" => Operation::Update { old: body.old_object },
+        _ => return Err(Unreadable::Operation),
+    };
+    let Body { uid, namespace, name, object, user_info: user, .. } = body;
+    Ok(Request { uid, kind, operation, namespace, name, object, user })
+}
+
+/// Writes the answer.
+pub fn write(request: &Request, decision: &Decision) -> String {
+    let mut response = json!({ "uid": request.uid, "allowed": decision.allowed() });
+    if !decision.allowed() {
+        response["status"] = denial(request, decision);
+    }
+    if !decision.warnings.is_empty() {
+        response["warnings"] = json!(decision.warnings);
+    }
+    if decision.allowed() && !decision.patch.0.is_empty() {
+        let patch = serde_json::to_vec(&decision.patch).unwrap_or_default();
+        response["patchType"] = json!("JSONPatch");
+        // Bytes of the Kubernetes API serialise as base64.
+        response["patch"] = json!(ByteString(patch));
+    }
+    json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response })
+        .to_string()
+}
+
+/// 403: some tools answer 409 and 422 by deleting and recreating the object.
+fn denial(request: &Request, decision: &Decision) -> Value {
+    let causes: Vec<Value> = decision
+        .causes
+        .iter()
+        .map(|cause| json!({ "reason": cause.reason.as_str(), "field": cause.field, "message": cause.message }))
+        .collect();
+    json!({
+        "status": "Failure", "code": 403, "reason": "Forbidden", "message": decision.message(),
+        "details": {
+            "group": crds::well_known::GROUP, "kind": request.kind.name(), "name": request.name, "causes": causes,
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::decide;
+    use super::*;
+    use webhooks::Config;
+
+    fn body(object: &Value, operation: &str) -> Vec<u8> {
+        let review = json!({
+            "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+            "request": {
+                "uid": "u1", "operation": operation, "namespace": "coder", "name": "coder", "object": object,
+                "oldObject": null, "userInfo": { "username": "jane", "groups": ["devs"] },
+                "resource": { "group": "coder.com", "version": "v1alpha1", "resource": "codercontrolplanes" },
+            },
+        });
+        serde_json::to_vec(&review).unwrap()
+    }
+
+    fn answer(object: &Value) -> Value {
+        let request = read(&body(object, "CREATE")).unwrap();
+        let decision = decide::mutate(&request, &Config::default());
+        serde_json::from_str(&write(&request, &decision)).unwrap()
+    }
+
+    fn control_plane(spec: Value) -> Value {
+        json!({ "apiVersion": "coder.com/v1alpha1", "kind": "CoderControlPlane",
+            "metadata": { "name": "coder", "namespace": "coder" }, "spec": spec })
+    }
+
+    #[test]
+    fn a_good_object_is_allowed_with_a_base64_patch() {
+        let answer = answer(&control_plane(json!({})));
+        assert_eq!(
+            (&answer["response"]["uid"], &answer["response"]["allowed"]),
+            (&json!("u1"), &json!(true))
+        );
+        assert_eq!(answer["response"]["patchType"], "JSONPatch");
+        let patch: ByteString = serde_json::from_value(answer["response"]["patch"].clone()).unwrap();
+        let patch: Value = serde_json::from_slice(&patch.0).unwrap();
+        assert!(patch.as_array().unwrap().iter().all(|operation| operation["op"] == "add"), "{patch}");
+    }
+
+    #[test]
+    fn a_bad_object_is_refused_with_403_and_every_cause_and_no_patch() {
+        let answer = answer(&control_plane(json!({ "replicas": -1, "service": { "port": 70000 } })));
+        let status = &answer["response"]["status"];
+        assert_eq!((&status["code"], &status["reason"]), (&json!(403), &json!("Forbidden")));
+        let fields: Vec<&str> = status["details"]["causes"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|cause| cause["field"].as_str().unwrap())
+            .collect();
+        assert!(fields.contains(&"spec.replicas") && fields.contains(&"spec.service.port"), "{answer}");
+        assert!(answer["response"]["patch"].is_null());
+    }
+
+    #[test]
+    fn what_is_not_a_request_of_ours_is_unreadable_and_nothing_panics() {
+        let good = body(&control_plane(json!({})), "CREATE");
+        for length in 0..good.len() {
+            assert!(read(&good[..length]).is_err());
+        }
+        assert!(matches!(read(&body(&json!({}), "DELETE")), Err(Unreadable::Operation)));
+        assert!(matches!(
+            read(br#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}"#),
+            Err(Unreadable::NoRequest)
+        ));
+        let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+        assert!(matches!(read(deep.as_bytes()), Err(Unreadable::Body(_))));
+    }
+}

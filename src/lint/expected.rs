@@ -1,0 +1,133 @@
+//! Decides where a field wants text but the file says something YAML reads as a boolean or a number.
+//! Never decides whether the field may exist: the schema of admission does.
+
+use super::codes;
+use super::engine::Kind;
+use super::findings::{Collected, Draft, Spot};
+use super::judging::shown;
+use super::node::{Content, Node, child};
+use super::objects::Object;
+use super::yaml::scalars;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+};
+use std::sync::LazyLock;
+
+/// The schema of each kind.
+static SCHEMAS: LazyLock<Vec<(String, JSONSchemaProps)>> = LazyLock::new(|| {
+    let definitions = crds::custom_resource_definitions().into_iter();
+    let schemas = definitions.filter_map(|definition| {
+        let version = definition.spec.versions.into_iter().next()?;
+        Some((definition.spec.names.kind, version.schema?.open_api_v3_schema?))
+    });
+    schemas.collect()
+});
+
+/// Fields that hold a file mode, which is written with a leading zero on purpose.
+const MODES: [&str; 2] = ["mode", "defaultMode"];
+
+/// Judges every scalar of an object.
+pub(super) fn judge<'a>(object: &'a Object<'a>, kind: Kind, collected: &mut Collected<'a>) {
+    let mut found = Vec::new();
+    let schema = || SCHEMAS.iter().find(|(name, _)| name == kind.name()).map(|(_, schema)| schema);
+    for entry in object.node.entries() {
+        match entry.key.as_str() {
+            "metadata" => walk_metadata(&entry.value, object, &mut found),
+            "apiVersion" | "kind" | "status" => {}
+            key => {
+                let schema = schema().and_then(|schema| schema.properties.as_ref()?.get(key));
+                walk(&entry.value, schema, key, object, &mut found);
+            }
+        }
+    }
+    for (field, draft) in found {
+        collected.field(object, field, Spot::Value, draft);
+    }
+}
+
+/// Names, labels and annotations are text.
+fn walk_metadata(metadata: &Node, object: &Object<'_>, found: &mut Vec<(String, Draft)>) {
+    for entry in metadata.entries() {
+        let path = child("metadata", &entry.key);
+        match entry.key.as_str() {
+            "name" | "namespace" | "generateName" => text_wanted(&entry.value, &path, object, found),
+            "labels" | "annotations" => {
+                for inner in entry.value.entries() {
+                    text_wanted(&inner.value, &child(&path, &inner.key), object, found);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn walk(
+    node: &Node,
+    schema: Option<&JSONSchemaProps>,
+    path: &str,
+    object: &Object<'_>,
+    found: &mut Vec<(String, Draft)>,
+) {
+    match &node.content {
+        Content::Map(entries) => {
+            for entry in entries {
+                let schema = schema.and_then(|schema| member(schema, &entry.key));
+                walk(&entry.value, schema, &child(path, &entry.key), object, found);
+            }
+        }
+        Content::List(items) => {
+            let schema = schema.and_then(item);
+            for (index, item) in items.iter().enumerate() {
+                walk(item, schema, &format!("{path}[{index}]"), object, found);
+            }
+        }
+        Content::Bool(_) | Content::Number(_) => {
+            if schema.is_some_and(wants_text) {
+                text_wanted(node, path, object, found);
+            } else if matches!(node.content, Content::Number(_)) {
+                octal(node, path, object, found);
+            }
+        }
+        Content::Null | Content::Text(_) => {}
+    }
+}
+
+fn member<'a>(schema: &'a JSONSchemaProps, key: &str) -> Option<&'a JSONSchemaProps> {
+    let named = schema.properties.as_ref().and_then(|properties| properties.get(key));
+    named.or(match &schema.additional_properties {
+        Some(JSONSchemaPropsOrBool::Schema(schema)) => Some(&**schema),
+        _ => None,
+    })
+}
+
+fn item(schema: &JSONSchemaProps) -> Option<&JSONSchemaProps> {
+    match &schema.items {
+        Some(JSONSchemaPropsOrArray::Schema(schema)) => Some(&**schema),
+        _ => None,
+    }
+}
+
+fn wants_text(schema: &JSONSchemaProps) -> bool {
+    schema.type_.as_deref() == Some("string") && schema.x_kubernetes_int_or_string != Some(true)
+}
+
+fn text_wanted(node: &Node, path: &str, object: &Object<'_>, found: &mut Vec<(String, Draft)>) {
+    let read = match &node.content {
+        Content::Bool(truth) => format!("the boolean {truth}"),
+        Content::Number(number) => format!("the number {number}"),
+        _ => return,
+    };
+    let written = node.span.slice(&object.source.text);
+    let message = format!("the field holds text, but {} is read as {read}", shown(written));
+    let draft = Draft::new(&codes::TEXT_READ_AS, message).with_help(format!("write \"{written}\""));
+    found.push((path.to_owned(), draft));
+}
+
+fn octal(node: &Node, path: &str, object: &Object<'_>, found: &mut Vec<(String, Draft)>) {
+    let written = node.span.slice(&object.source.text);
+    let mode = MODES.iter().any(|mode| path.rsplit('.').next() == Some(mode));
+    if scalars::looks_octal(written) && !mode {
+        let message = format!("{} is read as {}", shown(written), node.to_value());
+        found.push((path.to_owned(), Draft::new(&codes::OCTAL, message)));
+    }
+}

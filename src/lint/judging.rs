@@ -1,0 +1,145 @@
+//! Decides what is wrong with one text and one object: YAML first, then what admission would say, in its order.
+//! Never looks at two objects at once.
+
+use super::codes;
+use super::engine::{self, Kind, Problem, Settings};
+use super::expected;
+use super::explain;
+use super::findings::{Collected, Draft, Severity, Spot};
+use super::objects::{Object, Role};
+use super::sources::{Arrival, Source};
+use super::yaml::{Flaw, FlawKind, TrapKind};
+use serde_json::Value;
+
+/// What is wrong with the texts themselves.
+pub(super) fn texts<'a>(sources: &'a [Source], collected: &mut Collected<'a>) {
+    for source in sources {
+        // A file that was only found and never names us may be a template of somebody else.
+        let ours = source.arrival != Arrival::Found || source.text.contains("coder.com/");
+        for flaw in source.stream.flaws.iter().filter(|_| ours) {
+            collected.text(source, flaw.span, None, flaw_draft(flaw));
+        }
+        for (code, span) in source.suppressions.named() {
+            if !explain::is_known(code) {
+                let draft =
+                    Draft::new(&codes::UNKNOWN_SUPPRESSION, format!("there is no code {}", shown(code)));
+                collected.text(source, span, None, draft);
+            }
+        }
+    }
+}
+
+fn flaw_draft(flaw: &Flaw) -> Draft {
+    let code = match flaw.kind {
+        FlawKind::Syntax => &codes::SYNTAX,
+        FlawKind::Tab => &codes::TAB,
+        FlawKind::Unclosed => &codes::UNCLOSED,
+        FlawKind::TooMuch => &codes::TOO_MUCH,
+    };
+    Draft::new(code, flaw.message.clone())
+}
+
+/// What is wrong with one object. Of a patch only the spelling is judged: it is not an object yet.
+pub(super) fn object<'a>(
+    object: &'a Object<'a>,
+    patch: bool,
+    settings: &Settings,
+    collected: &mut Collected<'a>,
+) {
+    if object.reports_traps() {
+        traps(object, collected);
+    }
+    // kubectl does not send such a document, so that nothing else can be said about it.
+    let unsendable = object.document.traps.iter().any(|trap| matches!(trap.kind, TrapKind::NoJson { .. }));
+    match object.role {
+        Role::Ours(_) if unsendable => {}
+        Role::Ours(kind) => {
+            expected::judge(object, kind, collected);
+            let value = object.node.to_value();
+            unknown_fields(object, kind, &value, collected);
+            if !patch {
+                unnamed(object, collected);
+                admission(object, kind, &value, settings, collected);
+            }
+        }
+        Role::Stranger => {
+            let version = object.node.text_at(&["apiVersion"]).unwrap_or_default();
+            let known = Kind::from_name(object.kind).is_some();
+            let field = if known { "apiVersion" } else { "kind" };
+            let message = format!("there is no {} in {}", shown(object.kind), shown(version));
+            collected.field(object, field, Spot::Value, Draft::new(&codes::UNKNOWN_KIND, message));
+        }
+        _ => {}
+    }
+}
+
+fn traps<'a>(object: &'a Object<'a>, collected: &mut Collected<'a>) {
+    for trap in &object.document.traps {
+        let draft = match &trap.kind {
+            TrapKind::DuplicateKey { key, first } => {
+                Draft::new(&codes::DUPLICATE_KEY, format!("{} is already on line {first}", shown(key)))
+            }
+            TrapKind::KeyReadAs { written, read } => {
+                let draft =
+                    Draft::new(&codes::KEY_READ_AS, format!("the key {} is read as {read}", shown(written)));
+                draft.with_help(format!("write \"{written}\""))
+            }
+            TrapKind::NoJson { what } => Draft::new(&codes::NO_JSON, format!("this is {what}")),
+        };
+        collected.text(object.source, trap.span, Some(object), draft);
+    }
+}
+
+fn unnamed<'a>(object: &'a Object<'a>, collected: &mut Collected<'a>) {
+    let given = |key: &str| object.node.at(&["metadata", key]).is_some();
+    if !given("name") && !given("generateName") {
+        let draft = Draft::new(&codes::UNNAMED, "there is neither name nor generateName");
+        collected.field(object, "metadata", Spot::Key, draft);
+    }
+}
+
+fn unknown_fields<'a>(object: &'a Object<'a>, kind: Kind, value: &Value, collected: &mut Collected<'a>) {
+    for field in engine::unknown_fields(kind, value) {
+        let draft = Draft::new(&codes::UNKNOWN_FIELD, format!("{} has no field {field}", kind.name()));
+        collected.field(object, field, Spot::Key, draft);
+    }
+}
+
+fn admission<'a>(
+    object: &'a Object<'a>,
+    kind: Kind,
+    value: &Value,
+    settings: &Settings,
+    collected: &mut Collected<'a>,
+) {
+    for problem in engine::judge(kind, value, settings) {
+        if said_better(object, &problem, collected) {
+            continue;
+        }
+        let Problem { severity, code, field, message, help } = problem;
+        collected.field(object, field, Spot::Value, Draft { severity, code, message, help });
+    }
+}
+
+/// Whether another finding explains a refusal: a text without quotes, or a placeholder whose value nobody knows yet.
+fn said_better(object: &Object<'_>, problem: &Problem, collected: &Collected<'_>) -> bool {
+    let placeholder = || {
+        let found = object.node.follow(&problem.field);
+        found.whole && found.node.text().is_some_and(has_placeholder)
+    };
+    problem.severity == Severity::Error
+        && (collected.has(object, &problem.field, &codes::TEXT_READ_AS) || placeholder())
+}
+
+fn has_placeholder(text: &str) -> bool {
+    text.split_once("${").is_some_and(|(_, rest)| rest.contains('}'))
+}
+
+/// Characters of a value that a message shows.
+const SHOWN: usize = 60;
+
+/// A value in a message: short, in one line.
+pub(super) fn shown(text: &str) -> String {
+    let start: String = text.chars().take(SHOWN).flat_map(char::escape_debug).collect();
+    if text.chars().nth(SHOWN).is_some() { format!("\"{start}...\"") } else { format!("\"{start}\"") }
+}

@@ -1,0 +1,51 @@
+//! Decides what is wrong with manifests before they reach a cluster: the rules of admission, offline, on files and on
+//! what kustomize renders. Never talks to a cluster or the network, and never changes a file.
+
+mod codes;
+mod command;
+mod engine;
+mod expected;
+mod explain;
+mod findings;
+mod gitops;
+mod judging;
+mod node;
+mod objects;
+mod origin;
+mod render;
+mod report;
+mod sources;
+mod suppression;
+mod yaml;
+
+pub use command::{Command, ExplainArgs, LintArgs, RenderArgs, Streams, run, run_with};
+pub use engine::Settings;
+pub use findings::{Finding, Report, Severity};
+pub use node::{Node, Span};
+pub use objects::Object;
+pub use render::PrintChildren;
+pub use report::Format;
+pub use sources::{Loaded, Source, SourceError, load};
+
+use findings::Collected;
+use std::path::Path;
+
+/// Everything that is wrong with the loaded manifests.
+///
+/// `built` is the folder that was rendered to standard input: origin annotations are relative to it.
+pub fn check(loaded: &Loaded, settings: &Settings, built: &Path) -> Report {
+    let objects = objects::collect(&loaded.sources);
+    let units = gitops::Units::of(&loaded.sources, &objects);
+    let mut collected = Collected::default();
+    judging::texts(&loaded.sources, &mut collected);
+    for object in &objects {
+        judging::object(object, units.is_patch(object), settings, &mut collected);
+    }
+    gitops::judge(&objects, &units, &mut collected);
+    let looked_at = objects.iter().filter(|object| object.our_kind().is_some()).count();
+    let mut origins = origin::Origins::new(built);
+    collected.report(&mut origins, loaded.sources.len(), looked_at)
+}
+
+#[cfg(test)]
+mod tests;

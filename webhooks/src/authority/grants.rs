@@ -1,0 +1,190 @@
+//! Decides what coderd may do in which namespace according to an object, and how much of it is new.
+//! Never judges whether a rule makes sense: the rule CODER0501 does.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::{Access, AccessCheck};
+use crate::field;
+
+/// What coderd may always do where it runs workspaces, if it may do anything.
+const WORKSPACE_VERBS: [&str; 8] =
+    ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
+const RBAC: &str = "rbac.authorization.k8s.io";
+/// Single rights that are written out; with more, only `escalate` and `bind` can answer within the limit.
+const WRITTEN_OUT: usize = super::QUESTIONS;
+/// Single rights of one rule that are looked at, so that no manifest makes us count for ever.
+const LOOKED_AT: usize = 1_000;
+/// Rules and namespaces the schema allows; an object with more of them is refused for that.
+const RULES: usize = 64;
+const NAMESPACES: usize = 256;
+
+/// A rule of a Role, and the field it comes from.
+struct Grant<'a> {
+    field: String,
+    groups: BTreeSet<&'a str>,
+    resources: BTreeSet<&'a str>,
+    verbs: BTreeSet<&'a str>,
+    names: BTreeSet<&'a str>,
+}
+
+/// Group, resource, verb and name.
+type Right<'a> = [&'a str; 4];
+
+impl<'a> Grant<'a> {
+    fn covers(&self, [group, resource, verb, name]: Right<'_>) -> bool {
+        let holds = |words: &BTreeSet<&str>, word: &str| words.contains(word) || words.contains("*");
+        holds(&self.groups, group)
+            && holds(&self.resources, resource)
+            && holds(&self.verbs, verb)
+            && (self.names.is_empty() || self.names.contains(name))
+    }
+
+    fn rights(&self) -> impl Iterator<Item = Right<'a>> {
+        let names: Vec<&'a str> =
+            if self.names.is_empty() { vec![""] } else { self.names.iter().copied().collect() };
+        self.groups.iter().flat_map(move |group| {
+            let names = names.clone();
+            self.resources.iter().flat_map(move |resource| {
+                let names = names.clone();
+                self.verbs.iter().flat_map(move |verb| {
+                    names.clone().into_iter().map(move |name| [*group, *resource, *verb, name])
+                })
+            })
+        })
+    }
+
+    /// Its rights that `before` does not cover: none, some, or too many to say.
+    fn gain(&self, before: &[Self]) -> Gain<'a> {
+        let mut gained = Vec::new();
+        for (count, right) in self.rights().enumerate() {
+            if count == LOOKED_AT || gained.len() == WRITTEN_OUT {
+                return Gain::TooMany;
+            }
+            if !before.iter().any(|known| known.covers(right)) {
+                gained.push(right);
+            }
+        }
+        Gain::Rights(gained)
+    }
+}
+
+enum Gain<'a> {
+    Rights(Vec<Right<'a>>),
+    TooMany,
+}
+
+fn flag(object: &Value, path: &str) -> bool {
+    field::at(object, path).and_then(Value::as_bool).unwrap_or(true)
+}
+
+/// Rules that hold in every namespace of workspaces; none where coderd gets no rights at all.
+fn extra(object: &Value) -> Vec<Grant<'_>> {
+    if !flag(object, "spec.rbac.workspacePerms") {
+        return Vec::new();
+    }
+    let rules = field::items_at(object, "spec.rbac.extraRules").iter().take(RULES).enumerate();
+    rules
+        .map(|(index, rule)| {
+            let texts = |key: &str| {
+                let list = rule.get(key).and_then(Value::as_array);
+                list.into_iter().flatten().filter_map(Value::as_str).collect()
+            };
+            Grant {
+                field: format!("spec.rbac.extraRules[{index}]"),
+                groups: texts("apiGroups"),
+                resources: texts("resources"),
+                verbs: texts("verbs"),
+                names: texts("resourceNames"),
+            }
+        })
+        .collect()
+}
+
+/// What every workspace namespace but the own one grants besides: there it is not coderd's own ground.
+fn workspace(object: &Value) -> Vec<Grant<'_>> {
+    if !flag(object, "spec.rbac.workspacePerms") {
+        return Vec::new();
+    }
+    let grant = |field: &str, group, resource| Grant {
+        field: field.to_owned(),
+        groups: BTreeSet::from([group]),
+        resources: BTreeSet::from([resource]),
+        verbs: BTreeSet::from(WORKSPACE_VERBS),
+        names: BTreeSet::new(),
+    };
+    let mut grants = vec![
+        grant("spec.rbac.workspacePerms", "", "pods"),
+        grant("spec.rbac.workspacePerms", "", "persistentvolumeclaims"),
+    ];
+    if flag(object, "spec.rbac.enableDeployments") {
+        grants.push(grant("spec.rbac.enableDeployments", "apps", "deployments"));
+    }
+    grants
+}
+
+/// Workspace namespaces besides the own one, each once, with the field that names it.
+fn foreign<'a>(object: &'a Value, own: &str) -> Vec<(String, &'a str)> {
+    let mut seen = BTreeSet::new();
+    let entries =
+        field::items_at(object, "spec.rbac.workspaceNamespaces").iter().take(NAMESPACES).enumerate();
+    entries
+        .filter_map(|(index, entry)| {
+            let namespace = entry.as_str()?.trim();
+            let first = !namespace.is_empty() && namespace != own && seen.insert(namespace);
+            first.then(|| (format!("spec.rbac.workspaceNamespaces[{index}]"), namespace))
+        })
+        .collect()
+}
+
+/// The rights coderd would gain.
+pub(super) fn added(old: Option<&Value>, new: &Value, own: &str) -> Vec<Access> {
+    let everything = |object| extra(object).into_iter().chain(workspace(object)).collect::<Vec<_>>();
+    let known: BTreeSet<&str> = old
+        .map(|old| foreign(old, own))
+        .unwrap_or_default()
+        .into_iter()
+        .map(|(_, namespace)| namespace)
+        .collect();
+    let before_here = old.map(extra).unwrap_or_default();
+    let before_there = old.map(everything).unwrap_or_default();
+    let (here, there) = (extra(new), everything(new));
+    let mut required: Vec<Access> =
+        here.iter().filter_map(|grant| access(grant, &grant.gain(&before_here), own, None)).collect();
+    let more: Vec<Gain<'_>> = there.iter().map(|grant| grant.gain(&before_there)).collect();
+    let all: Vec<Gain<'_>> = there.iter().map(|grant| grant.gain(&[])).collect();
+    for (field, namespace) in foreign(new, own) {
+        let (gains, place) =
+            if known.contains(namespace) { (&more, None) } else { (&all, Some(field.as_str())) };
+        required.extend(
+            there.iter().zip(gains).filter_map(|(grant, gain)| access(grant, gain, namespace, place)),
+        );
+    }
+    required
+}
+
+/// What is asked for a gain in one namespace; told at the field of the namespace where that is new.
+fn access(grant: &Grant<'_>, gain: &Gain<'_>, namespace: &str, place: Option<&str>) -> Option<Access> {
+    let all_of = match gain {
+        Gain::Rights(rights) if rights.is_empty() => return None,
+        Gain::Rights(rights) => rights.iter().map(|right| check(*right, namespace)).collect(),
+        // More than can be asked is not asked at all.
+        Gain::TooMany => Vec::new(),
+    };
+    let (field, code) = place.map_or((grant.field.as_str(), "CODER0502"), |field| (field, "CODER0503"));
+    let roles = |verb| AccessCheck::new(verb, RBAC, "roles", namespace);
+    Some(Access {
+        field: field.to_owned(),
+        code,
+        alternatives: vec![roles("escalate"), roles("bind")],
+        all_of,
+        too_many: matches!(gain, Gain::TooMany),
+    })
+}
+
+fn check([group, resource, verb, name]: Right<'_>, namespace: &str) -> AccessCheck {
+    let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+    let check = AccessCheck::new(verb, group, resource, namespace).named(name);
+    AccessCheck { subresource: subresource.to_owned(), ..check }
+}

@@ -1,0 +1,162 @@
+//! Decides which rights a change adds, and which questions tell whether the person who asks holds them.
+//! Never asks: the webhook sends the questions as SubjectAccessReviews and gives back the answers.
+
+mod accounts;
+mod grants;
+mod inquiry;
+mod pods;
+mod references;
+
+use serde_json::Value;
+
+use crate::kind::Kind;
+use crate::schema;
+
+pub use inquiry::{Inquiry, QUESTIONS};
+
+/// One question to the API server: may this person do this?
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AccessCheck {
+    /// For example `get`.
+    pub verb: String,
+    /// API group; empty for the core group.
+    pub group: String,
+    /// For example `secrets`.
+    pub resource: String,
+    /// For example `token`; empty for none.
+    pub subresource: String,
+    /// Namespace of the object.
+    pub namespace: String,
+    /// Name of the object; empty asks for all of them.
+    pub name: String,
+}
+
+impl AccessCheck {
+    fn new(verb: &str, group: &str, resource: &str, namespace: &str) -> Self {
+        let [verb, group, resource, namespace] = [verb, group, resource, namespace].map(str::to_owned);
+        Self { verb, group, resource, namespace, subresource: String::new(), name: String::new() }
+    }
+
+    fn named(self, name: &str) -> Self {
+        Self { name: name.to_owned(), ..self }
+    }
+
+    fn create_pods(namespace: &str) -> Self {
+        Self::new("create", "", "pods", namespace)
+    }
+
+    /// In words: `get secrets/coder-license in namespace coder`.
+    pub fn in_words(&self) -> String {
+        let mut resource = self.resource.clone();
+        for (mark, part) in [("/", &self.subresource), (".", &self.group)] {
+            if !part.is_empty() {
+                resource.push_str(mark);
+                resource.push_str(part);
+            }
+        }
+        let name = if self.name.is_empty() {
+            String::new()
+        } else {
+            format!(" {}", crate::text::quoted(&self.name))
+        };
+        format!("{} {resource}{name} in namespace {}", self.verb, crate::text::shown(&self.namespace))
+    }
+}
+
+/// A right that a change adds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// Path of the field that adds it.
+    pub field: String,
+    /// Code of the rule that asks for it.
+    pub code: &'static str,
+    /// Each of these is enough on its own; they are asked in this order.
+    pub alternatives: Vec<AccessCheck>,
+    /// All of these together are enough too; asked last. Empty where there is no such way.
+    pub all_of: Vec<AccessCheck>,
+    /// There would be such a way, but with more questions than may be asked.
+    pub too_many: bool,
+}
+
+impl Access {
+    fn any(field: impl Into<String>, code: &'static str, alternatives: Vec<AccessCheck>) -> Self {
+        Self { field: field.into(), code, alternatives, all_of: Vec::new(), too_many: false }
+    }
+}
+
+/// The rights that `new` adds to `old`, or all it asks for where there is no `old`. What the old object already has is
+/// not asked again.
+pub fn required_access(old: Option<&Value>, new: &Value, namespace: &str, kind: Kind) -> Vec<Access> {
+    let new = schema::without_nulls(kind, new);
+    let old = old.map(|old| schema::without_nulls(kind, old));
+    let (old, new) = (old.as_deref(), &*new);
+    let mut required = Vec::new();
+    if kind == Kind::ControlPlane {
+        required.extend(grants::added(old, new, namespace));
+        required.extend(accounts::added(old, new, namespace));
+        required.extend(pods::added(old, new, namespace));
+    }
+    required.extend(references::added(kind, old, new, namespace));
+    required
+}
+
+/// One line of the authority table, for the documentation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// Code of the rule.
+    pub code: &'static str,
+    /// Field or fields.
+    pub fields: &'static str,
+    /// What is asked, and where.
+    pub asked: &'static str,
+    /// What is enough instead.
+    pub instead: &'static str,
+}
+
+/// Which field asks for which right.
+pub const TABLE: &[Line] = &[
+    Line {
+        code: "CODER0502",
+        fields: "`spec.rbac.extraRules`, `spec.rbac.workspacePerms`, `spec.rbac.enableDeployments`",
+        asked: "each verb on each resource of what is added, in the own namespace (extraRules) and each workspace namespace",
+        instead: "`escalate` or `bind` on `roles.rbac.authorization.k8s.io` there",
+    },
+    Line {
+        code: "CODER0503",
+        fields: "`spec.rbac.workspaceNamespaces[]`",
+        asked: "everything the Role grants, in each added namespace",
+        instead: "`escalate` or `bind` on `roles.rbac.authorization.k8s.io` there",
+    },
+    Line {
+        code: "CODER0504",
+        fields: "`spec.serviceAccount.name`, `spec.serviceAccount.disableCreate`",
+        asked: "`create` on `serviceaccounts/token` of that name, in the own namespace",
+        instead: "`create pods` there",
+    },
+    Line {
+        code: "CODER0505",
+        fields: "every reference to a Secret or ConfigMap; another key, and a use by pods of what only the node, an \
+                 Ingress or the operator read, count as another reference",
+        asked: "`get` on it, in the own namespace",
+        instead: "`create pods` there",
+    },
+    Line {
+        code: "CODER0506",
+        fields: "`spec.bootstrap.credentialsSecretRef` and `spec.proxySessionTokenSecretRef` of a CoderWorkspaceProxy, \
+                 and the address they are sent to",
+        asked: "`get` on the Secret, in the own namespace",
+        instead: "nothing",
+    },
+    Line {
+        code: "CODER0507",
+        fields: "`spec.volumes[]` with another source than emptyDir, secret, configMap, projected, downwardAPI or image; \
+                 in `spec.securityContext` and `spec.podSecurityContext`: privileged, allowPrivilegeEscalation, \
+                 capabilities.add, procMount, seccompProfile and appArmorProfile of type Unconfined, seLinuxOptions, \
+                 sysctls, windowsOptions.hostProcess",
+        asked: "`create pods`, in the own namespace",
+        instead: "nothing",
+    },
+];
+
+#[cfg(test)]
+mod tests;

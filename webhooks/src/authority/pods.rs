@@ -1,0 +1,95 @@
+//! Decides which parts of a pod reach beyond it: the node, the claims of others, privileges.
+//! Never replaces what the namespace enforces on pods by itself.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::{Access, AccessCheck};
+use crate::field;
+
+/// Sources of volumes that stay within the pod; the Secrets and ConfigMaps among them are asked for one by one.
+const HARMLESS: [&str; 6] = ["emptyDir", "secret", "configMap", "projected", "downwardAPI", "image"];
+
+/// The security contexts of the container and of the pod.
+const CONTEXTS: [&str; 2] = ["spec.securityContext", "spec.podSecurityContext"];
+
+/// When a field of a security context loosens the pod.
+#[derive(Clone, Copy)]
+enum Loose {
+    /// It is given at all.
+    Given,
+    /// It is true.
+    True,
+    /// It has this value.
+    Is(&'static str),
+    /// It has another value than this.
+    IsNot(&'static str),
+    /// Each item of the list, on its own.
+    Items,
+}
+
+/// Fields of a security context that loosen the pod.
+const LOOSENING: &[(&str, Loose)] = &[
+    ("privileged", Loose::True),
+    ("allowPrivilegeEscalation", Loose::True),
+    ("capabilities.add", Loose::Items),
+    ("procMount", Loose::IsNot("Default")),
+    ("seccompProfile.type", Loose::Is("Unconfined")),
+    ("appArmorProfile.type", Loose::Is("Unconfined")),
+    ("seLinuxOptions", Loose::Given),
+    ("sysctls", Loose::Items),
+    ("windowsOptions.hostProcess", Loose::True),
+];
+
+/// What an object asks for: a description that does not move when lists do, and the field.
+fn powers(object: &Value) -> Vec<(String, String)> {
+    let mut powers = Vec::new();
+    for (index, volume) in field::items_at(object, "spec.volumes").iter().enumerate() {
+        let sources = volume.as_object().into_iter().flatten();
+        for (kind, source) in sources.filter(|(key, _)| *key != "name" && !HARMLESS.contains(&key.as_str())) {
+            powers.push((described(kind, source), format!("spec.volumes[{index}].{kind}")));
+        }
+    }
+    for context in CONTEXTS {
+        for (key, loose) in LOOSENING {
+            let path = format!("{context}.{key}");
+            if let Some(value) = field::at(object, &path) {
+                powers.extend(loosened(path, *loose, value));
+            }
+        }
+    }
+    powers
+}
+
+/// What one field of a security context asks for.
+fn loosened(path: String, loose: Loose, value: &Value) -> Vec<(String, String)> {
+    let loosens = match loose {
+        Loose::Given => true,
+        Loose::True => value == &Value::Bool(true),
+        Loose::Is(word) => value == word,
+        Loose::IsNot(word) => value != word,
+        Loose::Items => {
+            let items = value.as_array().into_iter().flatten().enumerate();
+            return items.map(|(index, item)| (described(&path, item), format!("{path}[{index}]"))).collect();
+        }
+    };
+    if loosens { vec![(described(&path, value), path)] } else { Vec::new() }
+}
+
+/// The whole value in words, however its keys are ordered.
+fn described(what: &str, value: &Value) -> String {
+    let mut value = value.clone();
+    value.sort_all_objects();
+    format!("{what} {value}")
+}
+
+/// What the change adds.
+pub(super) fn added(old: Option<&Value>, new: &Value, namespace: &str) -> Vec<Access> {
+    let before: BTreeSet<String> =
+        old.map(powers).unwrap_or_default().into_iter().map(|(what, _)| what).collect();
+    let fresh = powers(new).into_iter().filter(|(what, _)| !before.contains(what));
+    fresh
+        .map(|(_, field)| Access::any(field, "CODER0507", vec![AccessCheck::create_pods(namespace)]))
+        .collect()
+}

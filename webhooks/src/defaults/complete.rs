@@ -1,0 +1,160 @@
+//! Decides every default there is, as a complete object: what `render` prints and the reconciler works with.
+//! Never invents a name: while only `generateName` is known, defaults that follow from the name wait.
+
+use crds::names;
+use crds::well_known::{default, secret_key};
+use serde_json::{Map, Value, json};
+
+use super::{Config, defaulted};
+use crate::field;
+use crate::kind::Kind;
+use crate::schema;
+
+/// The object with every default filled in. A text that is empty counts as not given, as it always has; the image of
+/// a provisioner stays open, because it follows a control plane that is not known here.
+pub fn resolved(kind: Kind, object: &Value, config: &Config) -> Value {
+    let mut complete = schema::without_nulls(kind, object).into_owned();
+    if complete.is_object() {
+        drop_empty_texts(kind, &mut complete);
+        complete = defaulted(kind, &complete, config).into_owned();
+        let name = field::text_at(&complete, "metadata.name").unwrap_or_default().to_owned();
+        let silent = silent(kind, &complete);
+        fill(&mut complete, &silent);
+        if !name.is_empty() {
+            let named = named(kind, &complete, &name);
+            fill(&mut complete, &named);
+        }
+    }
+    complete
+}
+
+/// Fields where an empty text has always meant the default.
+const EMPTY_MEANS_DEFAULT: [&str; 14] = [
+    "spec.image",
+    "spec.service.type",
+    "spec.serviceAccount.name",
+    "spec.licenseSecretRef.key",
+    "spec.operatorAccess.tokenSecretRef.key",
+    "spec.organizationName",
+    "spec.key.name",
+    "spec.key.secretName",
+    "spec.key.secretKey",
+    "spec.primaryAccessURL",
+    "spec.proxySessionTokenSecretRef.key",
+    "spec.bootstrap.credentialsSecretRef.key",
+    "spec.bootstrap.proxyName",
+    "spec.bootstrap.generatedTokenSecretName",
+];
+
+fn drop_empty_texts(kind: Kind, object: &mut Value) {
+    for path in EMPTY_MEANS_DEFAULT.into_iter().filter(|path| schema::has_field(kind, path)) {
+        let Some((parent, key)) = path.rsplit_once('.') else { continue };
+        let parent = format!("/{}", parent.replace('.', "/"));
+        let Some(map) = object.pointer_mut(&parent).and_then(Value::as_object_mut) else { continue };
+        if map.get(key).and_then(Value::as_str) == Some("") {
+            map.remove(key);
+        }
+    }
+}
+
+/// Defaults that follow from nothing but the kind and what else is there.
+fn silent(kind: Kind, object: &Value) -> Value {
+    let given = |path: &str| field::at(object, path).is_some_and(Value::is_object);
+    let mut spec = Map::new();
+    spec.insert("suspend".into(), json!(false));
+    match kind {
+        Kind::ControlPlane => control_plane(&mut spec, &given),
+        Kind::Provisioner => provisioner(&mut spec, &given),
+        Kind::WorkspaceProxy => workspace_proxy(&mut spec, &given),
+    }
+    json!({ "spec": spec })
+}
+
+fn control_plane(spec: &mut Map<String, Value>, given: &dyn Fn(&str) -> bool) {
+    let probe = |enabled: bool| {
+        json!({
+            "enabled": enabled,
+            "initialDelaySeconds": 0,
+            "periodSeconds": 10,
+            "timeoutSeconds": 1,
+            "successThreshold": 1,
+            "failureThreshold": 3,
+        })
+    };
+    spec.insert("operatorAccess".into(), json!({"disabled": false}));
+    spec.insert("serviceAccount".into(), json!({"disableCreate": false}));
+    spec.insert("rbac".into(), json!({"workspacePerms": true, "enableDeployments": true}));
+    spec.insert("readinessProbe".into(), probe(true));
+    spec.insert("livenessProbe".into(), probe(false));
+    spec.insert("envUseClusterAccessURL".into(), json!(true));
+    spec.insert("aggregation".into(), json!({"names": "Short"}));
+    if given("spec.licenseSecretRef") {
+        spec.insert("licenseSecretRef".into(), json!({"key": secret_key::LICENSE}));
+    }
+    if given("spec.operatorAccess.tokenSecretRef") {
+        let access = json!({"disabled": false, "tokenSecretRef": {"key": secret_key::TOKEN}});
+        spec.insert("operatorAccess".into(), access);
+    }
+}
+
+fn provisioner(spec: &mut Map<String, Value>, given: &dyn Fn(&str) -> bool) {
+    spec.insert("organizationName".into(), json!(default::ORGANIZATION));
+    spec.insert("key".into(), json!({"secretKey": secret_key::PROVISIONER_KEY}));
+    spec.insert("tags".into(), json!({}));
+    spec.insert("terminationGracePeriodSeconds".into(), json!(default::TERMINATION_GRACE_PERIOD_SECONDS));
+    spec.insert("rbac".into(), json!({"workspacePerms": true, "enableDeployments": false}));
+    spec.insert("deletionPolicy".into(), json!("Delete"));
+    if given("spec.bootstrap.credentialsSecretRef") {
+        spec.insert("bootstrap".into(), json!({"credentialsSecretRef": {"key": secret_key::TOKEN}}));
+    }
+}
+
+fn workspace_proxy(spec: &mut Map<String, Value>, given: &dyn Fn(&str) -> bool) {
+    spec.insert("derpOnly".into(), json!(false));
+    spec.insert("deletionPolicy".into(), json!("Delete"));
+    if given("spec.bootstrap.credentialsSecretRef") {
+        spec.insert("bootstrap".into(), json!({"credentialsSecretRef": {"key": secret_key::TOKEN}}));
+    }
+    if given("spec.proxySessionTokenSecretRef") {
+        spec.insert("proxySessionTokenSecretRef".into(), json!({"key": secret_key::TOKEN}));
+    }
+}
+
+/// Defaults that follow from the name of the object or from another field.
+fn named(kind: Kind, object: &Value, name: &str) -> Value {
+    match kind {
+        Kind::ControlPlane => json!({"spec": {"serviceAccount": {"name": name}}}),
+        Kind::Provisioner => {
+            let spec = crds::CoderProvisionerSpec::default();
+            let key = names::provisioner::key(name, &spec);
+            json!({"spec": {"key": {"name": key, "secretName": names::provisioner::key_secret(name, &spec)}}})
+        }
+        Kind::WorkspaceProxy if field::at(object, "spec.bootstrap").is_some_and(Value::is_object) => {
+            let spec = crds::CoderWorkspaceProxySpec::default();
+            let mut named = json!({"spec": {"bootstrap": {
+                "proxyName": name,
+                "generatedTokenSecretName": names::workspace_proxy::token_secret(name, &spec),
+            }}});
+            if let Some(address) = field::at(object, "spec.bootstrap.coderURL") {
+                named["spec"]["primaryAccessURL"] = address.clone();
+            }
+            named
+        }
+        Kind::WorkspaceProxy => json!({}),
+    }
+}
+
+/// Fills in what is absent, map by map.
+fn fill(given: &mut Value, wanted: &Value) {
+    let (Value::Object(given), Value::Object(wanted)) = (given, wanted) else {
+        return;
+    };
+    for (key, wanted) in wanted {
+        match given.get_mut(key) {
+            Some(given) => fill(given, wanted),
+            None => {
+                given.insert(key.clone(), wanted.clone());
+            }
+        }
+    }
+}

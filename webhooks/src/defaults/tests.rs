@@ -1,0 +1,109 @@
+//! Tests of the defaults: what is written, what stays, what is computed.
+//! They never look at rules.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+fn patched(kind: Kind, object: &Value) -> Value {
+    defaulted(kind, object, &Config::default()).into_owned()
+}
+
+#[test]
+fn silence_is_filled_and_parents_are_made() {
+    for object in [json!({}), json!({"spec": {}}), json!({"spec": {"service": {}}})] {
+        let image = default::IMAGE;
+        let expected =
+            json!({"spec": {"image": image, "replicas": 1, "service": {"type": "ClusterIP", "port": 80}}});
+        assert_eq!(patched(Kind::ControlPlane, &object), expected);
+        assert_eq!(patched(Kind::WorkspaceProxy, &object), expected);
+    }
+    assert_eq!(patched(Kind::Provisioner, &json!({})), json!({"spec": {"replicas": 1}}));
+}
+
+#[test]
+fn nothing_that_is_there_is_touched() {
+    for spec in [
+        json!({"image": "", "replicas": null, "service": null}),
+        json!({"image": null, "replicas": 0, "service": {"type": "", "port": null}}),
+        json!({"image": 3, "replicas": "x", "service": [1]}),
+        json!("text"),
+        json!(null),
+    ] {
+        let object = json!({ "spec": spec });
+        assert_eq!(patched(Kind::ControlPlane, &object), object);
+    }
+    for object in [json!(null), json!([]), json!("x"), json!(1)] {
+        assert_eq!(patched(Kind::ControlPlane, &object), object);
+    }
+}
+
+#[test]
+fn the_patch_is_the_same_each_time_and_adds_parents_first() {
+    let config = Config { default_image: "registry.example.com/coder:v1".to_owned() };
+    let patch = defaults(Kind::ControlPlane, &json!({"metadata": {}}), &config);
+    let text = serde_json::to_string(&patch).unwrap();
+    assert_eq!(
+        text,
+        r#"[{"op":"add","path":"/spec","value":{}},{"op":"add","path":"/spec/image","value":"registry.example.com/coder:v1"},{"op":"add","path":"/spec/replicas","value":1},{"op":"add","path":"/spec/service","value":{}},{"op":"add","path":"/spec/service/port","value":80},{"op":"add","path":"/spec/service/type","value":"ClusterIP"}]"#
+    );
+}
+
+#[test]
+fn defaults_that_follow_from_a_name_wait_for_it() {
+    let config = Config::default();
+    let waiting = resolved(Kind::Provisioner, &json!({"metadata": {"generateName": "b-"}}), &config);
+    assert_eq!(waiting["spec"]["key"], json!({"secretKey": "key"}));
+    let named = resolved(
+        Kind::Provisioner,
+        &json!({"metadata": {"name": "b"}, "spec": {"key": {"name": ""}}}),
+        &config,
+    );
+    assert_eq!(
+        named["spec"]["key"],
+        json!({"name": "b", "secretName": "b-provisioner-key", "secretKey": "key"})
+    );
+    assert_eq!(named["spec"]["organizationName"], "default");
+    assert!(named["spec"].get("image").is_none(), "a provisioner follows its control plane");
+}
+
+#[test]
+fn a_proxy_takes_its_address_from_the_registration() {
+    let object = json!({"metadata": {"name": "p"}, "spec": {"bootstrap": {"coderURL": "https://c", "credentialsSecretRef": {"name": "s"}}}});
+    let complete = resolved(Kind::WorkspaceProxy, &object, &Config::default());
+    assert_eq!(complete["spec"]["primaryAccessURL"], "https://c");
+    assert_eq!(complete["spec"]["bootstrap"]["generatedTokenSecretName"], "p-proxy-token");
+    assert_eq!(complete["spec"]["bootstrap"]["credentialsSecretRef"]["key"], "token");
+    let summary = status_resolved(Kind::WorkspaceProxy, &object, &Config::default());
+    assert_eq!(summary["tokenSecretName"], "p-proxy-token");
+    assert_eq!(summary["proxyName"], "p");
+}
+
+#[test]
+fn the_summary_has_the_shape_of_the_status_and_the_address_of_the_service() {
+    let config = Config::default();
+    let url = |spec: Value| {
+        let object = json!({"metadata": {"name": "coder", "namespace": "ns"}, "spec": spec});
+        let summary = status_resolved(Kind::ControlPlane, &object, &config);
+        let typed: crds::control_plane::ResolvedControlPlane =
+            serde_json::from_value(summary.clone()).unwrap();
+        assert_eq!(serde_json::to_value(&typed).unwrap(), summary, "no field is lost");
+        typed.access_url
+    };
+    assert_eq!(url(json!({})).as_deref(), Some("http://coder.ns.svc.cluster.local"));
+    assert_eq!(
+        url(json!({"service": {"port": 8080}})).as_deref(),
+        Some("http://coder.ns.svc.cluster.local:8080")
+    );
+    assert_eq!(
+        url(json!({"tls": {"secretNames": ["a"]}})).as_deref(),
+        Some("https://coder.ns.svc.cluster.local")
+    );
+    assert_eq!(url(json!({"envUseClusterAccessURL": false})), None);
+    assert_eq!(url(json!({"extraEnv": [{"name": "CODER_ACCESS_URL", "value": "x"}]})), None);
+    let object = json!({"metadata": {"name": "b"}, "spec": {"controlPlaneRef": {"name": "coder"}}});
+    let summary = status_resolved(Kind::Provisioner, &object, &config);
+    let typed: crds::provisioner::ResolvedProvisioner = serde_json::from_value(summary.clone()).unwrap();
+    assert_eq!(serde_json::to_value(&typed).unwrap(), summary);
+    assert_eq!(typed.termination_grace_period_seconds, Some(600));
+}

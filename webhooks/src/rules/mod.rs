@@ -1,0 +1,373 @@
+//! Decides what a rule is: a stable code, what it looks at, how hard it is, where it lives and how it is explained.
+//! Never decides on a request: see [`crate::validate`], which asks every rule.
+
+mod addresses;
+mod advice;
+mod environment;
+mod exposure;
+mod grants;
+mod identity;
+mod names;
+mod references;
+mod rights;
+mod values;
+
+use serde_json::Value;
+
+use crate::field;
+use crate::kind::Kind;
+use crate::review::CauseReason;
+use crate::schema;
+use crate::text::Form;
+
+/// Whether a problem stops the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// The request is refused.
+    Deny,
+    /// The request passes with a warning.
+    Warn,
+}
+
+/// When a rule is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// Only for a new object: what it says can never change later, or must not disturb what is stored.
+    Create,
+    /// Always; on an update only what became worse counts, the rest is a warning.
+    Always,
+    /// Only for an update: the rule compares old and new.
+    Change,
+}
+
+/// A place where a rule can be held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Layer {
+    /// The plain schema of the CustomResourceDefinition.
+    Schema,
+    /// CEL in the CustomResourceDefinition.
+    Cel,
+    /// A ValidatingAdmissionPolicy.
+    Policy,
+    /// The admission webhooks.
+    Webhook,
+    /// `coder-k8s lint`.
+    Lint,
+}
+
+/// All layers of a rule that CEL can express.
+pub(crate) const EVERYWHERE: &[Layer] = &[Layer::Cel, Layer::Policy, Layer::Webhook, Layer::Lint];
+/// The layers of a rule that the schema holds too.
+pub(crate) const IN_SCHEMA: &[Layer] = &[Layer::Schema, Layer::Policy, Layer::Webhook, Layer::Lint];
+/// The layers of a rule that CEL can express, but not within the budget of a CustomResourceDefinition.
+pub(crate) const NOT_IN_CRD: &[Layer] = &[Layer::Policy, Layer::Webhook, Layer::Lint];
+/// The layers of a rule that only Rust can express.
+pub(crate) const IN_RUST: &[Layer] = &[Layer::Webhook, Layer::Lint];
+
+/// What a rule looks at.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject<'a> {
+    /// Kind of the object.
+    pub kind: Kind,
+    /// The object, as it was sent.
+    pub object: &'a Value,
+    /// The object it replaces.
+    pub old: Option<&'a Value>,
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Path of the field.
+    pub field: String,
+    /// What is wrong with it.
+    pub problem: String,
+    /// What to do; overrides the fix of the rule where the case is special.
+    pub fix: Option<String>,
+    /// The class Kubernetes has for it.
+    pub reason: CauseReason,
+}
+
+impl Problem {
+    /// A value that is not acceptable.
+    pub fn invalid(field: impl Into<String>, problem: impl Into<String>) -> Self {
+        let (field, problem) = (field.into(), problem.into());
+        Self { field, problem, fix: None, reason: CauseReason::Invalid }
+    }
+
+    /// The same problem of another class.
+    pub fn because(self, reason: CauseReason) -> Self {
+        Self { reason, ..self }
+    }
+
+    /// The same problem with a fix of its own.
+    pub fn fixed_by(self, fix: impl Into<String>) -> Self {
+        Self { fix: Some(fix.into()), ..self }
+    }
+}
+
+/// What the problems of an update are compared with, so that what was stored before stays updatable.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Scope {
+    /// The value at this path: they are tolerated while it stays as it is. This is what the API server does with the
+    /// CEL of a definition, so that every rule in one has to do the same.
+    Value(String),
+    /// The number of problems at this pattern: they are tolerated while there are no more of them.
+    Count(String),
+}
+
+/// The same check in CEL. `self` stands for the value at a path without lists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Twin {
+    /// Where it is attached; empty for the whole object.
+    pub at: String,
+    /// The one field it looks at, as a pattern; empty where it looks at several.
+    pub field: String,
+    /// An expression of type int: how many problems there are; or, for a rule about a [`When::Change`], an
+    /// expression of type bool over `self` and `oldSelf` that is true where all is well.
+    pub text: String,
+}
+
+impl Twin {
+    /// A twin that counts problems.
+    pub fn counting(at: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { at: at.into(), field: String::new(), text: text.into() }
+    }
+}
+
+/// How a rule finds problems.
+pub enum Check {
+    /// The texts at the fields of the rule must have these forms.
+    Text(&'static [Form]),
+    /// The numbers at the fields of the rule must lie in this range.
+    Number {
+        /// Smallest good number.
+        min: i64,
+        /// Largest good number.
+        max: i64,
+    },
+    /// A function of its own, and the same in CEL where CEL can say it.
+    Object {
+        /// Finds the problems.
+        find: fn(&Subject<'_>) -> Vec<Problem>,
+        /// The same in CEL for a kind.
+        cel: fn(Kind) -> Vec<Twin>,
+    },
+    /// The JSON schema of the kind.
+    Schema,
+    /// The rights of the person who asks; see [`crate::authority`].
+    Access,
+}
+
+/// A rule that CEL cannot say.
+pub(crate) const NO_CEL: fn(Kind) -> Vec<Twin> = |_| Vec::new();
+
+/// One rule.
+pub struct Rule {
+    /// Stable code, for example `CODER0101`.
+    pub code: &'static str,
+    /// What must hold, as a short sentence.
+    pub title: &'static str,
+    /// Kinds it is about.
+    pub kinds: &'static [Kind],
+    /// Fields it looks at; `[]` stands for each item of a list. A kind that lacks a field is not concerned by it.
+    pub fields: &'static [&'static str],
+    /// How hard it is.
+    pub severity: Severity,
+    /// When it is asked.
+    pub when: When,
+    /// Where it lives.
+    pub layers: &'static [Layer],
+    /// How it finds problems.
+    pub check: Check,
+    /// What to do about a problem.
+    pub fix: &'static str,
+    /// Why it exists.
+    pub why: &'static str,
+    /// Part of a manifest that breaks it.
+    pub bad: &'static str,
+    /// The same part, good.
+    pub good: &'static str,
+}
+
+impl Rule {
+    /// Whether the rule lives in a layer.
+    pub fn lives_in(&self, layer: Layer) -> bool {
+        self.layers.contains(&layer)
+    }
+
+    /// Its fields that a kind has.
+    pub fn fields_of(&self, kind: Kind) -> impl Iterator<Item = &'static str> {
+        let concerned = self.kinds.contains(&kind);
+        self.fields.iter().copied().filter(move |field| concerned && schema::has_field(kind, field))
+    }
+
+    /// Every problem of an object, each with what it is compared with on an update.
+    pub(crate) fn find(&self, subject: &Subject<'_>) -> Vec<(Scope, Problem)> {
+        if !self.kinds.contains(&subject.kind) {
+            return Vec::new();
+        }
+        match &self.check {
+            Check::Text(forms) => self.each_field(subject, |value| text_problem(forms, value)),
+            Check::Number { min, max } => self.each_field(subject, |value| number_problem(*min, *max, value)),
+            Check::Object { find, cel } => {
+                let problems = find(subject);
+                let twins = if problems.is_empty() { Vec::new() } else { cel(subject.kind) };
+                problems.into_iter().map(|problem| (self.scope(&twins, &problem.field), problem)).collect()
+            }
+            Check::Schema | Check::Access => Vec::new(),
+        }
+    }
+
+    fn each_field(
+        &self,
+        subject: &Subject<'_>,
+        judge: impl Fn(&Value) -> Option<(String, CauseReason)>,
+    ) -> Vec<(Scope, Problem)> {
+        let mut problems = Vec::new();
+        for pattern in self.fields {
+            field::each(subject.object, pattern, &mut |value, indices| {
+                if let Some((problem, reason)) = judge(value)
+                    && schema::has_field(subject.kind, pattern)
+                {
+                    let problem = Problem::invalid(field::path(pattern, indices), problem).because(reason);
+                    problems.push((self.scope_of_field(subject.kind, pattern), problem));
+                }
+            });
+        }
+        problems
+    }
+
+    /// The API server itself tolerates a single value that stays as it is, and nothing else.
+    fn scope_of_field(&self, kind: Kind, pattern: &str) -> Scope {
+        let in_definition = self.lives_in(Layer::Schema) || self.lives_in(Layer::Cel);
+        if in_definition && !pattern.contains("[]") && schema::is_bounded(kind, pattern) {
+            return Scope::Value(pattern.to_owned());
+        }
+        Scope::Count(pattern.to_owned())
+    }
+
+    /// Problems are compared where the CEL of the rule compares them, else field by field.
+    fn scope(&self, twins: &[Twin], path: &str) -> Scope {
+        let pattern = field::pattern(path);
+        let above = |at: &str| {
+            at.is_empty()
+                || pattern
+                    .strip_prefix(at)
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        };
+        match twins.iter().find(|twin| above(&twin.at)) {
+            Some(twin) if self.lives_in(Layer::Cel) && !twin.at.is_empty() => Scope::Value(twin.at.clone()),
+            Some(twin) => Scope::Count(twin.at.clone()),
+            None => Scope::Count(pattern),
+        }
+    }
+
+    /// What a twin of this rule is compared with on an update.
+    pub(crate) fn scope_of_twin(&self, kind: Kind, twin: &Twin) -> Scope {
+        match twin.field.as_str() {
+            "" if self.lives_in(Layer::Cel) && !twin.at.is_empty() => Scope::Value(twin.at.clone()),
+            "" => Scope::Count(twin.at.clone()),
+            field => self.scope_of_field(kind, field),
+        }
+    }
+
+    /// The same check in CEL for a kind, one expression a field; empty where CEL cannot say it.
+    pub fn twins(&self, kind: Kind) -> Vec<Twin> {
+        if !self.kinds.contains(&kind) {
+            return Vec::new();
+        }
+        match &self.check {
+            Check::Object { cel, .. } => cel(kind),
+            Check::Text(forms) => {
+                let good =
+                    |value: &str| forms.iter().map(|form| form.cel(value)).collect::<Vec<_>>().join(" && ");
+                self.fields_of(kind).filter_map(|field| counting_twin(field, good)).collect()
+            }
+            Check::Number { min, max } => {
+                let good = |value: &str| format!("{value} >= {min} && {value} <= {max}");
+                self.fields_of(kind).filter_map(|field| counting_twin(field, good)).collect()
+            }
+            Check::Schema | Check::Access => Vec::new(),
+        }
+    }
+}
+
+fn text_problem(forms: &[Form], value: &Value) -> Option<(String, CauseReason)> {
+    let text = value.as_str()?;
+    let (form, problem) = forms.iter().find_map(|form| Some((form, form.problem(text)?)))?;
+    let reason = match form {
+        Form::Filled => CauseReason::Required,
+        Form::OneOf(_) | Form::NotOneOf(_) | Form::NotOneOfAnyCase(_) => CauseReason::NotSupported,
+        _ => CauseReason::Invalid,
+    };
+    Some((problem, reason))
+}
+
+fn number_problem(min: i64, max: i64, value: &Value) -> Option<(String, CauseReason)> {
+    let number = value.as_i64()?;
+    let problem = if number < min {
+        format!("{number} is less than {min}")
+    } else if number > max {
+        format!("{number} is more than {max}")
+    } else {
+        return None;
+    };
+    Some((problem, CauseReason::Invalid))
+}
+
+/// Keys that CEL reserves; it would have to spell them differently in a definition and in a policy.
+const RESERVED_BY_CEL: [&str; 1] = ["namespace"];
+
+/// The twin of a test of one field. A list inside a list and a word of CEL are beyond it.
+fn counting_twin(field: &str, good: impl Fn(&str) -> String) -> Option<Twin> {
+    if field.split('.').any(|key| RESERVED_BY_CEL.contains(&key)) {
+        return None;
+    }
+    let Some((list, inner)) = field.split_once("[]") else {
+        let text = format!("({} ? 0 : 1)", good("self"));
+        return Some(Twin { field: field.to_owned(), ..Twin::counting(field, text) });
+    };
+    if inner.contains("[]") {
+        return None;
+    }
+    let mut guards = String::new();
+    let mut item = "item".to_owned();
+    for key in inner.split('.').filter(|key| !key.is_empty()) {
+        item = format!("{item}.{key}");
+        guards.push_str(&format!("has({item}) && "));
+    }
+    let text = format!("self.filter(item, {guards}!({})).size()", good(&item));
+    Some(Twin { field: field.to_owned(), ..Twin::counting(list, text) })
+}
+
+/// Every rule, in the order of their codes.
+pub fn rules() -> impl Iterator<Item = &'static Rule> {
+    [
+        names::RULES,
+        identity::RULES,
+        references::RULES,
+        values::RULES,
+        environment::RULES,
+        exposure::RULES,
+        addresses::RULES,
+        grants::RULES,
+        rights::RULES,
+        advice::RULES,
+    ]
+    .into_iter()
+    .flatten()
+}
+
+/// The rule of a code, in any case.
+pub fn by_code(code: &str) -> Option<&'static Rule> {
+    rules().find(|rule| rule.code.eq_ignore_ascii_case(code))
+}
+
+/// The page of a rule, for a terminal.
+pub fn explain(code: &str) -> Option<String> {
+    by_code(code).map(crate::render::page::section)
+}
+
+#[cfg(test)]
+mod tests;

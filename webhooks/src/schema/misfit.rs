@@ -1,0 +1,115 @@
+//! Decides how a misfit between an object and its schema is told.
+//! Never repeats a value: it may be a secret that stands in the wrong place.
+
+use jsonschema::ValidationError;
+use jsonschema::error::{TypeKind, ValidationErrorKind};
+
+use super::Schema;
+use super::duplicates::duplicates;
+use super::unchanged::unchanged;
+use crate::field;
+use crate::review::CauseReason;
+use crate::rules::{Problem, Subject};
+
+/// Something the schema refuses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Misfit {
+    /// What is wrong.
+    pub problem: Problem,
+    /// True where it was there before, so that the API server tolerates it.
+    pub unchanged: bool,
+}
+
+/// Misfits that are looked for; more of them say nothing new.
+const MISFITS: usize = 64;
+
+/// Everything about an object that its schema refuses.
+pub fn misfits(subject: &Subject<'_>) -> Vec<Misfit> {
+    let schema = Schema::for_kind(subject.kind);
+    let mut misfits = repeated(schema, subject);
+    let Some(validator) = &schema.validator else {
+        return misfits;
+    };
+    // The cheap question first: most objects fit.
+    if validator.is_valid(subject.object) {
+        return misfits;
+    }
+    let told = |error: ValidationError<'_>| {
+        let pointer = error.instance_path().as_str().to_owned();
+        let steps: Vec<String> =
+            pointer.split('/').skip(1).map(|step| step.replace("~1", "/").replace("~0", "~")).collect();
+        let steps: Vec<&str> = steps.iter().map(String::as_str).collect();
+        let unchanged = unchanged(&schema.shipped, subject.old, subject.object, &steps);
+        Misfit { problem: problem(subject, &path(subject, &steps), &error), unchanged }
+    };
+    misfits.extend(validator.iter_errors(subject.object).take(MISFITS).map(told));
+    misfits
+}
+
+/// Items with the same keys. The API server tolerates all of them where the old object had any.
+fn repeated(schema: &Schema, subject: &Subject<'_>) -> Vec<Misfit> {
+    let repeated = duplicates(&schema.shipped, subject.object);
+    let unchanged =
+        !repeated.is_empty() && subject.old.is_some_and(|old| !duplicates(&schema.shipped, old).is_empty());
+    let told = |path: String| {
+        let problem = Problem::invalid(path, "is there twice").because(CauseReason::Duplicate);
+        Misfit { problem: problem.fixed_by("keep one of them"), unchanged }
+    };
+    repeated.into_iter().take(MISFITS).map(told).collect()
+}
+
+/// A JSON pointer as a path of fields.
+fn path(subject: &Subject<'_>, steps: &[&str]) -> String {
+    let mut path = String::new();
+    let mut value = Some(subject.object);
+    for step in steps {
+        match value.and_then(|value| value.as_array()) {
+            Some(items) => {
+                path.push_str(&format!("[{step}]"));
+                value = step.parse::<usize>().ok().and_then(|index| items.get(index));
+            }
+            None => {
+                path = field::child(&path, step);
+                value = value.and_then(|value| value.get(step));
+            }
+        }
+    }
+    path
+}
+
+fn problem(subject: &Subject<'_>, path: &str, error: &ValidationError<'_>) -> Problem {
+    let fix = format!("see kubectl explain {}.{}", subject.kind.plural(), explained(path));
+    if let ValidationErrorKind::Required { property } = error.kind() {
+        let path = field::child(path, property.as_str().unwrap_or_default());
+        return Problem::invalid(path, "is required").because(CauseReason::Required).fixed_by(fix);
+    }
+    let (text, reason) = match error.kind() {
+        ValidationErrorKind::Type { kind: TypeKind::Single(wanted) } => {
+            (format!("must be of type {wanted}"), CauseReason::Invalid)
+        }
+        ValidationErrorKind::Type { .. } => ("must be a number or a text".to_owned(), CauseReason::Invalid),
+        ValidationErrorKind::Enum { options } => {
+            (format!("must be one of {options}"), CauseReason::NotSupported)
+        }
+        ValidationErrorKind::Minimum { limit } => (format!("must be at least {limit}"), CauseReason::Invalid),
+        ValidationErrorKind::Maximum { limit } => (format!("must be at most {limit}"), CauseReason::Invalid),
+        ValidationErrorKind::MaxLength { limit } => {
+            (format!("must have at most {limit} characters"), CauseReason::Invalid)
+        }
+        ValidationErrorKind::MaxItems { limit } | ValidationErrorKind::MaxProperties { limit } => {
+            (format!("must have at most {limit} entries"), CauseReason::Invalid)
+        }
+        ValidationErrorKind::MinItems { limit } => {
+            (format!("must have at least {limit} entries"), CauseReason::Required)
+        }
+        ValidationErrorKind::Pattern { pattern } => (format!("must match {pattern}"), CauseReason::Invalid),
+        _ => ("does not fit the schema".to_owned(), CauseReason::Invalid),
+    };
+    Problem::invalid(path, text).because(reason).fixed_by(fix)
+}
+
+/// A path as `kubectl explain` takes it: without indices and keys of maps.
+fn explained(path: &str) -> String {
+    let plain = path.split('[').next().unwrap_or_default();
+    plain.to_owned()
+}

@@ -1,0 +1,73 @@
+//! Decides whether an object fits the schema of its kind, as the API server would.
+//! Never judges what only makes sense between fields: that is for the rules.
+
+mod convert;
+mod duplicates;
+mod fields;
+mod misfit;
+mod nulls;
+mod size;
+mod unchanged;
+
+use std::sync::LazyLock;
+
+use jsonschema::Validator;
+use serde_json::Value;
+
+use crate::kind::Kind;
+
+pub use fields::{is_bounded, unknown_fields};
+pub use misfit::{Misfit, misfits};
+pub use nulls::without_nulls;
+
+pub(crate) use fields::has_field;
+pub(crate) use size::{VALUES, is_too_large};
+
+/// The schema of one kind, as shipped and as the validator reads it.
+struct Schema {
+    /// `openAPIV3Schema` of the CustomResourceDefinition.
+    shipped: Value,
+    /// None only where the schema itself is broken, which a test rules out.
+    validator: Option<Validator>,
+}
+
+impl Schema {
+    fn of(kind: Kind) -> Self {
+        let definition =
+            crds::custom_resource_definitions().into_iter().find(|crd| crd.spec.names.kind == kind.name());
+        let version = definition.and_then(|definition| definition.spec.versions.into_iter().next());
+        let root = version.and_then(|version| version.schema?.open_api_v3_schema);
+        let shipped = root.and_then(|root| serde_json::to_value(root).ok()).unwrap_or_default();
+        let validator = jsonschema::validator_for(&convert::json_schema(&shipped)).ok();
+        Self { shipped, validator }
+    }
+
+    fn for_kind(kind: Kind) -> &'static Self {
+        static SCHEMAS: LazyLock<[Schema; 3]> = LazyLock::new(|| Kind::ALL.map(Schema::of));
+        let [control_plane, provisioner, workspace_proxy] = &*SCHEMAS;
+        match kind {
+            Kind::ControlPlane => control_plane,
+            Kind::Provisioner => provisioner,
+            Kind::WorkspaceProxy => workspace_proxy,
+        }
+    }
+}
+
+/// `openAPIV3Schema` of a kind.
+pub(crate) fn shipped(kind: Kind) -> &'static Value {
+    &Schema::for_kind(kind).shipped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_a_schema_that_compiles() {
+        for kind in Kind::ALL {
+            let schema = Schema::for_kind(kind);
+            assert!(schema.shipped.get("properties").is_some(), "{kind:?}");
+            assert!(schema.validator.is_some(), "{kind:?}");
+        }
+    }
+}

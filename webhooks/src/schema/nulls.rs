@@ -1,0 +1,66 @@
+//! Decides which nulls the API server drops before anybody sees the object.
+//! Never drops one the schema allows, nor one inside a list.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+use super::fields::child_schema;
+use super::shipped;
+use crate::kind::Kind;
+
+/// The object without the nulls the API server drops; borrowed where there are none.
+pub fn without_nulls(kind: Kind, object: &Value) -> Cow<'_, Value> {
+    if !has_null(object) {
+        return Cow::Borrowed(object);
+    }
+    let mut object = object.clone();
+    drop_nulls(&mut object, Some(shipped(kind)));
+    Cow::Owned(object)
+}
+
+fn has_null(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(items) => items.iter().any(has_null),
+        Value::Object(map) => map.values().any(has_null),
+        _ => false,
+    }
+}
+
+fn drop_nulls(value: &mut Value, schema: Option<&Value>) {
+    match value {
+        Value::Object(map) => {
+            map.retain(|key, value| !(value.is_null() && is_dropped(child_schema(schema, key))));
+            for (key, value) in map {
+                drop_nulls(value, child_schema(schema, key));
+            }
+        }
+        Value::Array(items) => {
+            let schema = schema.and_then(|schema| schema.get("items"));
+            items.iter_mut().for_each(|item| drop_nulls(item, schema));
+        }
+        _ => {}
+    }
+}
+
+/// A null where the schema allows none: with a default it becomes the default, which only `spec` and `status` have.
+fn is_dropped(schema: Option<&Value>) -> bool {
+    schema.is_some_and(|schema| schema.get("nullable") != Some(&Value::Bool(true)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_null_field_is_as_good_as_none() {
+        let object =
+            json!({"spec": {"image": null, "service": {"port": null}, "extraArgs": [null], "tags": null}});
+        let seen = without_nulls(Kind::ControlPlane, &object);
+        assert_eq!(*seen, json!({"spec": {"service": {}, "extraArgs": [null], "tags": null}}));
+        let clean = json!({"spec": {}});
+        assert!(matches!(without_nulls(Kind::ControlPlane, &clean), Cow::Borrowed(_)));
+    }
+}

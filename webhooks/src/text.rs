@@ -1,0 +1,286 @@
+//! Decides what a text must look like, in Rust and in CEL from the same definition, and how a text is shown.
+//! Never decides which fields have to look like it.
+
+use std::sync::OnceLock;
+
+use regex::Regex;
+
+/// A regular expression in the syntax that RE2 and Rust share.
+pub struct Pattern {
+    /// The expression; it holds no single quote, so that CEL can quote it raw.
+    pub text: &'static str,
+    /// What matches, for a message: `a DNS label`.
+    pub what: &'static str,
+    compiled: OnceLock<Option<Regex>>,
+}
+
+impl Pattern {
+    const fn new(text: &'static str, what: &'static str) -> Self {
+        Self { text, what, compiled: OnceLock::new() }
+    }
+
+    /// Whether the text matches. An expression that does not compile matches nothing; a test compiles them all.
+    pub fn matches(&self, text: &str) -> bool {
+        let compiled = self.compiled.get_or_init(|| Regex::new(self.text).ok());
+        compiled.as_ref().is_some_and(|regex| regex.is_match(text))
+    }
+}
+
+/// DNS-1123 label.
+pub static LABEL: Pattern = Pattern::new(
+    "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$",
+    "a DNS label (at most 63 of a-z, 0-9 and '-', no '-' at an end)",
+);
+/// DNS-1035 label, of any length: the limit of a name follows from the names derived from it.
+pub static LETTER_LABEL: Pattern = Pattern::new(
+    "^[a-z]([-a-z0-9]*[a-z0-9])?$",
+    "a DNS label that starts with a letter (a-z, 0-9 and '-', no '-' at the end)",
+);
+/// DNS-1123 label, of any length.
+pub static ANY_LABEL: Pattern =
+    Pattern::new("^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", "a DNS label (a-z, 0-9 and '-', no '-' at an end)");
+/// DNS-1123 subdomain.
+pub static SUBDOMAIN: Pattern = Pattern::new(
+    r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
+    "a Kubernetes name (a-z, 0-9, '-' and '.', a letter or digit at each end)",
+);
+/// Key of a Secret or ConfigMap.
+pub static DATA_KEY: Pattern =
+    Pattern::new("^[-._a-zA-Z0-9]+$", "a key of a Secret (letters, digits, '-', '_' and '.')");
+/// Name of an environment variable.
+pub static ENV_NAME: Pattern = Pattern::new("^[ -<>-~]+$", "a variable name (printable ASCII without '=')");
+/// Name of an organization, user, workspace or template in coderd.
+pub static CODER_NAME: Pattern = Pattern::new(
+    "^[a-zA-Z0-9]+(-[a-zA-Z0-9]+)*$",
+    "a Coder name (letters and digits, single '-' between them)",
+);
+/// Host of an Ingress or HTTPRoute.
+pub static HOST: Pattern = Pattern::new(
+    r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
+    "a host name (lower case, no scheme, port or path)",
+);
+/// What only looks like a host name.
+pub static ADDRESS: Pattern = Pattern::new(r"^[0-9.]+$", "an IP address");
+/// Wildcard host of an Ingress or HTTPRoute.
+pub static WILDCARD_HOST: Pattern = Pattern::new(
+    r"^\*\.[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
+    "a wildcard host ('*.' and a host name in lower case)",
+);
+/// Address of a coderd: scheme, host, port and path, and nothing that could carry a secret.
+pub static URL: Pattern = Pattern::new(
+    r"^https?://([a-zA-Z0-9]([-a-zA-Z0-9.]*[a-zA-Z0-9])?|\[[0-9a-fA-F:.]+\])(:[0-9]{1,5})?(/[-a-zA-Z0-9._~/%+]*)?$",
+    "a URL (https://host[:port][/path], without user, password, query or fragment)",
+);
+/// Addresses a token may travel to without being read on the way: TLS, or a Service of the cluster.
+pub static PROTECTED_URL: Pattern = Pattern::new(
+    r"^(https://.*|http://[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?\.svc(\.cluster\.local)?)?(:[0-9]{1,5})?(/.*)?)$",
+    "https, or http to a Service of this cluster",
+);
+/// Addresses that mean the machine the operator runs on, or the cloud below it.
+pub static LOCAL_URL: Pattern = Pattern::new(
+    r"(?i)^https?://(localhost|[^/:]*\.localhost|[0-9]+|0x[0-9a-f.x]+|127\.[0-9.]+|0\.[0-9.]+|169\.254\.[0-9.]+|\[::1?\]|\[::ffff:[^/]*|\[0+:[^/]*|\[fe[89ab][0-9a-f]:[^/]*|metadata\.google\.internal)(:[0-9]+)?(/.*)?$",
+    "an address of the machine itself or of its cloud",
+);
+
+/// One thing a text must satisfy. Except for [`Form::Filled`], an empty text satisfies all of them: emptiness is a
+/// problem of its own and is reported once.
+pub enum Form {
+    /// Not empty.
+    Filled,
+    /// Matches the pattern.
+    Matches(&'static Pattern),
+    /// Does not match the pattern.
+    Avoids(&'static Pattern),
+    /// Has at most so many bytes.
+    AtMostBytes(usize),
+    /// Does not contain this.
+    Without(&'static str),
+    /// Is one of these words.
+    OneOf(&'static [&'static str]),
+    /// Is none of these words.
+    NotOneOf(&'static [&'static str]),
+    /// Is none of these words, in any case.
+    NotOneOfAnyCase(&'static [&'static str]),
+}
+
+impl Form {
+    /// What is wrong with the text, if anything.
+    pub fn problem(&self, text: &str) -> Option<String> {
+        if self.holds(text) {
+            return None;
+        }
+        Some(match self {
+            Self::Filled => "is empty".to_owned(),
+            Self::Matches(pattern) => format!("{} is not {}", quoted(text), pattern.what),
+            Self::Avoids(pattern) => format!("{} is {}", quoted(text), pattern.what),
+            Self::AtMostBytes(limit) => format!("has {} bytes, more than {limit}", text.len()),
+            Self::Without(part) => format!("{} contains '{part}'", quoted(text)),
+            Self::OneOf(words) => format!("{} is not one of {}", quoted(text), words.join(", ")),
+            Self::NotOneOf(_) | Self::NotOneOfAnyCase(_) => format!("{} is reserved", quoted(text)),
+        })
+    }
+
+    fn holds(&self, text: &str) -> bool {
+        if let Self::Filled = self {
+            return !text.is_empty();
+        }
+        text.is_empty()
+            || match self {
+                Self::Filled => true,
+                Self::Matches(pattern) => pattern.matches(text),
+                Self::Avoids(pattern) => !pattern.matches(text),
+                Self::AtMostBytes(limit) => text.len() <= *limit,
+                Self::Without(part) => !text.contains(part),
+                Self::OneOf(words) => words.contains(&text),
+                Self::NotOneOf(words) => !words.contains(&text),
+                Self::NotOneOfAnyCase(words) => !words.iter().any(|word| word.eq_ignore_ascii_case(text)),
+            }
+    }
+
+    /// The same in CEL: an expression that is true where the text named `value` is good. All but [`Form::Filled`]
+    /// are true of an empty text by themselves or are joined with a test for it.
+    pub fn cel(&self, value: &str) -> String {
+        match self {
+            Self::Filled => format!("{value} != ''"),
+            Self::Matches(pattern) => format!("({value} == '' || {value}.matches(r'{}'))", pattern.text),
+            Self::Avoids(pattern) => format!("!{value}.matches(r'{}')", pattern.text),
+            Self::AtMostBytes(limit) => format!("size(bytes({value})) <= {limit}"),
+            Self::Without(part) => format!("!{value}.contains('{part}')"),
+            Self::OneOf(words) => format!("({value} == '' || {value} in {})", list(words)),
+            Self::NotOneOf(words) => format!("!({value} in {})", list(words)),
+            Self::NotOneOfAnyCase(words) => format!("!({value}.lowerAscii() in {})", list(words)),
+        }
+    }
+}
+
+/// A list of words in CEL.
+pub(crate) fn list(words: &[&str]) -> String {
+    let quoted: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
+    format!("[{}]", quoted.join(", "))
+}
+
+/// Characters of a value that a message shows.
+const SHOWN: usize = 40;
+
+/// A value in a message: short, in one line, nothing but printable characters.
+pub fn shown(text: &str) -> String {
+    let start: String = text.chars().take(SHOWN).flat_map(char::escape_debug).collect();
+    if text.chars().nth(SHOWN).is_some() { format!("{start}...") } else { start }
+}
+
+/// A value in a message, in quotes.
+pub fn quoted(text: &str) -> String {
+    format!("\"{}\"", shown(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static ALL: [&Pattern; 13] = [
+        &LABEL,
+        &LETTER_LABEL,
+        &ANY_LABEL,
+        &SUBDOMAIN,
+        &DATA_KEY,
+        &ENV_NAME,
+        &CODER_NAME,
+        &HOST,
+        &ADDRESS,
+        &WILDCARD_HOST,
+        &URL,
+        &PROTECTED_URL,
+        &LOCAL_URL,
+    ];
+
+    #[test]
+    fn every_pattern_compiles_and_can_be_quoted_raw() {
+        for pattern in ALL {
+            assert!(Regex::new(pattern.text).is_ok(), "{}", pattern.text);
+            assert!(!pattern.text.contains('\''), "{}", pattern.text);
+            assert!(pattern.text.trim_start_matches("(?i)").starts_with('^'), "{}", pattern.text);
+            assert!(pattern.text.ends_with('$'), "{}", pattern.text);
+        }
+    }
+
+    #[test]
+    fn urls() {
+        for good in ["https://a", "http://coder.ns.svc:8080/x", "https://[2001:db8::1]:8443/", "https://A.b"]
+        {
+            assert!(URL.matches(good), "{good}");
+        }
+        for bad in [
+            "",
+            "a",
+            "ftp://a",
+            "https://",
+            "https://u:p@a",
+            "https://a?b",
+            "https://a#b",
+            "https://a b",
+            "https://a:123456",
+            "https://a\n",
+        ] {
+            assert!(!URL.matches(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn plain_http_stays_in_the_cluster() {
+        for good in [
+            "https://example.com",
+            "http://coder",
+            "http://coder.ns.svc",
+            "http://c.n.svc.cluster.local:80/x",
+        ] {
+            assert!(PROTECTED_URL.matches(good), "{good}");
+        }
+        for bad in [
+            "http://example.com",
+            "http://a.b",
+            "http://evil.svc.example.com",
+            "http://a.b.svc.cluster.local.evil.com",
+            "http://10.0.0.1",
+        ] {
+            assert!(!PROTECTED_URL.matches(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_machine_itself_is_recognised() {
+        for bad in [
+            "http://localhost",
+            "https://LOCALHOST:8443/x",
+            "https://127.0.0.1",
+            "https://127.1",
+            "http://2130706433",
+            "https://0x7f000001",
+            "https://169.254.169.254/latest",
+            "https://[::1]",
+            "https://[::]",
+            "https://[fe80::1]:8443",
+            "https://[::ffff:127.0.0.1]",
+            "http://metadata.google.internal",
+            "https://x.localhost",
+            "https://0.0.0.0",
+            "https://[0:0:0:0:0:0:0:1]",
+        ] {
+            assert!(LOCAL_URL.matches(bad), "{bad}");
+        }
+        for good in [
+            "https://example.com",
+            "https://10.0.0.1",
+            "http://coder.ns.svc",
+            "https://127.example.com",
+            "https://localhost.example.com",
+        ] {
+            assert!(!LOCAL_URL.matches(good), "{good}");
+        }
+    }
+
+    #[test]
+    fn a_shown_value_is_short_and_in_one_line() {
+        assert_eq!(quoted("a\nb\u{1b}"), r#""a\nb\u{1b}""#);
+        assert!(quoted(&"x".repeat(1000)).len() < 50);
+    }
+}

@@ -1,0 +1,434 @@
+//! Each rule accepts and refuses what it should, and says where, why, and what to do.
+
+use serde_json::{Value, json};
+use webhooks::{Kind, Occasion, Review, Verdict, validate};
+
+use Kind::{ControlPlane, Provisioner, WorkspaceProxy};
+
+fn object(kind: Kind, name: &str, spec: Value) -> Value {
+    json!({"apiVersion": "coder.com/v1alpha1", "kind": kind.name(), "metadata": {"name": name, "namespace": "coder"}, "spec": spec})
+}
+
+fn created(kind: Kind, object: &Value) -> Verdict {
+    validate(&Review { kind, object, occasion: Occasion::Create })
+}
+
+/// A spec of a kind with more in it.
+fn spec(kind: Kind, more: Value) -> Value {
+    let mut spec = match kind {
+        ControlPlane => json!({"image": "coder:v1"}),
+        Provisioner => json!({"controlPlaneRef": {"name": "coder"}}),
+        WorkspaceProxy => {
+            json!({"image": "coder:v1", "primaryAccessURL": "https://c.example.com", "proxySessionTokenSecretRef": {"name": "s"}})
+        }
+    };
+    for (key, value) in more.as_object().unwrap() {
+        spec[key] = value.clone();
+    }
+    spec
+}
+
+/// Refused with exactly this code, at this field, with a fix.
+fn refused(kind: Kind, more: Value, code: &str, field: &str) {
+    let verdict = created(kind, &object(kind, "coder", spec(kind, more.clone())));
+    let causes: Vec<(&str, &str)> =
+        verdict.causes.iter().map(|cause| (cause.code, cause.field.as_str())).collect();
+    assert_eq!(causes, [(code, field)], "{more}");
+    let line = verdict.denial().unwrap();
+    assert!(
+        line.starts_with(&format!("{field}: "))
+            && line.contains("; ")
+            && line.ends_with(&format!("({code})")),
+        "{line}"
+    );
+}
+
+fn warned(kind: Kind, more: Value, code: &str, field: &str) {
+    let verdict = created(kind, &object(kind, "coder", spec(kind, more.clone())));
+    assert!(verdict.allowed(), "{:?}", verdict.denial());
+    let found = verdict.warnings.iter().find(|warning| warning.contains(code));
+    let warning = found.unwrap_or_else(|| panic!("{more}: {:?}", verdict.warnings));
+    assert!(
+        warning.starts_with(&format!("{field}: ")) && warning.ends_with(&format!("({code})")),
+        "{warning}"
+    );
+    assert!(warning.chars().count() <= 130, "{} characters: {warning}", warning.chars().count());
+}
+
+fn accepted(kind: Kind, more: Value) {
+    let verdict = created(kind, &object(kind, "coder", spec(kind, more.clone())));
+    assert_eq!(verdict, Verdict::default(), "{more}");
+}
+
+#[test]
+fn names() {
+    let verdict = |kind: Kind, metadata: Value| {
+        let mut object = object(kind, "", spec(kind, json!({})));
+        object["metadata"] = metadata;
+        created(kind, &object)
+    };
+    let codes =
+        |kind, metadata| verdict(kind, metadata).causes.iter().map(|cause| cause.code).collect::<Vec<_>>();
+    for (kind, hard) in [(ControlPlane, 63), (Provisioner, 51), (WorkspaceProxy, 55)] {
+        assert_eq!(codes(kind, json!({"name": "a".repeat(hard)})), [""; 0]);
+        assert_eq!(codes(kind, json!({"name": "a".repeat(hard + 1)})), ["CODER0101"]);
+        let soft = kind.name_limits().soft;
+        assert!(verdict(kind, json!({"name": "a".repeat(soft + 1)})).warnings[0].contains("CODER0102"));
+        assert!(verdict(kind, json!({"name": "a".repeat(soft)})).warnings.is_empty());
+    }
+    let message = verdict(Provisioner, json!({"name": "a".repeat(52)})).denial().unwrap();
+    assert_eq!(
+        message,
+        "metadata.name: 52 characters are too many for its ServiceAccount; use at most 51 (CODER0101)"
+    );
+    assert_eq!(codes(Provisioner, json!({"generateName": format!("{}-", "a".repeat(45))})), [""; 0]);
+    assert_eq!(codes(Provisioner, json!({"generateName": format!("{}-", "a".repeat(46))})), ["CODER0101"]);
+    assert_eq!(codes(ControlPlane, json!({"generateName": "a".repeat(200)})), [""; 0], "Kubernetes cuts it");
+    assert_eq!(codes(ControlPlane, json!({"generateName": "Coder-"})), ["CODER0103"]);
+    for bad in ["2nd", "a.b", "-a", "a-", "A", "a_b"] {
+        assert_eq!(codes(ControlPlane, json!({ "name": bad })), ["CODER0103"], "{bad}");
+        assert_eq!(codes(WorkspaceProxy, json!({ "name": bad })), ["CODER0103"], "{bad}");
+    }
+    assert_eq!(codes(Provisioner, json!({"name": "2nd"})), [""; 0]);
+    assert_eq!(codes(Provisioner, json!({"name": "a.b"})), ["CODER0104"]);
+    assert_eq!(codes(Provisioner, json!({"name": "psk"})), ["CODER0105"]);
+    let mut named = object(Provisioner, "psk", spec(Provisioner, json!({"key": {"name": "ours"}})));
+    assert!(created(Provisioner, &named).allowed());
+    named["spec"]["key"]["name"] = json!("Psk");
+    assert_eq!(created(Provisioner, &named).causes[0].code, "CODER0107");
+}
+
+#[test]
+fn keys_organizations_and_proxies() {
+    refused(Provisioner, json!({"key": {"name": "a/b"}}), "CODER0106", "spec.key.name");
+    refused(Provisioner, json!({"key": {"name": "ö".repeat(33)}}), "CODER0106", "spec.key.name");
+    accepted(Provisioner, json!({"key": {"name": "ö".repeat(32)}}));
+    refused(Provisioner, json!({"key": {"name": "BUILT-IN"}}), "CODER0107", "spec.key.name");
+    warned(Provisioner, json!({"key": {"name": "OnPrem"}}), "CODER0108", "spec.key.name");
+    for bad in ["new", "create", "a--b", "-a", "a b", &"a".repeat(33)] {
+        refused(Provisioner, json!({ "organizationName": bad }), "CODER0109", "spec.organizationName");
+    }
+    for good in ["default", "Data-Science", "New", &"a".repeat(32)] {
+        accepted(Provisioner, json!({ "organizationName": good }));
+    }
+    let bootstrap = |more: Value| {
+        let mut bootstrap =
+            json!({"coderURL": "https://c.example.com", "credentialsSecretRef": {"name": "s"}});
+        for (key, value) in more.as_object().unwrap() {
+            bootstrap[key] = value.clone();
+        }
+        json!({"bootstrap": bootstrap, "proxySessionTokenSecretRef": null})
+    };
+    refused(
+        WorkspaceProxy,
+        bootstrap(json!({"proxyName": "Primary"})),
+        "CODER0110",
+        "spec.bootstrap.proxyName",
+    );
+    refused(WorkspaceProxy, bootstrap(json!({"proxyName": "a/b"})), "CODER0110", "spec.bootstrap.proxyName");
+    accepted(WorkspaceProxy, bootstrap(json!({"proxyName": "frankfurt"})));
+    refused(Provisioner, json!({"controlPlaneRef": {}}), "CODER0111", "spec.controlPlaneRef.name");
+    let verdict = created(Provisioner, &json!({"metadata": {"name": "a"}}));
+    assert_eq!(verdict.causes[0].code, "CODER0111");
+    refused(Provisioner, json!({"tags": {"": "x"}}), "CODER0113", "spec.tags");
+    warned(Provisioner, json!({"tags": {"scope": "user"}}), "CODER0114", "spec.tags.scope");
+    warned(Provisioner, json!({"tags": {"owner": "alice"}}), "CODER0114", "spec.tags.owner");
+    accepted(Provisioner, json!({"tags": {"scope": "organization", "environment": ""}}));
+}
+
+#[test]
+fn references() {
+    refused(
+        ControlPlane,
+        json!({"tls": {"secretNames": ["good", "Not_Good"]}}),
+        "CODER0115",
+        "spec.tls.secretNames[1]",
+    );
+    refused(
+        ControlPlane,
+        json!({"certs": {"secrets": [{"name": "a b", "key": "ca.crt"}]}}),
+        "CODER0115",
+        "spec.certs.secrets[0].name",
+    );
+    refused(
+        ControlPlane,
+        json!({"certs": {"secrets": [{"name": "a", "key": "ca/crt"}]}}),
+        "CODER0116",
+        "spec.certs.secrets[0].key",
+    );
+    refused(
+        ControlPlane,
+        json!({"licenseSecretRef": {"name": "a", "key": ".."}}),
+        "CODER0116",
+        "spec.licenseSecretRef.key",
+    );
+    refused(
+        ControlPlane,
+        json!({"serviceAccount": {"name": "Robot"}}),
+        "CODER0117",
+        "spec.serviceAccount.name",
+    );
+    refused(
+        ControlPlane,
+        json!({"rbac": {"workspaceNamespaces": ["a.b"]}}),
+        "CODER0118",
+        "spec.rbac.workspaceNamespaces[0]",
+    );
+    let env = json!({"extraEnv": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "a".repeat(254), "key": "k"}}}]});
+    refused(ControlPlane, env, "CODER0115", "spec.extraEnv[0].valueFrom.secretKeyRef.name");
+    accepted(
+        ControlPlane,
+        json!({"tls": {"secretNames": ["a.b-c"]}, "rbac": {"workspaceNamespaces": ["team-a"]}}),
+    );
+}
+
+#[test]
+fn values() {
+    refused(ControlPlane, json!({"replicas": "2"}), "CODER0201", "spec.replicas");
+    refused(ControlPlane, json!({"aggregation": {"names": "Long"}}), "CODER0201", "spec.aggregation.names");
+    refused(ControlPlane, json!({"licenseSecretRef": {}}), "CODER0201", "spec.licenseSecretRef.name");
+    refused(
+        ControlPlane,
+        json!({"resources": {"limits": {"cpu": "many"}}}),
+        "CODER0201",
+        "spec.resources.limits.cpu",
+    );
+    accepted(
+        ControlPlane,
+        json!({"resources": {"limits": {"cpu": 2, "memory": "4Gi", "example.com/gpu": "1"}}}),
+    );
+    refused(ControlPlane, json!({"serviceAccount": {"name": ""}}), "CODER0202", "spec.serviceAccount.name");
+    refused(ControlPlane, json!({"tls": {"secretNames": [""]}}), "CODER0202", "spec.tls.secretNames[0]");
+    refused(Provisioner, json!({"organizationName": ""}), "CODER0202", "spec.organizationName");
+    refused(ControlPlane, json!({"image": ""}), "CODER0203", "spec.image");
+    refused(Provisioner, json!({"image": ""}), "CODER0203", "spec.image");
+    refused(ControlPlane, json!({"replicas": -1}), "CODER0204", "spec.replicas");
+    accepted(ControlPlane, json!({"replicas": 0}));
+    for port in [0, -1, 65_536] {
+        refused(ControlPlane, json!({"service": {"port": port}}), "CODER0205", "spec.service.port");
+    }
+    accepted(ControlPlane, json!({"service": {"port": 65_535, "type": "NodePort"}}));
+    refused(ControlPlane, json!({"service": {"type": "ExternalName"}}), "CODER0206", "spec.service.type");
+    refused(
+        ControlPlane,
+        json!({"livenessProbe": {"successThreshold": 2}}),
+        "CODER0207",
+        "spec.livenessProbe.successThreshold",
+    );
+    let mounts =
+        json!({"volumeMounts": [{"name": "tls-x", "mountPath": "/a"}, {"name": "cache", "mountPath": "/b"}]});
+    refused(ControlPlane, mounts, "CODER0209", "spec.volumeMounts[1].name");
+    accepted(
+        ControlPlane,
+        json!({"volumes": [{"name": "cache"}], "volumeMounts": [{"name": "cache", "mountPath": "/b"}]}),
+    );
+}
+
+#[test]
+fn a_schema_problem_never_repeats_the_value() {
+    let object = object(
+        ControlPlane,
+        "coder",
+        json!({"licenseSecretRef": "hunter2", "replicas": "hunter2", "service": {"type": ["hunter2"]}}),
+    );
+    let text = created(ControlPlane, &object).denial().unwrap();
+    assert!(!text.contains("hunter2") && text.lines().count() == 3, "{text}");
+    assert!(text.contains("spec.licenseSecretRef: must be of type object; see kubectl explain codercontrolplanes.spec.licenseSecretRef (CODER0201)"), "{text}");
+}
+
+#[test]
+fn environment() {
+    let env = |items: Value| json!({ "extraEnv": items });
+    let twice = env(json!([{"name": "A", "value": "1"}, {"name": "B"}, {"name": "A", "value": "2"}]));
+    refused(ControlPlane, twice, "CODER0210", "spec.extraEnv[2]");
+    refused(Provisioner, env(json!([{"name": "A=B"}])), "CODER0211", "spec.extraEnv[0].name");
+    refused(Provisioner, env(json!([{"name": ""}])), "CODER0211", "spec.extraEnv[0].name");
+    let source = json!({"secretKeyRef": {"name": "s", "key": "k"}});
+    refused(
+        ControlPlane,
+        env(json!([{"name": "A", "value": "x", "valueFrom": source}])),
+        "CODER0212",
+        "spec.extraEnv[0]",
+    );
+    refused(ControlPlane, env(json!([{"name": "A", "valueFrom": {}}])), "CODER0212", "spec.extraEnv[0]");
+    accepted(ControlPlane, env(json!([{"name": "A", "value": "", "valueFrom": source}])));
+    let both = json!({"envFrom": [{"configMapRef": {"name": "a"}, "secretRef": {"name": "b"}}]});
+    refused(ControlPlane, both, "CODER0213", "spec.envFrom[0]");
+    refused(ControlPlane, json!({"envFrom": [{"prefix": "A"}]}), "CODER0214", "spec.envFrom[0]");
+    accepted(
+        ControlPlane,
+        json!({"envFrom": [{"configMapRef": {"name": "a"}}, {"prefix": "B_", "secretRef": {"name": "b"}}]}),
+    );
+    warned(
+        Provisioner,
+        env(json!([{"name": "CODER_URL", "value": "https://x"}])),
+        "CODER0215",
+        "spec.extraEnv[0].name",
+    );
+}
+
+#[test]
+fn exposure() {
+    let gateway = json!({"host": "c.example.com", "parentRefs": [{"name": "public"}]});
+    refused(
+        ControlPlane,
+        json!({"expose": {"ingress": {"host": "c.example.com"}, "gateway": gateway}}),
+        "CODER0301",
+        "spec.expose",
+    );
+    refused(ControlPlane, json!({"expose": {}}), "CODER0302", "spec.expose");
+    for bad in ["https://c.example.com", "c.example.com:443", "C.example.com", "*.example.com", "192.0.2.1"] {
+        refused(
+            ControlPlane,
+            json!({"expose": {"ingress": {"host": bad}}}),
+            "CODER0303",
+            "spec.expose.ingress.host",
+        );
+    }
+    let wildcard = json!({"expose": {"ingress": {"host": "c.example.com", "wildcardHost": "example.com"}}});
+    refused(ControlPlane, wildcard, "CODER0304", "spec.expose.ingress.wildcardHost");
+    let alone = json!({"expose": {"ingress": {"host": "c.example.com", "tls": {"wildcardSecretName": "w"}}}});
+    refused(ControlPlane, alone, "CODER0305", "spec.expose.ingress.tls.wildcardSecretName");
+    for parents in [json!({"host": "c.example.com"}), json!({"host": "c.example.com", "parentRefs": []})] {
+        refused(
+            ControlPlane,
+            json!({"expose": {"gateway": parents}}),
+            "CODER0306",
+            "spec.expose.gateway.parentRefs",
+        );
+    }
+    accepted(ControlPlane, json!({"expose": {"gateway": gateway}}));
+    let proxy = |spec: Value| created(WorkspaceProxy, &object(WorkspaceProxy, "p", spec));
+    for bad in [
+        json!({}),
+        json!({"primaryAccessURL": "https://c"}),
+        json!({"proxySessionTokenSecretRef": {"name": "s"}}),
+    ] {
+        let verdict = proxy(bad);
+        assert_eq!((verdict.causes[0].code, verdict.causes[0].field.as_str()), ("CODER0307", "spec"));
+    }
+    let bootstrap = json!({"bootstrap": {"coderURL": "https://c", "credentialsSecretRef": {"name": "s"}}});
+    assert!(proxy(bootstrap.clone()).allowed());
+    warned(WorkspaceProxy, bootstrap, "CODER0308", "spec.proxySessionTokenSecretRef");
+    let ignored = json!({"operatorAccess": {"generatedTokenSecretName": "x"}});
+    warned(ControlPlane, ignored, "CODER0309", "spec.operatorAccess.generatedTokenSecretName");
+}
+
+#[test]
+fn addresses() {
+    let field = "spec.primaryAccessURL";
+    for (bad, code) in [
+        ("https://u:p@c.example.com", "CODER0401"),
+        ("https://c.example.com?x=1", "CODER0401"),
+        ("http://c.example.com", "CODER0402"),
+        ("http://localhost:3000", "CODER0403"),
+        ("https://169.254.169.254/latest", "CODER0403"),
+    ] {
+        refused(WorkspaceProxy, json!({ "primaryAccessURL": bad }), code, field);
+    }
+    for good in [
+        "https://c.example.com",
+        "https://10.0.0.1:8443/x",
+        "http://coder.coder.svc.cluster.local",
+        "http://coder:80",
+    ] {
+        accepted(WorkspaceProxy, json!({ "primaryAccessURL": good }));
+    }
+    let secret = json!({"extraEnv": [{"name": "CODER_OIDC_CLIENT_SECRET", "value": "hunter2"}]});
+    warned(ControlPlane, secret.clone(), "CODER0404", "spec.extraEnv[0].value");
+    let verdict = created(ControlPlane, &object(ControlPlane, "coder", spec(ControlPlane, secret)));
+    assert!(!verdict.warnings.join("").contains("hunter2"));
+    warned(
+        ControlPlane,
+        json!({"extraArgs": ["--postgres-url=postgres://u:p@h/d"]}),
+        "CODER0405",
+        "spec.extraArgs[0]",
+    );
+}
+
+#[test]
+fn grants() {
+    let rule = |rule: Value| json!({"rbac": {"extraRules": [{"apiGroups": [""], "resources": ["services"], "verbs": ["get"]}, rule]}});
+    for bad in [
+        json!({"apiGroups": ["*"], "resources": ["a"], "verbs": ["get"]}),
+        json!({"apiGroups": [""], "resources": ["*"], "verbs": ["get"]}),
+        json!({"apiGroups": [""], "resources": ["*/scale"], "verbs": ["get"]}),
+        json!({"apiGroups": [""], "resources": ["a"], "verbs": ["*"]}),
+        json!({"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles"], "verbs": ["get", "escalate"]}),
+        json!({"apiGroups": [""], "resources": ["a"], "verbs": ["bind"]}),
+        json!({"apiGroups": [""], "resources": ["users"], "verbs": ["impersonate"]}),
+        json!({"nonResourceURLs": ["/metrics"], "verbs": ["get"]}),
+        json!({"resources": ["a"], "verbs": ["get"]}),
+        json!({"apiGroups": [""], "resources": ["a"], "verbs": []}),
+    ] {
+        refused(ControlPlane, rule(bad), "CODER0501", "spec.rbac.extraRules[1]");
+    }
+    accepted(
+        ControlPlane,
+        rule(
+            json!({"apiGroups": ["", "apps"], "resources": ["pods/exec"], "verbs": ["create"], "resourceNames": ["x"]}),
+        ),
+    );
+}
+
+#[test]
+fn advice() {
+    let verdict = created(ControlPlane, &object(ControlPlane, "coder", json!({})));
+    assert_eq!(
+        verdict.warnings,
+        ["spec.image: the version is not in Git; write the version you run into the manifest (CODER0601)"]
+    );
+    for moving in ["coder", "ghcr.io/coder/coder", "coder:latest", "localhost:5000/coder", "coder:main"] {
+        warned(ControlPlane, json!({ "image": moving }), "CODER0602", "spec.image");
+    }
+    for fixed in ["coder:v2", "localhost:5000/coder:v2.36.1", "coder@sha256:0123", "coder:latest@sha256:0123"]
+    {
+        accepted(ControlPlane, json!({ "image": fixed }));
+    }
+    warned(ControlPlane, json!({"extraArgs": ["a", "--x=${Y}"]}), "CODER0603", "spec.extraArgs[1]");
+    let mut annotated = object(ControlPlane, "coder", spec(ControlPlane, json!({})));
+    annotated["metadata"]["annotations"] = json!({
+        "kustomize.toolkit.fluxcd.io/force": "enabled",
+        "argocd.argoproj.io/sync-options": "Prune=false, Replace=true",
+    });
+    let warnings = created(ControlPlane, &annotated).warnings;
+    assert_eq!(warnings.len(), 2, "{warnings:?}");
+    let mut generated = object(ControlPlane, "", spec(ControlPlane, json!({})));
+    generated["metadata"] = json!({"generateName": "coder-"});
+    assert!(created(ControlPlane, &generated).warnings[0].contains("CODER0605"));
+}
+
+#[test]
+fn all_problems_are_told_at_once() {
+    let object = object(
+        ControlPlane,
+        "Not.good",
+        json!({
+            "image": "", "replicas": -1, "service": {"port": 0}, "expose": {}, "tls": {"secretNames": ["A"]}, "licenseSecretRef": 1,
+        }),
+    );
+    let codes: Vec<&str> = created(ControlPlane, &object).causes.iter().map(|cause| cause.code).collect();
+    assert_eq!(
+        codes,
+        ["CODER0103", "CODER0115", "CODER0203", "CODER0204", "CODER0205", "CODER0302", "CODER0201"]
+    );
+}
+
+#[test]
+fn an_endless_list_of_problems_is_cut() {
+    let many: Vec<Value> = (0..5_000).map(|_| json!("")).collect();
+    let verdict =
+        created(ControlPlane, &object(ControlPlane, "coder", json!({"tls": {"secretNames": many}})));
+    assert_eq!(verdict.causes.len(), 64);
+    assert!(verdict.denial().unwrap().contains("more problems"));
+}
+
+#[test]
+fn an_object_that_nobody_wrote_is_not_read() {
+    let huge = object(ControlPlane, "coder", json!({"extraEnv": vec![json!({"name": ""}); 60_000]}));
+    let verdict = created(ControlPlane, &huge);
+    assert_eq!(
+        verdict.denial().unwrap(),
+        "spec: consists of more than 50000 values; remove what is not needed (CODER0201)"
+    );
+}
