@@ -4,7 +4,8 @@
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::{ApiResource, GroupVersionKind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -111,6 +112,7 @@ async fn ca_and_leaves_rotate_under_load_without_a_failed_call() {
     let backends = replicas.iter().map(|replica| ports::loopback(replica.ports.webhooks)).collect();
     let balancer = Balancer::start(backends).await;
     targets(cluster, &namespace, balancer.port()).await;
+    installation.admit(balancer.port(), &[namespace.as_str()]).await;
     until("the first call", LIMIT, async || call_by_webhook(&client, &namespace).await).await;
     until("the aggregator's first call", LIMIT, async || aggregator_verified(&client, &namespace).await)
         .await;
@@ -149,14 +151,14 @@ async fn rotate(client: &kube::Client, namespace: &str) {
     }
 }
 
-/// The API server calls the webhook; the part behind it does not exist yet, so 404 is a call that arrived.
+/// The API server calls the shipped mutating and validating webhooks: a dry run that comes back with defaults.
 async fn call_by_webhook(client: &kube::Client, namespace: &str) -> Result<(), String> {
-    let maps = Api::<k8s_openapi::api::core::v1::ConfigMap>::namespaced(client.clone(), namespace);
-    let mut map = k8s_openapi::api::core::v1::ConfigMap::default();
-    map.metadata.generate_name = Some("probe-".to_owned());
-    let error =
-        maps.create(&Default::default(), &map).await.expect_err("the webhook answers 404").to_string();
-    holds(error.contains("could not find the requested resource"), format!("webhook: {error}"))
+    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("coder.com", "v1alpha1", "CoderControlPlane"));
+    let planes = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &kind);
+    let plane = DynamicObject::new("probe", &kind).data(serde_json::json!({ "spec": {} }));
+    let dry = PostParams { dry_run: true, ..PostParams::default() };
+    let created = planes.create(&dry, &plane).await.map_err(|error| format!("webhook: {error}"))?;
+    holds(created.data["spec"]["image"].is_string(), "webhook: not defaulted")
 }
 
 /// The aggregator asks us for discovery; it finds 404 only after it verified our certificate.
