@@ -24,7 +24,17 @@ pub fn items_at<'a>(object: &'a Value, path: &str) -> &'a [Value] {
 /// Every value that a pattern reaches. In a pattern, `[]` stands for each item of a list:
 /// `spec.certs.secrets[].name`.
 pub fn each<'a>(object: &'a Value, pattern: &str, found: &mut dyn FnMut(&'a Value, &[usize])) {
-    descend(object, pattern, &mut Vec::new(), found);
+    if is_within_reach(object, pattern) {
+        descend(object, pattern, &mut Vec::new(), found);
+    }
+}
+
+/// Whether the part of the spec that a pattern is about is there at all. Manifests use few of the fields there are, and
+/// this question is much cheaper than taking the pattern apart.
+fn is_within_reach(object: &Value, pattern: &str) -> bool {
+    let Some(below) = pattern.strip_prefix("spec.") else { return true };
+    let key = below.split(['.', '[']).next().unwrap_or(below);
+    object.get("spec").is_some_and(|spec| spec.get(key).is_some())
 }
 
 fn descend<'a>(
@@ -33,15 +43,16 @@ fn descend<'a>(
     indices: &mut Vec<usize>,
     found: &mut dyn FnMut(&'a Value, &[usize]),
 ) {
-    let Some((before, after)) = pattern.split_once("[]") else {
+    let Some((before, after)) = pattern.split_once('[') else {
         if let Some(value) = at(value, pattern) {
             found(value, indices);
         }
         return;
     };
+    let after = after.trim_start_matches([']', '.']);
     for (index, item) in items_at(value, before).iter().enumerate() {
         indices.push(index);
-        descend(item, after.trim_start_matches('.'), indices, found);
+        descend(item, after, indices, found);
         indices.pop();
     }
 }

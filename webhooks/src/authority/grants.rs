@@ -55,8 +55,20 @@ impl<'a> Grant<'a> {
         })
     }
 
+    /// Whether another rule, on its own, gives all that this one does. Says so of any size without counting.
+    fn is_within(&self, other: &Self) -> bool {
+        let within = |words: &BTreeSet<&str>, all: &BTreeSet<&str>| all.contains("*") || words.is_subset(all);
+        within(&self.groups, &other.groups)
+            && within(&self.resources, &other.resources)
+            && within(&self.verbs, &other.verbs)
+            && (other.names.is_empty() || !self.names.is_empty() && self.names.is_subset(&other.names))
+    }
+
     /// Its rights that `before` does not cover: none, some, or too many to say.
     fn gain(&self, before: &[Self]) -> Gain<'a> {
+        if before.iter().any(|known| self.is_within(known)) {
+            return Gain::Rights(Vec::new());
+        }
         let mut gained = Vec::new();
         for (count, right) in self.rights().enumerate() {
             if count == LOOKED_AT || gained.len() == WRITTEN_OUT {
@@ -140,21 +152,31 @@ fn foreign<'a>(object: &'a Value, own: &str) -> Vec<(String, &'a str)> {
 
 /// The rights coderd would gain.
 pub(super) fn added(old: Option<&Value>, new: &Value, own: &str) -> Vec<Access> {
-    let everything = |object| extra(object).into_iter().chain(workspace(object)).collect::<Vec<_>>();
-    let known: BTreeSet<&str> = old
-        .map(|old| foreign(old, own))
-        .unwrap_or_default()
-        .into_iter()
-        .map(|(_, namespace)| namespace)
-        .collect();
-    let before_here = old.map(extra).unwrap_or_default();
-    let before_there = old.map(everything).unwrap_or_default();
-    let (here, there) = (extra(new), everything(new));
+    let before = old.map(extra).unwrap_or_default();
     let mut required: Vec<Access> =
-        here.iter().filter_map(|grant| access(grant, &grant.gain(&before_here), own, None)).collect();
+        extra(new).iter().filter_map(|grant| access(grant, &grant.gain(&before), own, None)).collect();
+    let foreign_now = foreign(new, own);
+    if !foreign_now.is_empty() {
+        required.extend(added_elsewhere(old, new, own, foreign_now));
+    }
+    required
+}
+
+/// The rights coderd would gain in the workspace namespaces besides its own.
+fn added_elsewhere(
+    old: Option<&Value>,
+    new: &Value,
+    own: &str,
+    foreign_now: Vec<(String, &str)>,
+) -> Vec<Access> {
+    let everything = |object| extra(object).into_iter().chain(workspace(object)).collect::<Vec<_>>();
+    let known = old.map(|old| foreign(old, own)).unwrap_or_default();
+    let known: BTreeSet<&str> = known.into_iter().map(|(_, namespace)| namespace).collect();
+    let (before_there, there) = (old.map(everything).unwrap_or_default(), everything(new));
+    let mut required = Vec::new();
     let more: Vec<Gain<'_>> = there.iter().map(|grant| grant.gain(&before_there)).collect();
     let all: Vec<Gain<'_>> = there.iter().map(|grant| grant.gain(&[])).collect();
-    for (field, namespace) in foreign(new, own) {
+    for (field, namespace) in foreign_now {
         let (gains, place) =
             if known.contains(namespace) { (&more, None) } else { (&all, Some(field.as_str())) };
         required.extend(

@@ -52,10 +52,10 @@ fn powers(object: &Value) -> Vec<(String, String)> {
         }
     }
     for context in CONTEXTS {
+        let Some(given) = field::at(object, context) else { continue };
         for (key, loose) in LOOSENING {
-            let path = format!("{context}.{key}");
-            if let Some(value) = field::at(object, &path) {
-                powers.extend(loosened(path, *loose, value));
+            if let Some(value) = field::at(given, key) {
+                powers.extend(loosened(format!("{context}.{key}"), *loose, value));
             }
         }
     }

@@ -306,6 +306,19 @@ fn turning_rights_on_asks_where_they_reach_others() {
 }
 
 #[test]
+fn a_stored_rule_of_any_size_is_not_asked_again_and_neither_is_a_part_of_it() {
+    let words = |count: usize| (0..count).map(|n| format!("r{n}")).collect::<Vec<_>>();
+    let rule = |count| json!({"apiGroups": ["x"], "resources": words(count), "verbs": words(40)});
+    let of =
+        |count, image: &str| control_plane(json!({"image": image, "rbac": {"extraRules": [rule(count)]}}));
+    assert_eq!(required_access(Some(&of(60, "a:1")), &of(60, "a:2"), NS, Kind::ControlPlane), []);
+    assert_eq!(required_access(Some(&of(60, "a:1")), &of(30, "a:1"), NS, Kind::ControlPlane), []);
+    let [grown] =
+        required_access(Some(&of(60, "a:1")), &of(61, "a:1"), NS, Kind::ControlPlane).try_into().unwrap();
+    assert!(grown.too_many, "{grown:?}");
+}
+
+#[test]
 fn too_many_questions_end_in_a_request_to_split() {
     let namespaces: Vec<String> = (0..30).map(|number| format!("team-{number}")).collect();
     let object = control_plane(json!({"rbac": {"workspaceNamespaces": namespaces}}));

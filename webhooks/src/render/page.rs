@@ -88,8 +88,21 @@ fn authority_table() -> String {
     for line in authority::TABLE {
         table.push_str(&format!("| {} | {} | {} | {} |\n", line.code, line.fields, line.asked, line.instead));
     }
+    table.push_str(AMOUNTS_TO);
     table
 }
+
+/// What no question can take away: a server of one's own choice runs in the namespace.
+const AMOUNTS_TO: &str = "
+**What the right to create one of our kinds amounts to.** Its author chooses an image and its arguments, and coderd may
+by default make pods, claims and deployments in its own namespace. So `create codercontrolplanes` amounts to `create
+pods` in that namespace and nowhere else, and the other two kinds to running an image there. Whoever must not run
+pods in a namespace must not get the right to create our kinds in it; everything beyond that namespace, every Secret and
+every other account is asked for as in the table.
+
+A change to an object that is being deleted is not reviewed, so that finalizers can always be removed; the operator does
+not act on such a change.
+";
 
 #[cfg(test)]
 mod tests {

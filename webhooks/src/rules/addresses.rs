@@ -100,8 +100,12 @@ const SECRET_NAMES: [&str; 9] = [
 
 /// Whether a name, in the spelling of a variable, promises a secret.
 fn names_a_secret(name: &str) -> bool {
-    let name = name.to_ascii_uppercase().replace('-', "_");
-    SECRET_NAMES.iter().any(|ending| name.ends_with(ending))
+    let spelled = |byte: u8| if byte == b'-' { b'_' } else { byte.to_ascii_uppercase() };
+    let ends_with = |ending: &str| {
+        name.len() >= ending.len()
+            && name.bytes().rev().map(spelled).zip(ending.bytes().rev()).all(|(a, b)| a == b)
+    };
+    SECRET_NAMES.iter().any(|ending| ends_with(ending))
 }
 
 /// Whether a value is a URL with a password, as `postgres://user:password@host`.
@@ -125,15 +129,17 @@ fn is_secret(name: &str, value: &str) -> bool {
     !value.is_empty() && !is_reference(value) && (names_a_secret(name) || carries_a_password(value))
 }
 
+fn text_of<'a>(item: &'a Value, key: &str) -> &'a str {
+    item.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
 fn secret_in_variable(subject: &Subject<'_>) -> Vec<Problem> {
-    let text =
-        |item: &'_ Value, key: &str| item.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
     let variables = field::items_at(subject.object, "spec.extraEnv").iter().enumerate();
     variables
-        .map(|(index, item)| (index, text(item, "name"), text(item, "value")))
+        .map(|(index, item)| (index, text_of(item, "name"), text_of(item, "value")))
         .filter(|(_, name, value)| is_secret(name, value))
         .map(|(index, name, _)| {
-            let problem = format!("{} looks like a secret in plain text", shown(&name));
+            let problem = format!("{} looks like a secret in plain text", shown(name));
             Problem::invalid(format!("spec.extraEnv[{index}].value"), problem)
         })
         .collect()

@@ -101,10 +101,14 @@ pub(super) static RULES: &[Rule] = &[
     },
 ];
 
-/// Path of an entry of a list, and the entry.
-fn entries<'a>(subject: &Subject<'a>, list: &'static str) -> impl Iterator<Item = (String, &'a Value)> {
+/// Path and value of the entries of a list that are as asked.
+fn entries<'a>(
+    subject: &Subject<'a>,
+    list: &'static str,
+    mut asked: impl FnMut(&'a Value) -> bool,
+) -> impl Iterator<Item = (String, &'a Value)> {
     let items = field::items_at(subject.object, list).iter().enumerate();
-    items.map(move |(index, item)| (format!("{list}[{index}]"), item))
+    items.filter(move |(_, item)| asked(item)).map(move |(index, item)| (format!("{list}[{index}]"), item))
 }
 
 fn name_of(variable: &Value) -> Option<&str> {
@@ -113,9 +117,7 @@ fn name_of(variable: &Value) -> Option<&str> {
 
 fn given_twice(subject: &Subject<'_>) -> Vec<Problem> {
     let mut seen = BTreeSet::new();
-    let again = entries(subject, "spec.extraEnv")
-        .filter(|(_, item)| name_of(item).is_some_and(|name| !seen.insert(name)));
-    again
+    entries(subject, "spec.extraEnv", |item| name_of(item).is_some_and(|name| !seen.insert(name)))
         .map(|(path, item)| {
             let name = quoted(name_of(item).unwrap_or_default());
             Problem::invalid(path, format!("{name} is given twice")).because(CauseReason::Duplicate)
@@ -125,12 +127,12 @@ fn given_twice(subject: &Subject<'_>) -> Vec<Problem> {
 
 fn bad_name(subject: &Subject<'_>) -> Vec<Problem> {
     let bad = |item: &Value| name_of(item).is_some_and(|name| !ENV_NAME.matches(name));
-    let odd = entries(subject, "spec.extraEnv").filter(|(_, item)| bad(item));
-    odd.map(|(path, item)| {
-        let name = quoted(name_of(item).unwrap_or_default());
-        Problem::invalid(format!("{path}.name"), format!("{name} is not {}", ENV_NAME.what))
-    })
-    .collect()
+    entries(subject, "spec.extraEnv", bad)
+        .map(|(path, item)| {
+            let name = quoted(name_of(item).unwrap_or_default());
+            Problem::invalid(format!("{path}.name"), format!("{name} is not {}", ENV_NAME.what))
+        })
+        .collect()
 }
 
 fn bad_name_cel(_: Kind) -> Vec<Twin> {
@@ -142,7 +144,7 @@ fn bad_name_cel(_: Kind) -> Vec<Twin> {
 const SOURCES: [&str; 4] = ["configMapKeyRef", "fieldRef", "resourceFieldRef", "secretKeyRef"];
 
 fn value_and_source(subject: &Subject<'_>) -> Vec<Problem> {
-    entries(subject, "spec.extraEnv")
+    entries(subject, "spec.extraEnv", |item| item.get("valueFrom").is_some())
         .filter_map(|(path, item)| {
             let source = item.get("valueFrom").filter(|source| source.is_object())?;
             let given = SOURCES.iter().filter(|name| source.get(**name).is_some()).count();
@@ -172,7 +174,7 @@ fn sources_of(entry: &Value) -> usize {
 }
 
 fn two_sources(subject: &Subject<'_>) -> Vec<Problem> {
-    let double = entries(subject, "spec.envFrom").filter(|(_, entry)| sources_of(entry) == 2);
+    let double = entries(subject, "spec.envFrom", |entry| sources_of(entry) == 2);
     double.map(|(path, _)| Problem::invalid(path, "names a configMapRef and a secretRef")).collect()
 }
 
@@ -184,8 +186,7 @@ fn two_sources_cel(_: Kind) -> Vec<Twin> {
 }
 
 fn no_source(subject: &Subject<'_>) -> Vec<Problem> {
-    let empty =
-        entries(subject, "spec.envFrom").filter(|(_, entry)| entry.is_object() && sources_of(entry) == 0);
+    let empty = entries(subject, "spec.envFrom", |entry| entry.is_object() && sources_of(entry) == 0);
     empty.map(|(path, _)| Problem::invalid(path, "names no source").because(CauseReason::Required)).collect()
 }
 
@@ -223,10 +224,10 @@ fn operator_sets(kind: Kind) -> &'static [&'static str] {
 
 fn set_by_operator(subject: &Subject<'_>) -> Vec<Problem> {
     let ours = operator_sets(subject.kind);
-    entries(subject, "spec.extraEnv")
-        .filter_map(|(path, item)| {
-            let name = name_of(item).filter(|name| ours.contains(name))?;
-            Some(Problem::invalid(format!("{path}.name"), format!("the operator sets {name}")))
+    entries(subject, "spec.extraEnv", |item| name_of(item).is_some_and(|name| ours.contains(&name)))
+        .map(|(path, item)| {
+            let name = name_of(item).unwrap_or_default();
+            Problem::invalid(format!("{path}.name"), format!("the operator sets {name}"))
         })
         .collect()
 }

@@ -11,26 +11,43 @@ use super::fields::child_schema;
 pub(super) fn duplicates(schema: &Value, object: &Value) -> Vec<String> {
     let mut found = Vec::new();
     if let Some(spec) = object.get("spec") {
-        look(child_schema(Some(schema), "spec"), spec, "spec", &mut found);
+        look(child_schema(Some(schema), "spec"), spec, &Place::Root, &mut found);
     }
     found
 }
 
-fn look(schema: Option<&Value>, value: &Value, path: &str, found: &mut Vec<String>) {
+/// Where the search is. Written out only when something is found: mostly nothing is.
+enum Place<'a> {
+    Root,
+    Key(&'a Self, &'a str),
+    Item(&'a Self, usize),
+}
+
+impl Place<'_> {
+    fn path(&self) -> String {
+        match self {
+            Self::Root => "spec".to_owned(),
+            Self::Key(above, key) => crate::field::child(&above.path(), key),
+            Self::Item(above, index) => format!("{}[{index}]", above.path()),
+        }
+    }
+}
+
+fn look(schema: Option<&Value>, value: &Value, place: &Place<'_>, found: &mut Vec<String>) {
     let Some(schema) = schema else { return };
     match value {
         Value::Object(map) => {
             for (key, value) in map.iter().filter(|(_, value)| value.is_object() || value.is_array()) {
-                look(child_schema(Some(schema), key), value, &crate::field::child(path, key), found);
+                look(child_schema(Some(schema), key), value, &Place::Key(place, key), found);
             }
         }
         Value::Array(items) => {
             let again = repeated(schema, items);
             for (index, item) in items.iter().enumerate().filter(|(_, item)| item.is_object()) {
-                let path = format!("{path}[{index}]");
-                look(schema.get("items"), item, &path, found);
+                let place = Place::Item(place, index);
+                look(schema.get("items"), item, &place, found);
                 if again.contains(&index) {
-                    found.push(path);
+                    found.push(place.path());
                 }
             }
         }
@@ -42,14 +59,22 @@ fn repeated(schema: &Value, items: &[Value]) -> BTreeSet<usize> {
     let Some(keys) = schema.get("x-kubernetes-list-map-keys").and_then(Value::as_array) else {
         return BTreeSet::new();
     };
-    let mut seen = BTreeSet::new();
-    let identity = |item: &Value| {
-        let parts: Vec<String> =
-            keys.iter().filter_map(|key| Some(item.get(key.as_str()?)?.to_string())).collect();
-        (parts.len() == keys.len()).then_some(parts)
+    let (mut texts, mut others) = (BTreeSet::new(), BTreeSet::new());
+    let mut again = |item| match only_text(keys, item) {
+        Some(text) => !texts.insert(text),
+        None => identity(keys, item).is_some_and(|identity| !others.insert(identity)),
     };
-    let mut again = |item: &Value| identity(item).is_some_and(|identity| !seen.insert(identity));
     items.iter().enumerate().filter(|(_, item)| again(item)).map(|(index, _)| index).collect()
+}
+
+/// The usual list has one key, and that is a text: it needs no copy.
+fn only_text<'a>(keys: &[Value], item: &'a Value) -> Option<&'a str> {
+    let [key] = keys else { return None };
+    item.get(key.as_str()?)?.as_str()
+}
+
+fn identity(keys: &[Value], item: &Value) -> Option<Vec<String>> {
+    keys.iter().map(|key| Some(item.get(key.as_str()?)?.to_string())).collect()
 }
 
 #[cfg(test)]
