@@ -87,17 +87,18 @@ impl Database {
 
     async fn ensure(&mut self, request: &AccessRequest) -> Result<Ensured, Error> {
         let transaction = self.begin().await?;
-        transaction.execute_typed("SELECT pg_advisory_xact_lock($1)", &[(&LOCK, Type::INT8)]).await?;
-        let (operator, created) = match find(&transaction, request).await? {
-            Some(operator) => (operator, false),
-            None => (insert_user(&transaction, request).await?, true),
-        };
-        if !operator.role_fits {
-            set_role(&transaction, operator.id, request).await?;
+        match ensure_within(&transaction, request).await {
+            Ok(ensured) => {
+                transaction.commit().await?;
+                Ok(ensured)
+            }
+            Err(error) => {
+                // Left to itself it would be undone a moment later, with its locks held until then. Only the first
+                // error counts.
+                let _ = transaction.rollback().await;
+                Err(error)
+            }
         }
-        let expires_at = insert_token(&transaction, operator.id, request).await?;
-        transaction.commit().await?;
-        Ok(Ensured { user_id: operator.id, username: operator.username, created, expires_at })
     }
 
     /// Deletes one token of the operator's user; how many there were is returned.
@@ -141,6 +142,19 @@ impl Database {
         };
         Self::bounded(limits, work).await
     }
+}
+
+async fn ensure_within(transaction: &Transaction<'_>, request: &AccessRequest) -> Result<Ensured, Error> {
+    transaction.execute_typed("SELECT pg_advisory_xact_lock($1)", &[(&LOCK, Type::INT8)]).await?;
+    let (operator, created) = match find(transaction, request).await? {
+        Some(operator) => (operator, false),
+        None => (insert_user(transaction, request).await?, true),
+    };
+    if !operator.role_fits {
+        set_role(transaction, operator.id, request).await?;
+    }
+    let expires_at = insert_token(transaction, operator.id, request).await?;
+    Ok(Ensured { user_id: operator.id, username: operator.username, created, expires_at })
 }
 
 /// Which tokens of a user of ours.

@@ -135,7 +135,8 @@ async fn secured(
         SslMode::Disable | SslMode::Prefer | SslMode::Require => Check::Nothing,
     };
     let refused = |reason: String| Error::TlsRefused(reason);
-    let mut config = tls::client(None, check).map_err(|error| refused(error.to_string()))?;
+    let mut config =
+        tls::client(url.extra_ca.as_deref(), check).map_err(|error| refused(error.to_string()))?;
     config.alpn_protocols = vec![b"postgresql".to_vec()];
     let name = ServerName::try_from(url.host.clone());
     let name = name.map_err(|_| refused("the host is no name a certificate can have".to_owned()))?;

@@ -29,6 +29,7 @@ pub struct DatabaseUrl {
     pub(super) password: Option<Confidential<String>>,
     pub(super) database: String,
     pub(super) ssl_mode: SslMode,
+    pub(super) extra_ca: Option<String>,
 }
 
 /// Why a URL cannot be used. None repeats it.
@@ -91,8 +92,15 @@ impl DatabaseUrl {
             password: value("password").map(Confidential::new),
             database: value("dbname").unwrap_or_else(|| user.clone()),
             ssl_mode: ssl_mode(value("sslmode").as_deref())?,
+            extra_ca: None,
             user,
         })
+    }
+
+    /// Trusts these authorities (PEM) too, for `verify-ca` and `verify-full`.
+    pub fn trusting(mut self, extra_ca: impl Into<String>) -> Self {
+        self.extra_ca = Some(extra_ca.into());
+        self
     }
 
     /// The host, to be shown in a condition.
