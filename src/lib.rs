@@ -14,6 +14,7 @@
 
 pub mod admission;
 pub mod app;
+pub mod coderd;
 pub mod confidential;
 pub mod kubernetes;
 pub mod lint;

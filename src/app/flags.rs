@@ -4,6 +4,7 @@
 use super::durations;
 use super::logging::{Format, Level};
 use super::modes::Mode;
+use crate::coderd::{AllowedUrls, Egress, Resolve, allowed, resolve};
 use crate::confidential::Confidential;
 use crate::kubernetes::lease::Timing;
 use crate::serving::authority::Times;
@@ -49,6 +50,10 @@ pub struct Flags {
     #[arg(long, default_value = "30s", value_parser = durations::parse, env = "CODER_K8S_CODER_REQUEST_TIMEOUT")]
     pub coder_request_timeout: Duration,
 
+    #[command(flatten)]
+    /// Where our own connections may lead.
+    pub egress: EgressFlags,
+
     /// The Coder image of objects that name none: a pinned release.
     #[arg(long, default_value = crds::well_known::default::IMAGE, env = "CODER_K8S_DEFAULT_IMAGE")]
     pub default_image: String,
@@ -76,6 +81,18 @@ pub struct Flags {
     /// How long requests under way may take to finish after SIGTERM.
     #[arg(long, default_value = "20s", value_parser = durations::parse, env = "CODER_K8S_SHUTDOWN_GRACE")]
     pub shutdown_grace: Duration,
+}
+
+/// Where our own connections to coderd and its database may lead.
+#[derive(Debug, Clone, Args)]
+pub struct EgressFlags {
+    /// Leads a host to an address, as in curl: HOST[:PORT]=ADDR[:PORT], also *.suffix. Repeatable, or by commas.
+    #[arg(long, value_name = "HOST[:PORT]=ADDR[:PORT]", value_delimiter = ',', env = "CODER_K8S_RESOLVE")]
+    pub resolve: Vec<resolve::Rule>,
+
+    /// External URLs that objects may name: those below this prefix. Repeatable, or by commas.
+    #[arg(long, value_name = "PREFIX", value_delimiter = ',', env = "CODER_K8S_ALLOW_URL")]
+    pub allow_url: Vec<allowed::Prefix>,
 }
 
 /// Where the process listens.
@@ -239,6 +256,14 @@ impl Flags {
         Err(Misused(format!("{set} without {missing}: give all three, or none to serve every control plane")))
     }
 
+    /// Where our own connections may lead.
+    pub fn egress(&self) -> Egress {
+        Egress {
+            resolve: Resolve::new(self.egress.resolve.clone()),
+            allowed_urls: AllowedUrls::new(self.egress.allow_url.clone()),
+        }
+    }
+
     /// The timing of every lease.
     pub fn lease_timing(&self) -> Timing {
         let leases = &self.leases;
@@ -365,6 +390,19 @@ mod tests {
             assert!(http_url(bad).is_err(), "{bad}");
         }
         assert_eq!(http_url("https://a/").unwrap(), "https://a");
+    }
+
+    #[test]
+    fn egress_is_read_from_flags_and_misuse_is_told_at_the_start() {
+        let egress = flags("--resolve=*.svc=127.0.0.1:81 --resolve=a=::1 --allow-url=https://b").egress();
+        assert_eq!(egress.resolve.lookup("c.svc", 80).unwrap().to_string(), "127.0.0.1:81");
+        assert_eq!(egress.resolve.lookup("a", 80).unwrap().to_string(), "[::1]:80");
+        assert!(egress.allowed_urls.allow("https://b/x") && !egress.allowed_urls.allow("https://c"));
+        for (word, reason) in [("--resolve=a", "HOST[:PORT]=ADDR[:PORT]"), ("--allow-url=b", "http or https")]
+        {
+            let error = Cli::try_parse_from(["coder-k8s", word]).unwrap_err().to_string();
+            assert!(error.contains(reason), "{error}");
+        }
     }
 
     #[test]

@@ -27,11 +27,15 @@ kube-scheduler          kubernetes k8s.io/kubernetes/cmd/kube-scheduler
 kubectl                 kubernetes k8s.io/kubernetes/cmd/kubectl
 kwok                    kwok       sigs.k8s.io/kwok/cmd/kwok"
 
+# The newest and the oldest supported coderd, for their database schema; nothing of them is built.
+coderd="v2.36.1 v2.30.0"
+
 have() { [ -s "$bin/$1" ] || { [ -n "${KUBEBUILDER_ASSETS:-}" ] && [ -s "$KUBEBUILDER_ASSETS/$1" ]; }; }
 
 missing=""
 while read -r name _; do have "$name" || missing="$missing $name"; done <<<"$tools
-kwok-stages.yaml"
+kwok-stages.yaml
+$(for version in $coderd; do echo "coderd-schema-$version.sql"; done)"
 [ -n "$missing" ] || exit 0
 
 if ! command -v go >/dev/null; then
@@ -49,7 +53,7 @@ mkdir -p "$bin"
 exec 9>"$bin/.lock"
 flock 9
 
-total=$(wc -w <<<"${missing/kwok-stages.yaml/}")
+total=$(tr ' ' '\n' <<<"$missing" | grep -cvE '^$|\.(yaml|sql)$' || true)
 [ "$total" -eq 0 ] || echo "Building the test cluster into $bin (once; about 11 minutes on two cores for all six)"
 number=0
 while read -r name module package; do
@@ -81,3 +85,13 @@ if ! have kwok-stages.yaml; then
   done >"$bin/kwok-stages.partial"
   mv "$bin/kwok-stages.partial" "$bin/kwok-stages.yaml"
 fi
+
+# Database tests load coderd's real schema, which its module carries; it stays in the cache.
+for version in $coderd; do
+  have "coderd-schema-$version.sql" && continue
+  echo "  coderd's schema at $version (a download of 20 s)"
+  folder=$(cd / && go mod download -json "github.com/coder/coder/v2@$version" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
+  cp "$folder/coderd/database/dump.sql" "$bin/coderd-schema.partial"
+  chmod u+w "$bin/coderd-schema.partial"
+  mv "$bin/coderd-schema.partial" "$bin/coderd-schema-$version.sql"
+done

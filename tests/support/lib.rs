@@ -11,6 +11,7 @@ pub mod https;
 pub mod installation;
 pub mod operator;
 pub mod ports;
+pub mod postgres;
 pub mod process;
 pub mod tools;
 pub mod wait;

@@ -84,6 +84,11 @@ impl Fault {
         Self(Kind::Answer(limits::too_many(512, retry_after)))
     }
 
+    /// A redirect to another place; the call changes nothing.
+    pub fn redirect(status: u16, location: &str) -> Self {
+        Self(Kind::Answer(Reply::empty(code(status)).with(http::header::LOCATION, location)))
+    }
+
     /// The call waits before coderd sees it, until released or that long at most.
     pub fn delay(at_most: Duration) -> Self {
         Self(Kind::HoldBefore(Some(at_most)))

@@ -208,6 +208,13 @@ impl World {
             .for_each(|user| user.status = caller.status);
     }
 
+    /// Deletes a token that the caller may delete: its own, or any as an owner.
+    pub(super) fn delete_token(&mut self, id: &str, caller: &User) -> bool {
+        let before = self.tokens.len();
+        self.tokens.retain(|token| token.id != id || (token.user != caller.id && !caller.is_owner()));
+        self.tokens.len() < before
+    }
+
     fn user_mut(&mut self, username: &str) -> &mut User {
         let user = self.users.iter_mut().find(|user| user.username.eq_ignore_ascii_case(username));
         user.unwrap_or_else(|| panic!("the double has no user {username:?}"))

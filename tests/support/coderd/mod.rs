@@ -36,6 +36,7 @@ pub use identity::{NewUser, Role, UserStatus};
 pub use ids::Uuid;
 pub use record::{Call, Credential, Outcome};
 pub use routes::entitlements::Entitlement;
+pub use routes::licenses::license_with;
 pub use routes::provisioner_daemons::{DaemonArrival, DaemonSession, DialRefused};
 pub use routes::provisioner_keys::ProvisionerKey;
 pub use server::{Coderd, CoderdBuilder};

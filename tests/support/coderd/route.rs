@@ -64,6 +64,12 @@ impl Route {
         self
     }
 
+    /// The fields of the body that are never recorded.
+    pub(super) const fn secret_fields(mut self, names: &'static [&'static str]) -> Self {
+        self.secret_fields = names;
+        self
+    }
+
     /// How tests name the route: method and path without `/api/v2`.
     pub(super) fn name(&self) -> String {
         format!("{} {}", self.method, self.path.strip_prefix("/api/v2").unwrap_or(self.path))

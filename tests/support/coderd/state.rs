@@ -5,6 +5,7 @@ use super::clock::Timestamp;
 use super::identity::{Token, User};
 use super::ids::Uuid;
 use super::routes::entitlements::Entitlements;
+use super::routes::licenses::StoredLicense;
 use super::routes::organizations::Organization;
 use super::routes::provisioner_daemons::{Daemon, DaemonArrival};
 use super::routes::provisioner_keys::{self, StoredKey};
@@ -25,6 +26,8 @@ pub(super) struct World {
     pub(super) deployment_id: Uuid,
     pub(super) url: String,
     pub(super) entitlements: Entitlements,
+    pub(super) licenses: Vec<StoredLicense>,
+    pub(super) last_license: i32,
     pub(super) users: Vec<User>,
     pub(super) tokens: Vec<Token>,
     pub(super) organizations: Vec<Organization>,
@@ -43,6 +46,8 @@ impl World {
             deployment_id: Uuid::random(),
             url: String::new(),
             entitlements: Entitlements::licensed(now),
+            licenses: Vec::new(),
+            last_license: 0,
             users: Vec::new(),
             tokens: Vec::new(),
             keys: provisioner_keys::reserved(default.id, now),

@@ -76,6 +76,7 @@ struct Feature {
 pub(in crate::coderd) struct Entitlements {
     features: BTreeMap<&'static str, Feature>,
     has_license: bool,
+    trial: bool,
     warnings: Vec<String>,
     refreshed_at: Timestamp,
 }
@@ -84,13 +85,22 @@ impl Entitlements {
     pub(in crate::coderd) fn licensed(now: Timestamp) -> Self {
         let granted = Feature { entitlement: Entitlement::Entitled, enabled: true };
         let features = FEATURES.into_iter().map(|name| (name, granted)).collect();
-        Self { features, has_license: true, warnings: Vec::new(), refreshed_at: now }
+        Self { features, has_license: true, trial: false, warnings: Vec::new(), refreshed_at: now }
     }
 
     pub(in crate::coderd) fn lapse(&mut self) {
         self.has_license = false;
+        self.trial = false;
         let refused = Feature { entitlement: Entitlement::NotEntitled, enabled: false };
         self.features.values_mut().for_each(|feature| *feature = refused);
+    }
+
+    /// What the licences grant after one was added or deleted.
+    pub(in crate::coderd) fn refresh(&mut self, has_license: bool, trial: bool, now: Timestamp) {
+        *self = Self { trial, ..Self::licensed(now) };
+        if !has_license {
+            self.lapse();
+        }
     }
 
     pub(in crate::coderd) fn enabled(&self, feature: &str) -> bool {
@@ -128,7 +138,7 @@ pub(in crate::coderd) fn show(world: &mut World, _: &Inbound) -> Answer {
         "warnings": entitlements.warnings,
         "errors": [],
         "has_license": entitlements.has_license,
-        "trial": false,
+        "trial": entitlements.trial,
         "require_telemetry": false,
         "refreshed_at": entitlements.refreshed_at.rfc3339(),
     });

@@ -3,6 +3,7 @@
 
 pub(super) mod entitlements;
 pub(super) mod health;
+pub(super) mod licenses;
 pub(super) mod organizations;
 pub(super) mod provisioner_daemons;
 pub(super) mod provisioner_keys;
@@ -17,6 +18,13 @@ pub(super) const TABLE: &[Route] = &[
     Route::new("GET", "/api/v2/buildinfo", OptionalSession, health::build_info),
     Route::new("GET", "/api/v2/entitlements", OptionalSession, entitlements::show).premium(),
     Route::new("GET", "/api/v2/users/me", Session, users::me),
+    Route::new("DELETE", "/api/v2/users/me/keys/{key}", Session, users::delete_key),
+    Route::new("GET", "/api/v2/licenses", Session, licenses::list).premium(),
+    Route::new("POST", "/api/v2/licenses", Session, licenses::add)
+        .premium()
+        .body(&["license"])
+        .secret_fields(&["license"]),
+    Route::new("DELETE", "/api/v2/licenses/{id}", Session, licenses::delete).premium(),
     Route::new("GET", "/api/v2/organizations", Session, organizations::list),
     Route::new("GET", "/api/v2/organizations/{org}", Session, organizations::show),
     Route::new("POST", "/api/v2/organizations/{org}/provisionerkeys", Session, provisioner_keys::create)

@@ -1,4 +1,4 @@
-//! The caller's own user.
+//! The caller's own user and its tokens.
 //! It never shows another user.
 
 use http::StatusCode;
@@ -12,6 +12,14 @@ use crate::coderd::state::World;
 
 pub(in crate::coderd) fn me(_: &mut World, inbound: &Inbound) -> Answer {
     Ok(Reply::json(StatusCode::OK, &shown(inbound.caller(), inbound.now)))
+}
+
+pub(in crate::coderd) fn delete_key(world: &mut World, inbound: &Inbound) -> Answer {
+    let (id, caller) = (inbound.param("key"), inbound.caller());
+    if !world.delete_token(id, caller) {
+        return Err(Reply::not_found());
+    }
+    Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
 fn shown(user: &User, now: Timestamp) -> Value {

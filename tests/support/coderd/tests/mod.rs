@@ -5,6 +5,7 @@ mod client;
 mod errors_and_limits;
 mod faults;
 mod identity;
+mod licenses;
 mod organizations;
 mod provisioner_daemons;
 mod provisioner_keys;

@@ -1,0 +1,320 @@
+//! What coderd's answers mean: values of the calls, and the class of an error from status and text.
+//! It reads leniently (unknown fields, null lists, plain text) and never keeps a body.
+
+use crate::coderd::error::{Error, Operation};
+use crate::coderd::license::License;
+use crate::confidential::Confidential;
+use bytes::Bytes;
+use http::StatusCode;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Go's limiter counts by the minute.
+const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(60);
+const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(600);
+const LONGEST_MESSAGE: usize = 200;
+/// A readable beginning of a secret is a leak too.
+const USEFUL_PREFIX: usize = 12;
+
+/// Who coderd is.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct BuildInfo {
+    /// Its version, as `v2.36.1+hash`.
+    pub version: String,
+    /// The identity of its database; another one behind the same URL is another coderd.
+    #[serde(default)]
+    pub deployment_id: String,
+    /// Where its release is described.
+    #[serde(default)]
+    pub external_url: String,
+}
+
+/// How far a licence covers a feature.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Entitlement {
+    /// Covered.
+    Entitled,
+    /// Expired, still working.
+    GracePeriod,
+    /// Not covered.
+    NotEntitled,
+    /// A word we do not know.
+    #[serde(other)]
+    Unknown,
+}
+
+/// One feature of coderd.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub struct Feature {
+    /// Whether a licence covers it.
+    pub entitlement: Entitlement,
+    /// Whether it works now.
+    #[serde(default)]
+    pub enabled: bool,
+}
+
+/// What coderd is licensed for.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Entitlements {
+    /// Whether there is any licence.
+    pub has_license: bool,
+    /// Whether it is a trial.
+    #[serde(default)]
+    pub trial: bool,
+    /// By feature name.
+    #[serde(default)]
+    pub features: BTreeMap<String, Feature>,
+}
+
+/// The kind of licence, as status shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tier {
+    /// No licence.
+    None,
+    /// A trial.
+    Trial,
+    /// A licence without what Premium adds.
+    Enterprise,
+    /// A licence with custom roles or several organisations.
+    Premium,
+}
+
+impl Entitlements {
+    /// The kind of licence.
+    pub fn tier(&self) -> Tier {
+        let covered = |name: &str| {
+            let entitlement = self.features.get(name).map(|feature| feature.entitlement);
+            matches!(entitlement, Some(Entitlement::Entitled | Entitlement::GracePeriod))
+        };
+        match (self.has_license, self.trial) {
+            (false, _) => Tier::None,
+            (true, true) => Tier::Trial,
+            (true, false) if covered("custom_roles") || covered("multiple_organizations") => Tier::Premium,
+            (true, false) => Tier::Enterprise,
+        }
+    }
+
+    /// Whether external provisioners are covered; a server that does not name the feature does not have it.
+    pub fn external_provisioner_daemons(&self) -> Entitlement {
+        let feature = self.features.get("external_provisioner_daemons");
+        feature.map_or(Entitlement::NotEntitled, |feature| feature.entitlement)
+    }
+}
+
+/// The user a token belongs to.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Me {
+    /// Its id.
+    pub id: String,
+    /// Its name.
+    pub username: String,
+    /// `active`, `dormant` or `suspended`.
+    #[serde(default)]
+    pub status: String,
+    /// The names of its site-wide roles.
+    #[serde(default, deserialize_with = "role_names")]
+    pub roles: Vec<String>,
+}
+
+fn role_names<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    struct Named {
+        name: String,
+    }
+    let roles: Option<Vec<Named>> = Option::deserialize(deserializer)?;
+    Ok(roles.unwrap_or_default().into_iter().map(|role| role.name).collect())
+}
+
+/// What became of an upload.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Upload {
+    /// coderd took it.
+    Accepted(License),
+    /// coderd has the very same text, which it says with a 500.
+    Duplicate,
+}
+
+/// A complete answer.
+pub(super) struct Answer {
+    pub(super) operation: Operation,
+    pub(super) status: StatusCode,
+    pub(super) retry_after: Option<String>,
+    pub(super) body: Bytes,
+    /// What we sent and must not repeat.
+    pub(super) secrets: Vec<Confidential<String>>,
+}
+
+#[derive(Deserialize, Default)]
+struct ErrorBody {
+    #[serde(default)]
+    message: String,
+    #[serde(default)]
+    detail: String,
+}
+
+/// coderd says that it has a licence it does not list: it may have been deleted in between.
+pub(super) fn unlisted_duplicate() -> Error {
+    Error::Server { operation: Operation::UploadLicense, status: 500 }
+}
+
+impl Answer {
+    /// Success without a value.
+    pub(super) fn done(self) -> Result<(), Error> {
+        if self.status.is_success() { Ok(()) } else { Err(self.failure()) }
+    }
+
+    /// Success with a value.
+    pub(super) fn json<T: DeserializeOwned>(self) -> Result<T, Error> {
+        if !self.status.is_success() {
+            return Err(self.failure());
+        }
+        serde_json::from_slice(&self.body).map_err(|_| Error::Malformed { operation: self.operation })
+    }
+
+    /// Success with a list, which Go writes as null when it is empty.
+    pub(super) fn list<T: DeserializeOwned>(self) -> Result<Vec<T>, Error> {
+        self.json::<Option<Vec<T>>>().map(Option::unwrap_or_default)
+    }
+
+    pub(super) fn upload(self) -> Result<Upload, Error> {
+        let said = self.said();
+        let unique = said.detail.contains("licenses_jwt_key") || said.detail.contains("duplicate key");
+        if self.status == StatusCode::INTERNAL_SERVER_ERROR && unique {
+            return Ok(Upload::Duplicate);
+        }
+        self.json().map(Upload::Accepted)
+    }
+
+    fn said(&self) -> ErrorBody {
+        serde_json::from_slice(&self.body).unwrap_or_default()
+    }
+
+    fn failure(&self) -> Error {
+        let operation = self.operation;
+        let status = self.status.as_u16();
+        match status {
+            300..400 => Error::Redirected { operation, status },
+            400 => Error::Invalid { operation, message: self.message() },
+            401 => Error::Unauthorized { operation },
+            403 if String::from_utf8_lossy(&self.body).contains("Premium") => {
+                Error::NotLicensed { operation }
+            }
+            403 => Error::Forbidden { operation },
+            404 if self.said().message == "Route not found." => Error::RouteMissing { operation },
+            404 => Error::NotFoundOrForbidden { operation },
+            409 => Error::Conflict { operation },
+            429 => Error::RateLimited { operation, retry_after: self.retry_after() },
+            500..600 => Error::Server { operation, status },
+            _ => Error::Unexpected { operation, status },
+        }
+    }
+
+    fn retry_after(&self) -> Duration {
+        let seconds = self.retry_after.as_deref().and_then(|text| text.trim().parse().ok());
+        seconds.map_or(DEFAULT_RETRY_AFTER, Duration::from_secs).min(LONGEST_RETRY_AFTER)
+    }
+
+    /// coderd's words for people: message and detail, without control characters, without what we sent, cut.
+    fn message(&self) -> String {
+        let said = self.said();
+        let parts = [said.message, said.detail].into_iter().filter(|part| !part.is_empty());
+        let text = parts.collect::<Vec<String>>().join(": ");
+        if self.secrets.iter().any(|secret| shows(&text, secret.expose())) {
+            return "(withheld: it repeats what was sent)".to_owned();
+        }
+        let clean: String =
+            text.chars().filter(|letter| !letter.is_control()).take(LONGEST_MESSAGE).collect();
+        if clean.is_empty() { "(nothing)".to_owned() } else { clean }
+    }
+}
+
+/// Whether any stretch of the secret that is long enough to be of use occurs in the text.
+fn shows(text: &str, secret: &str) -> bool {
+    let letters: Vec<char> = secret.chars().collect();
+    let mut stretches = letters.windows(USEFUL_PREFIX.min(letters.len()).max(1));
+    stretches.any(|stretch| text.contains(&stretch.iter().collect::<String>()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn answer(status: u16, body: &str) -> Answer {
+        Answer {
+            operation: Operation::UploadLicense,
+            status: StatusCode::from_u16(status).unwrap(),
+            retry_after: None,
+            body: Bytes::copy_from_slice(body.as_bytes()),
+            secrets: vec![Confidential::new("eyJhbGciOiJFZERTQSJ9.secret.part".to_owned())],
+        }
+    }
+
+    fn entitlements(body: Value) -> Entitlements {
+        serde_json::from_value(body).unwrap()
+    }
+
+    #[test]
+    fn the_tier_follows_licence_trial_and_premium_features() {
+        let feature = |word: &str| json!({ "custom_roles": { "entitlement": word, "enabled": false } });
+        let licensed = |features: Value| {
+            entitlements(json!({ "has_license": true, "trial": false, "features": features }))
+        };
+        assert_eq!(entitlements(json!({ "has_license": false, "trial": true })).tier(), Tier::None);
+        assert_eq!(entitlements(json!({ "has_license": true, "trial": true })).tier(), Tier::Trial);
+        assert_eq!(licensed(feature("grace_period")).tier(), Tier::Premium);
+        assert_eq!(licensed(feature("not_entitled")).tier(), Tier::Enterprise);
+        assert_eq!(licensed(feature("a new word")).tier(), Tier::Enterprise);
+        assert_eq!(licensed(json!({})).external_provisioner_daemons(), Entitlement::NotEntitled);
+    }
+
+    #[test]
+    fn roles_are_names_and_may_be_null() {
+        let me = |roles: Value| {
+            serde_json::from_value::<Me>(json!({ "id": "1", "username": "a", "roles": roles }))
+        };
+        assert_eq!(me(json!([{ "name": "owner", "display_name": "Owner" }])).unwrap().roles, ["owner"]);
+        assert_eq!(me(Value::Null).unwrap().roles, Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_null_list_is_empty() {
+        assert_eq!(answer(200, "null").list::<License>(), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn a_message_is_cut_cleaned_and_never_repeats_what_was_sent() {
+        let said = |message: &str| match answer(400, &json!({ "message": message }).to_string()).done() {
+            Err(Error::Invalid { message, .. }) => message,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(said("Invalid\u{7}\n license"), "Invalid license");
+        assert_eq!(said(&"ä".repeat(500)).chars().count(), 200);
+        assert!(said("bad token eyJhbGciOiJFZERTQSJ9").starts_with("(withheld"));
+        assert!(said("bad DSJ9.secret.part").starts_with("(withheld"));
+        let text = answer(400, "<html>plain").done().unwrap_err().to_string();
+        assert!(text.ends_with("(nothing)"), "{text}");
+    }
+
+    #[test]
+    fn a_wait_is_bounded_and_has_a_default() {
+        let wait = |text: Option<&str>| {
+            Answer { retry_after: text.map(str::to_owned), ..answer(429, "") }.retry_after()
+        };
+        assert_eq!(wait(Some("7")), Duration::from_secs(7));
+        assert_eq!(wait(Some("999999999")), LONGEST_RETRY_AFTER);
+        assert_eq!(wait(Some("Fri, 31 Dec 2027 23:59:59 GMT")), DEFAULT_RETRY_AFTER);
+        assert_eq!(wait(None), DEFAULT_RETRY_AFTER);
+    }
+
+    #[test]
+    fn a_duplicate_licence_is_known_by_the_unique_key() {
+        let text = json!({ "message": "Unable to add license to database",
+            "detail": "pq: duplicate key value violates unique constraint \"licenses_jwt_key\"" });
+        assert_eq!(answer(500, &text.to_string()).upload(), Ok(Upload::Duplicate));
+        assert!(matches!(answer(500, "{}").upload(), Err(Error::Server { status: 500, .. })));
+    }
+}

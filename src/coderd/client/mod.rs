@@ -1,0 +1,126 @@
+//! One coderd over HTTP: each call is a request built purely, one trip of the transport, and an answer read purely.
+//! It never retries, never follows a redirect and never decides what an answer means for an object.
+
+mod answers;
+mod requests;
+mod transport;
+
+pub use answers::{BuildInfo, Entitlement, Entitlements, Feature, Me, Tier, Upload};
+pub use transport::Limits;
+
+use super::endpoint::Endpoint;
+use super::error::Error;
+use super::license::{Claims, License, Next, NotALicense, next};
+use super::resolve::Resolve;
+use super::tls::TrustError;
+use crate::confidential::Confidential;
+use requests::Request;
+use std::sync::Arc;
+use transport::Transport;
+
+/// A client of one coderd, with or without a token. Clones share connections.
+#[derive(Debug, Clone)]
+pub struct Client {
+    transport: Arc<Transport>,
+    token: Option<Confidential<String>>,
+}
+
+/// What [`Client::apply_license`] found or did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Applied {
+    /// coderd had it, also when the upload of somebody else was faster.
+    AlreadyThere {
+        /// Its number in coderd.
+        id: i32,
+    },
+    /// It was uploaded now.
+    Uploaded {
+        /// Its number in coderd.
+        id: i32,
+    },
+}
+
+/// Why a licence was not applied.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ApplyError {
+    /// It cannot be read, so it was not sent.
+    #[error(transparent)]
+    License(#[from] NotALicense),
+    /// A call failed.
+    #[error(transparent)]
+    Call(#[from] Error),
+}
+
+impl Client {
+    /// A client of `endpoint`. Nothing is dialled before the first call.
+    pub fn new(
+        endpoint: Endpoint,
+        token: Option<Confidential<String>>,
+        resolve: &Resolve,
+        limits: Limits,
+    ) -> Result<Self, TrustError> {
+        let transport = Arc::new(Transport::new(endpoint, resolve.clone(), limits)?);
+        Ok(Self { transport, token })
+    }
+
+    /// The same coderd, over the same connections, with another token.
+    pub fn with_token(&self, token: Confidential<String>) -> Self {
+        Self { transport: self.transport.clone(), token: Some(token) }
+    }
+
+    /// Whether coderd is up. It says nothing about its database.
+    pub async fn healthz(&self) -> Result<(), Error> {
+        self.call(Request::healthz()).await.and_then(|answer| answer.done())
+    }
+
+    /// Version and identity. Needs no token and sends none.
+    pub async fn build_info(&self) -> Result<BuildInfo, Error> {
+        self.call(Request::build_info()).await.and_then(|answer| answer.json())
+    }
+
+    /// What coderd is licensed for. Needs no token and sends none.
+    pub async fn entitlements(&self) -> Result<Entitlements, Error> {
+        self.call(Request::entitlements()).await.and_then(|answer| answer.json())
+    }
+
+    /// Whom the token belongs to: the proof that it works.
+    pub async fn me(&self) -> Result<Me, Error> {
+        self.call(Request::me()).await.and_then(|answer| answer.json())
+    }
+
+    /// The licences the token's user may see: for anybody but an owner, none.
+    pub async fn licenses(&self) -> Result<Vec<License>, Error> {
+        self.call(Request::licenses()).await.and_then(|answer| answer.list())
+    }
+
+    /// Uploads a licence.
+    pub async fn upload_license(&self, jwt: &Confidential<String>) -> Result<Upload, Error> {
+        self.call(Request::upload_license(jwt)).await.and_then(|answer| answer.upload())
+    }
+
+    /// Makes sure that coderd has this licence: lists, uploads if it is not there, and takes coderd's word for a
+    /// duplicate only after listing again.
+    pub async fn apply_license(&self, jwt: &Confidential<String>) -> Result<Applied, ApplyError> {
+        let claims = Claims::of(jwt)?;
+        if let Next::AlreadyThere { id } = next(&self.licenses().await?, &claims) {
+            return Ok(Applied::AlreadyThere { id });
+        }
+        match self.upload_license(jwt).await? {
+            Upload::Accepted(license) => Ok(Applied::Uploaded { id: license.id }),
+            Upload::Duplicate => match next(&self.licenses().await?, &claims) {
+                Next::AlreadyThere { id } => Ok(Applied::AlreadyThere { id }),
+                Next::Upload => Err(answers::unlisted_duplicate().into()),
+            },
+        }
+    }
+
+    /// Deletes a token of the token's own user by its id, the half before the dash.
+    pub async fn delete_token_by_id(&self, id: &str) -> Result<(), Error> {
+        self.call(Request::delete_token(id)).await.and_then(|answer| answer.done())
+    }
+
+    async fn call(&self, request: Request) -> Result<answers::Answer, Error> {
+        let token = self.token.as_ref().filter(|_| request.authenticated);
+        self.transport.send(request, token).await
+    }
+}

@@ -1,0 +1,166 @@
+//! What can go wrong with coderd's database, by what somebody has to do about it.
+//! It never holds the URL, a password, a statement or a row; of the server's words only its SQLSTATE.
+
+use crate::coderd::addresses::Forbidden;
+use crate::coderd::dial::DialError;
+use tokio_postgres::error::SqlState;
+
+/// A failed use of the database.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// DNS knows no address, nobody listens, or the server is still starting.
+    #[error("the database cannot be reached")]
+    Unreachable,
+    /// The host is an address we never dial.
+    #[error("the database's host is {0}, which is refused; --resolve can lead there on purpose")]
+    Refused(Forbidden),
+    /// The server refuses user or password.
+    #[error("the database does not accept the user and password of the URL")]
+    WrongPassword,
+    /// The URL asks for TLS and the server or its certificate does not comply.
+    #[error("no TLS connection to the database, which the URL's sslmode asks for: {0}")]
+    TlsRefused(String),
+    /// Connecting, a lock or a statement took too long; nothing was changed.
+    #[error("the database did not answer in time")]
+    TimedOut,
+    /// The connection ended. If that was during a commit, whether it happened is unknown: ask again.
+    #[error("the connection to the database was lost")]
+    ConnectionLost,
+    /// The URL's user may not read or write coderd's tables.
+    #[error("the database user of the URL may not read or write coderd's tables")]
+    PermissionDenied,
+    /// coderd's tables are not there yet.
+    #[error("coderd has not created its tables yet")]
+    NotMigrated,
+    /// coderd's tables are not as we know them.
+    #[error("coderd's database has a schema we do not know: {}", problems.join(", "))]
+    UnsupportedSchema {
+        /// What is missing or unknown.
+        problems: Vec<String>,
+    },
+    /// An administrator suspended the operator's user; that is respected.
+    #[error("the operator's user in coderd is suspended; an administrator can activate it again")]
+    Suspended,
+    /// An administrator deleted the operator's user; a new one needs a new id.
+    #[error("the operator's user in coderd was deleted")]
+    Deleted,
+    /// The recorded id or the reserved address belongs to a user that is not ours.
+    #[error("the operator's user id or address belongs to another user of coderd")]
+    ForeignUser,
+    /// Every name we tried is taken.
+    #[error("no user name is free for the operator's user")]
+    NoFreeName,
+    /// The token's id is taken: make another token.
+    #[error("the token's id is taken in coderd")]
+    TokenTaken,
+    /// The request itself cannot be right.
+    #[error("{0}")]
+    Request(&'static str),
+    /// Anything else, by its SQLSTATE.
+    #[error("the database answered with error {0}")]
+    Other(String),
+}
+
+/// When it makes sense to try again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Retry {
+    /// With growing pauses.
+    Backoff,
+    /// When the URL, a right, the schema or the user has changed.
+    WhenChanged,
+}
+
+impl Error {
+    /// When to try again.
+    pub fn retry(&self) -> Retry {
+        match self {
+            Self::Unreachable
+            | Self::TimedOut
+            | Self::ConnectionLost
+            | Self::NotMigrated
+            | Self::TokenTaken
+            | Self::Other(_) => Retry::Backoff,
+            Self::Refused(_)
+            | Self::WrongPassword
+            | Self::TlsRefused(_)
+            | Self::PermissionDenied
+            | Self::UnsupportedSchema { .. }
+            | Self::Suspended
+            | Self::Deleted
+            | Self::ForeignUser
+            | Self::NoFreeName
+            | Self::Request(_) => Retry::WhenChanged,
+        }
+    }
+
+    /// The class of an error that the server sent, by its SQLSTATE.
+    fn of_state(state: &SqlState) -> Self {
+        let unknown = |what: &str| Self::UnsupportedSchema { problems: vec![what.to_owned()] };
+        match state {
+            s if *s == SqlState::INVALID_PASSWORD || *s == SqlState::INVALID_AUTHORIZATION_SPECIFICATION => {
+                Self::WrongPassword
+            }
+            s if *s == SqlState::QUERY_CANCELED
+                || *s == SqlState::LOCK_NOT_AVAILABLE
+                || *s == SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT =>
+            {
+                Self::TimedOut
+            }
+            s if *s == SqlState::ADMIN_SHUTDOWN || *s == SqlState::CRASH_SHUTDOWN => Self::ConnectionLost,
+            s if *s == SqlState::CANNOT_CONNECT_NOW => Self::Unreachable,
+            s if *s == SqlState::INSUFFICIENT_PRIVILEGE => Self::PermissionDenied,
+            s if *s == SqlState::UNDEFINED_COLUMN => unknown("a column is missing"),
+            s if *s == SqlState::UNDEFINED_TABLE => unknown("a table is missing"),
+            s if *s == SqlState::UNDEFINED_OBJECT || *s == SqlState::INVALID_TEXT_REPRESENTATION => {
+                unknown("a type or one of its values is missing")
+            }
+            s if *s == SqlState::NOT_NULL_VIOLATION => unknown("a column needs a value we do not know"),
+            other => Self::Other(other.code().to_owned()),
+        }
+    }
+}
+
+impl From<tokio_postgres::Error> for Error {
+    fn from(error: tokio_postgres::Error) -> Self {
+        match error.code() {
+            Some(state) => Self::of_state(state),
+            None if error.is_closed() => Self::ConnectionLost,
+            None => match std::error::Error::source(&error) {
+                Some(cause) if cause.is::<std::io::Error>() => Self::ConnectionLost,
+                // Not the server's words: a value or column that is not of the type we expect.
+                _ => Self::UnsupportedSchema { problems: vec!["a column has another type".to_owned()] },
+            },
+        }
+    }
+}
+
+impl From<DialError> for Error {
+    fn from(error: DialError) -> Self {
+        match error {
+            DialError::Name | DialError::Connect => Self::Unreachable,
+            DialError::Forbidden(reason) => Self::Refused(reason),
+            DialError::TimedOut => Self::TimedOut,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_have_their_classes() {
+        let class = |code: &str| Error::of_state(&SqlState::from_code(code));
+        assert_eq!(class("28P01"), Error::WrongPassword);
+        assert_eq!(class("28000"), Error::WrongPassword);
+        assert_eq!(class("57014"), Error::TimedOut);
+        assert_eq!(class("55P03"), Error::TimedOut);
+        assert_eq!(class("57P01"), Error::ConnectionLost);
+        assert_eq!(class("57P03"), Error::Unreachable);
+        assert_eq!(class("42501"), Error::PermissionDenied);
+        for code in ["42703", "42P01", "42704", "22P02", "23502"] {
+            assert!(matches!(class(code), Error::UnsupportedSchema { .. }), "{code}");
+        }
+        assert_eq!(class("53300"), Error::Other("53300".to_owned()));
+    }
+}

@@ -1,0 +1,224 @@
+//! Which database a connection URL names, and how its server must prove itself.
+//! It never reads a file that the URL points to, and no error repeats the URL.
+
+use super::parameters;
+use crate::confidential::Confidential;
+use std::fmt;
+
+/// How much TLS a URL asks for, in the words of lib/pq.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SslMode {
+    /// None.
+    Disable,
+    /// If the server offers it. coderd's own driver does not know this word; libpq's tools do.
+    Prefer,
+    /// TLS, whoever the server is. The default, as in coderd's driver (libpq's would be `prefer`).
+    Require,
+    /// TLS, and a certificate from an authority we trust.
+    VerifyCa,
+    /// TLS, and a certificate for this host from an authority we trust.
+    VerifyFull,
+}
+
+/// A connection URL, read.
+#[derive(Clone, PartialEq, Eq)]
+pub struct DatabaseUrl {
+    pub(super) host: String,
+    pub(super) port: u16,
+    pub(super) user: String,
+    pub(super) password: Option<Confidential<String>>,
+    pub(super) database: String,
+    pub(super) ssl_mode: SslMode,
+    pub(super) extra_ca: Option<String>,
+}
+
+/// Why a URL cannot be used. None repeats it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UrlError {
+    /// It cannot be read.
+    #[error("the database URL cannot be read: {0}")]
+    Shape(&'static str),
+    /// It lacks what we need.
+    #[error("the database URL has no {0}")]
+    Missing(&'static str),
+    /// A parameter that we refuse.
+    #[error("the database URL's parameter {name} is not supported: {reason}")]
+    Parameter {
+        /// Its name.
+        name: &'static str,
+        /// Why.
+        reason: &'static str,
+    },
+}
+
+const A_FILE: &str = "it names a file of coderd's container, which the operator does not have";
+const ELSEWHERE: &str = "it leads to another place than the host of the URL";
+
+/// Parameters that would read a file or change where we connect or look.
+const REFUSED: [(&str, &str); 13] = [
+    ("sslcert", A_FILE),
+    ("sslkey", A_FILE),
+    ("sslrootcert", A_FILE),
+    ("sslcrl", A_FILE),
+    ("sslpassword", A_FILE),
+    ("sslinline", "certificates inside a URL are not read"),
+    ("passfile", A_FILE),
+    ("servicefile", A_FILE),
+    ("service", ELSEWHERE),
+    ("hostaddr", ELSEWHERE),
+    ("krbsrvname", "Kerberos is not supported"),
+    ("search_path", "coderd's tables are looked for in the schema public"),
+    ("options", "settings of the server belong to the operator"),
+];
+
+impl DatabaseUrl {
+    /// Reads `postgres://` and `postgresql://` URLs and lists of `name=value`, as coderd's driver does. Parameters that
+    /// only tune coderd's own sessions are ignored.
+    pub fn parse(text: &Confidential<String>) -> Result<Self, UrlError> {
+        let pairs = parameters::pairs(text.expose().trim()).map_err(UrlError::Shape)?;
+        if let Some((name, reason)) =
+            REFUSED.iter().find(|(name, _)| pairs.iter().any(|(given, _)| given == name))
+        {
+            return Err(UrlError::Parameter { name, reason });
+        }
+        // The last one counts, as in the driver.
+        let last =
+            |wanted: &str| pairs.iter().rev().find(|(name, value)| name == wanted && !value.is_empty());
+        let value = |wanted: &str| last(wanted).map(|(_, value)| value.clone());
+        let user = value("user").ok_or(UrlError::Missing("user"))?;
+        Ok(Self {
+            host: host(value("host").ok_or(UrlError::Missing("host"))?)?,
+            port: port(value("port"))?,
+            password: value("password").map(Confidential::new),
+            database: value("dbname").unwrap_or_else(|| user.clone()),
+            ssl_mode: ssl_mode(value("sslmode").as_deref())?,
+            extra_ca: None,
+            user,
+        })
+    }
+
+    /// Trusts these authorities (PEM) too, for `verify-ca` and `verify-full`.
+    pub fn trusting(mut self, extra_ca: impl Into<String>) -> Self {
+        self.extra_ca = Some(extra_ca.into());
+        self
+    }
+
+    /// The host, to be shown in a condition.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+}
+
+fn host(host: String) -> Result<String, UrlError> {
+    let refused = |reason| Err(UrlError::Parameter { name: "host", reason });
+    match host {
+        _ if host.starts_with(['/', '@']) => {
+            refused("it is a Unix socket, which only coderd's container has")
+        }
+        _ if host.contains(',') => {
+            refused("it names several hosts; name one, or the address in front of them")
+        }
+        _ if host.contains(|letter: char| letter.is_control() || letter.is_whitespace()) => {
+            refused("it is not a host name")
+        }
+        _ => Ok(host),
+    }
+}
+
+fn port(port: Option<String>) -> Result<u16, UrlError> {
+    let refused = UrlError::Parameter { name: "port", reason: "it is not a port" };
+    match port.as_deref().map(str::parse) {
+        None => Ok(5432),
+        Some(Ok(port)) if port > 0 => Ok(port),
+        Some(_) => Err(refused),
+    }
+}
+
+fn ssl_mode(word: Option<&str>) -> Result<SslMode, UrlError> {
+    match word {
+        Some("disable") => Ok(SslMode::Disable),
+        Some("prefer") => Ok(SslMode::Prefer),
+        None | Some("require") => Ok(SslMode::Require),
+        Some("verify-ca") => Ok(SslMode::VerifyCa),
+        Some("verify-full") => Ok(SslMode::VerifyFull),
+        Some(_) => Err(UrlError::Parameter {
+            name: "sslmode",
+            reason: "one of disable, prefer, require, verify-ca and verify-full is needed",
+        }),
+    }
+}
+
+impl fmt::Debug for DatabaseUrl {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("DatabaseUrl([confidential])")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<DatabaseUrl, UrlError> {
+        DatabaseUrl::parse(&Confidential::new(text.to_owned()))
+    }
+
+    #[test]
+    fn defaults_are_those_of_coderds_driver() {
+        let url = parse(" postgres://coder@db.team.svc\n").unwrap();
+        assert_eq!((url.host(), url.port, url.database.as_str()), ("db.team.svc", 5432, "coder"));
+        assert_eq!((url.password, url.ssl_mode), (None, SslMode::Require));
+    }
+
+    #[test]
+    fn both_forms_name_the_same_database() {
+        let url = parse("postgresql://u:p@db:5433/c?sslmode=verify-full&application_name=x").unwrap();
+        assert_eq!(url, parse("host=db port=5433 user=u password=p dbname=c sslmode=verify-full").unwrap());
+        assert_eq!(url.password.unwrap().expose(), "p");
+    }
+
+    #[test]
+    fn files_sockets_and_detours_are_refused_by_name() {
+        for (text, name) in [
+            ("postgres://u@db/c?sslrootcert=/etc/passwd", "sslrootcert"),
+            ("postgres://u@db/c?sslcert=/a&sslkey=/b", "sslcert"),
+            ("host=db user=u passfile=/a", "passfile"),
+            ("host=db user=u service=x", "service"),
+            ("host=/var/run/postgresql user=u", "host"),
+            ("postgres://u@%2Fvar%2Frun/c", "host"),
+            ("postgres://u@db/c?host=/var/run", "host"),
+            ("host=a,b user=u", "host"),
+            ("host=db user=u hostaddr=10.0.0.1", "hostaddr"),
+            ("host=db user=u port=0", "port"),
+            ("host=db user=u sslmode=allow", "sslmode"),
+            ("host=db user=u search_path=x", "search_path"),
+        ] {
+            match parse(text) {
+                Err(UrlError::Parameter { name: refused, .. }) => assert_eq!(refused, name, "{text}"),
+                other => panic!("{text}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_prints_the_url() {
+        let canary = "hunter2hunter2";
+        for text in [
+            format!("postgres://{canary}:{canary}@db:x/{canary}?sslmode={canary}"),
+            format!("postgres://{canary}:{canary}@db/{canary}?sslmode={canary}"),
+            format!("mysql://{canary}"),
+            format!("host=db user={canary} password={canary} port={canary}"),
+            format!("host='/{canary}' user=u"),
+        ] {
+            let shown = format!("{:?} {}", parse(&text), parse(&text).unwrap_err());
+            assert!(!shown.contains(canary), "{shown}");
+        }
+        let shown = format!("{:?}", parse(&format!("postgres://{canary}:{canary}@{canary}/{canary}")));
+        assert!(!shown.contains(canary), "{shown}");
+    }
+
+    #[test]
+    fn user_and_host_must_be_named() {
+        assert_eq!(parse("host=db"), Err(UrlError::Missing("user")));
+        assert_eq!(parse("user=u"), Err(UrlError::Missing("host")));
+    }
+}

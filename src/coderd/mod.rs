@@ -1,0 +1,33 @@
+//! The only place that talks to coderd and its database: requests, answers, error classes, and where we may dial.
+//! It knows no Kubernetes type, and nothing it returns or prints carries a secret.
+
+pub mod addresses;
+pub mod allowed;
+pub mod client;
+pub mod database;
+mod dial;
+pub mod endpoint;
+pub mod error;
+pub mod license;
+pub mod resolve;
+mod tls;
+pub mod token;
+pub mod uuid;
+
+pub use allowed::AllowedUrls;
+pub use client::Client;
+pub use endpoint::Endpoint;
+pub use error::{Error, Retry};
+pub use resolve::Resolve;
+pub use tls::TrustError;
+pub use token::NewToken;
+pub use uuid::Uuid;
+
+/// What the command line says about our own connections, handed to whoever opens one.
+#[derive(Debug, Clone, Default)]
+pub struct Egress {
+    /// Names that lead somewhere else, for HTTP and Postgres.
+    pub resolve: Resolve,
+    /// External URLs that objects may name.
+    pub allowed_urls: AllowedUrls,
+}

@@ -1,0 +1,360 @@
+//! The HTTP client of coderd against the strict double: every call with every fault, by the class of the error, and
+//! without a secret in what is printed.
+
+use coder_k8s::coderd::client::{Applied, Limits, Tier, Upload};
+use coder_k8s::coderd::error::{Lost, Operation};
+use coder_k8s::coderd::{Client, Endpoint, Error, Resolve, Retry};
+use coder_k8s::confidential::Confidential;
+use serde_json::json;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use support::cluster::pki::Ca;
+use support::coderd::{Coderd, Credential, Fault, NewUser, Occurrence, Role, UserStatus, license_with};
+use support::wait::{holds, until};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::task::AbortOnDropHandle;
+
+const HOST: &str = "coder.team.svc.cluster.local";
+const SOON: Duration = Duration::from_secs(10);
+const DAY: Duration = Duration::from_secs(86_400);
+const LICENSE_ID: &str = "6f1f6a3e-0000-4000-8000-000000000001";
+
+fn led_to(address: SocketAddr) -> Resolve {
+    Resolve::new(vec![format!("*.svc.cluster.local={address}").parse().unwrap()])
+}
+
+fn limits() -> Limits {
+    Limits { total: Duration::from_secs(5), answer: 64 * 1024, ..Limits::default() }
+}
+
+fn client(coderd: &Coderd, token: &str, limits: Limits) -> Client {
+    let endpoint = Endpoint::parse(&format!("http://{HOST}")).unwrap();
+    Client::new(endpoint, Some(Confidential::new(token.to_owned())), &led_to(coderd.addr()), limits).unwrap()
+}
+
+fn license() -> Confidential<String> {
+    Confidential::new(license_with(&json!({ "jti": LICENSE_ID, "exp": 4_000_000_000_i64 })))
+}
+
+const CALLS: [(Operation, &str); 7] = [
+    (Operation::Healthz, "GET /healthz"),
+    (Operation::BuildInfo, "GET /buildinfo"),
+    (Operation::Entitlements, "GET /entitlements"),
+    (Operation::Me, "GET /users/me"),
+    (Operation::Licenses, "GET /licenses"),
+    (Operation::UploadLicense, "POST /licenses"),
+    (Operation::DeleteToken, "DELETE /users/me/keys/{key}"),
+];
+
+/// Makes one call; a token to delete is made for it.
+async fn call(operation: Operation, client: &Client, coderd: &Coderd) -> Result<(), Error> {
+    match operation {
+        Operation::Healthz => client.healthz().await,
+        Operation::BuildInfo => client.build_info().await.map(drop),
+        Operation::Entitlements => client.entitlements().await.map(drop),
+        Operation::Me => client.me().await.map(drop),
+        Operation::Licenses => client.licenses().await.map(drop),
+        Operation::UploadLicense => client.upload_license(&license()).await.map(drop),
+        Operation::DeleteToken => {
+            let victim = coderd.add_token("ops", DAY);
+            client.delete_token_by_id(&victim[..10]).await
+        }
+    }
+}
+
+/// An owner, its token, and a client with it.
+async fn scene(limits: Limits) -> (Coderd, String, Client) {
+    let coderd = Coderd::start().await;
+    coderd.add_user(NewUser::named("ops").with(Role::Owner));
+    let token = coderd.add_token("ops", DAY);
+    let client = client(&coderd, &token, limits);
+    (coderd, token, client)
+}
+
+/// Every call suffers the fault once, fails with exactly this error, shows no secret, and works the next time.
+async fn each_call(fault: impl Fn(&str) -> Fault, expected: impl Fn(Operation) -> Error, skip: &[Operation]) {
+    let (coderd, token, client) = scene(limits()).await;
+    for (operation, route) in CALLS.into_iter().filter(|(operation, _)| !skip.contains(operation)) {
+        let handle = coderd.inject(route, Occurrence::Next, fault(&token));
+        let error = call(operation, &client, &coderd).await.expect_err(route);
+        assert_eq!(error, expected(operation), "{route}");
+        assert_eq!(handle.hits(), 1, "{route}");
+        let shown = format!("{error} {error:?} {client:?}");
+        for secret in [&token[11..], license().expose(), "hunter2"] {
+            assert!(!shown.contains(secret), "{shown}");
+        }
+        call(operation, &client, &coderd)
+            .await
+            .unwrap_or_else(|error| panic!("{route} does not heal: {error}"));
+    }
+}
+
+/// A body that repeats what was sent, which no error may repeat.
+fn echoing(status: u16, token: &str) -> Fault {
+    let text = format!("hunter2?{token} {}", license().expose());
+    Fault::answer(status, &json!({ "message": text, "detail": text }))
+}
+
+#[tokio::test]
+async fn refusals_have_their_classes() {
+    each_call(|token| echoing(401, token), |operation| Error::Unauthorized { operation }, &[]).await;
+    each_call(|token| echoing(403, token), |operation| Error::Forbidden { operation }, &[]).await;
+    each_call(|token| echoing(404, token), |operation| Error::NotFoundOrForbidden { operation }, &[]).await;
+    each_call(|token| echoing(409, token), |operation| Error::Conflict { operation }, &[]).await;
+    let premium =
+        |_: &str| Fault::answer(403, &json!({ "message": "X is a Premium feature. Contact sales!" }));
+    each_call(premium, |operation| Error::NotLicensed { operation }, &[]).await;
+    let missing = |_: &str| Fault::answer(404, &json!({ "message": "Route not found." }));
+    each_call(missing, |operation| Error::RouteMissing { operation }, &[]).await;
+    let gone = |token: &str| echoing(410, token);
+    each_call(gone, |operation| Error::Unexpected { operation, status: 410 }, &[]).await;
+}
+
+#[tokio::test]
+async fn a_400_is_told_in_coderds_words_unless_they_repeat_what_was_sent() {
+    let said = |_: &str| Fault::answer(400, &json!({ "message": "Invalid\n license", "detail": "expired" }));
+    let expected = |operation| Error::Invalid { operation, message: "Invalid license: expired".to_owned() };
+    each_call(said, expected, &[]).await;
+    let open = [Operation::Healthz, Operation::BuildInfo, Operation::Entitlements];
+    let repeated = |token: &str| Fault::answer(400, &json!({ "message": format!("bad {token}") }));
+    let message = "(withheld: it repeats what was sent)".to_owned();
+    each_call(repeated, |operation| Error::Invalid { operation, message: message.clone() }, &open).await;
+}
+
+#[tokio::test]
+async fn too_many_requests_say_how_long_to_wait() {
+    let wait = Duration::from_secs(17);
+    let expected = |operation| Error::RateLimited { operation, retry_after: wait };
+    each_call(|_| Fault::too_many_requests(wait), expected, &[]).await;
+    assert_eq!(expected(Operation::Me).retry(), Retry::After(wait));
+}
+
+#[tokio::test]
+async fn server_errors_redirects_and_floods_have_their_classes() {
+    each_call(|token| echoing(500, token), |operation| Error::Server { operation, status: 500 }, &[]).await;
+    let page = |_: &str| Fault::answer_text(502, "text/html", "<h1>hunter2</h1>");
+    each_call(page, |operation| Error::Server { operation, status: 502 }, &[]).await;
+    let elsewhere = |_: &str| Fault::redirect(307, "http://169.254.169.254/latest?token=hunter2");
+    each_call(elsewhere, |operation| Error::Redirected { operation, status: 307 }, &[]).await;
+    let flood = |_: &str| Fault::answer_text(200, "application/json", &"x".repeat(64 * 1024 + 1));
+    each_call(flood, |operation| Error::TooLarge { operation, limit: 64 * 1024 }, &[]).await;
+}
+
+#[tokio::test]
+async fn broken_connections_and_answers_have_their_classes() {
+    let cut = |operation| Error::Unreachable { operation, lost: Lost::Cut };
+    each_call(|_| Fault::cut_before_processing(), cut, &[]).await;
+    each_call(|_| Fault::response_lost(), cut, &[]).await;
+    // An empty answer has no half, and two calls do not read theirs.
+    each_call(|_| Fault::half_body(), cut, &[Operation::DeleteToken]).await;
+    let unread = [Operation::DeleteToken, Operation::Healthz];
+    each_call(|_| Fault::malformed_json(), |operation| Error::Malformed { operation }, &unread).await;
+}
+
+#[tokio::test]
+async fn a_call_without_an_answer_ends_in_time_and_is_given_up() {
+    let short = Limits { total: Duration::from_millis(300), ..limits() };
+    let (coderd, _, client) = scene(short).await;
+    for (operation, route) in CALLS {
+        let hanging = coderd.inject(route, Occurrence::Next, Fault::hang());
+        assert_eq!(call(operation, &client, &coderd).await, Err(Error::TimedOut { operation }), "{route}");
+        hanging.release();
+        // Time enough, so that healing is not a race.
+        let patient = client_with(&coderd);
+        call(operation, &patient, &coderd).await.unwrap_or_else(|error| panic!("{route}: {error}"));
+    }
+}
+
+fn client_with(coderd: &Coderd) -> Client {
+    client(coderd, &coderd.add_token("ops", DAY), limits())
+}
+
+#[tokio::test]
+async fn answers_are_read_and_open_calls_send_no_token() {
+    let (coderd, _, client) = scene(limits()).await;
+    let build = client.build_info().await.unwrap();
+    assert_eq!((build.version.as_str(), build.deployment_id.len()), ("v2.36.1", 36));
+    assert!(build.external_url.ends_with("v2.36.1"));
+    let entitlements = client.entitlements().await.unwrap();
+    assert_eq!(entitlements.tier(), Tier::Premium);
+    client.healthz().await.unwrap();
+    assert!(coderd.calls().iter().all(|call| call.credential == Credential::None));
+    let me = client.me().await.unwrap();
+    assert_eq!(
+        (me.username.as_str(), me.status.as_str(), me.roles),
+        ("ops", "active", vec!["owner".to_owned()])
+    );
+}
+
+#[tokio::test]
+async fn a_licence_is_applied_once_whatever_happens() {
+    let coderd = Coderd::builder().unlicensed().start().await;
+    coderd.add_user(NewUser::named("ops").with(Role::Owner));
+    let client = client(&coderd, &coderd.add_token("ops", DAY), limits());
+    assert_eq!(client.entitlements().await.unwrap().tier(), Tier::None);
+    // The answer is lost, the licence is there.
+    coderd.inject("POST /licenses", Occurrence::Next, Fault::response_lost());
+    assert!(client.apply_license(&license()).await.is_err());
+    assert_eq!(client.apply_license(&license()).await, Ok(Applied::AlreadyThere { id: 1 }));
+    assert_eq!(coderd.count("POST /licenses"), 1);
+    assert_eq!(client.entitlements().await.unwrap().tier(), Tier::Premium);
+    assert_eq!(coderd.licenses().len(), 1);
+}
+
+#[tokio::test]
+async fn a_duplicate_is_believed_only_after_listing_again() {
+    let (coderd, _, client) = scene(limits()).await;
+    assert!(matches!(client.upload_license(&license()).await, Ok(Upload::Accepted(_))));
+    assert_eq!(client.upload_license(&license()).await, Ok(Upload::Duplicate));
+    // Somebody else was faster between our list and our upload.
+    coderd.inject("GET /licenses", Occurrence::Next, Fault::answer(200, &json!([])));
+    assert_eq!(client.apply_license(&license()).await, Ok(Applied::AlreadyThere { id: 1 }));
+    // coderd says duplicate but lists nothing: not applied.
+    coderd.inject("GET /licenses", Occurrence::First(2), Fault::answer(200, &json!(null)));
+    assert!(client.apply_license(&license()).await.is_err());
+}
+
+#[tokio::test]
+async fn another_licence_does_not_count_as_ours() {
+    let (coderd, _, client) = scene(limits()).await;
+    let other =
+        license_with(&json!({ "jti": "6f1f6a3e-0000-4000-8000-000000000002", "exp": 4_000_000_000_i64 }));
+    client.upload_license(&Confidential::new(other)).await.unwrap();
+    assert_eq!(client.apply_license(&license()).await, Ok(Applied::Uploaded { id: 2 }));
+    // One without an id of its own is known by its claims.
+    let nameless =
+        Confidential::new(license_with(&json!({ "exp": 4_000_000_001_i64, "features": { "a": 1 } })));
+    assert_eq!(client.apply_license(&nameless).await, Ok(Applied::Uploaded { id: 3 }));
+    assert_eq!(client.apply_license(&nameless).await, Ok(Applied::AlreadyThere { id: 3 }));
+    assert_eq!(coderd.licenses().len(), 3);
+}
+
+#[tokio::test]
+async fn a_token_that_ended_and_a_suspended_user_are_unauthorized() {
+    let (coderd, token, client) = scene(limits()).await;
+    coderd.set_user_status("ops", UserStatus::Suspended);
+    assert_eq!(client.me().await.unwrap_err(), Error::Unauthorized { operation: Operation::Me });
+    coderd.set_user_status("ops", UserStatus::Active);
+    client.me().await.unwrap();
+    client.delete_token_by_id(&token[..10]).await.unwrap();
+    assert_eq!(client.me().await.unwrap_err(), Error::Unauthorized { operation: Operation::Me });
+    let nonsense = client.with_token(Confidential::new("line\nbreak".to_owned()));
+    assert_eq!(nonsense.me().await.unwrap_err(), Error::Unauthorized { operation: Operation::Me });
+}
+
+#[tokio::test]
+async fn without_a_rule_loopback_is_refused() {
+    let coderd = Coderd::start().await;
+    let endpoint = Endpoint::parse(&coderd.url()).unwrap();
+    let client = Client::new(endpoint, None, &Resolve::default(), limits()).unwrap();
+    let error = client.build_info().await.unwrap_err();
+    assert!(matches!(error, Error::Refused { operation: Operation::BuildInfo, .. }), "{error:?}");
+    assert_eq!((error.retry(), coderd.calls().len()), (Retry::WhenChanged, 0));
+}
+
+#[tokio::test]
+async fn nobody_there_and_no_such_name_are_told_apart() {
+    let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let to = |host: &str| {
+        let endpoint = Endpoint::parse(&format!("http://{host}")).unwrap();
+        Client::new(endpoint, None, &led_to(nobody), limits()).unwrap()
+    };
+    let lost = |lost| Err(Error::Unreachable { operation: Operation::Healthz, lost });
+    assert_eq!(to(HOST).healthz().await, lost(Lost::Connect));
+    assert_eq!(to("no-such-host.invalid").healthz().await, lost(Lost::Name));
+}
+
+/// A door in front of the double that counts who comes in, with TLS or without.
+struct Door {
+    address: SocketAddr,
+    opened: Arc<AtomicUsize>,
+    open: Arc<AtomicUsize>,
+    _serving: AbortOnDropHandle<()>,
+}
+
+impl Door {
+    async fn before(coderd: &Coderd, tls: Option<tokio_rustls::TlsAcceptor>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (address, behind) = (listener.local_addr().unwrap(), coderd.addr());
+        let (opened, open) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (count, now) = (opened.clone(), open.clone());
+        let serving = tokio::spawn(async move {
+            while let Ok((mut outside, _)) = listener.accept().await {
+                count.fetch_add(1, Ordering::SeqCst);
+                now.fetch_add(1, Ordering::SeqCst);
+                let (now, tls) = (now.clone(), tls.clone());
+                tokio::spawn(async move {
+                    let mut inside = TcpStream::connect(behind).await.unwrap();
+                    match tls {
+                        Some(tls) => {
+                            if let Ok(mut outside) = tls.accept(outside).await {
+                                let _ = tokio::io::copy_bidirectional(&mut outside, &mut inside).await;
+                            }
+                        }
+                        None => drop(tokio::io::copy_bidirectional(&mut outside, &mut inside).await),
+                    }
+                    now.fetch_sub(1, Ordering::SeqCst);
+                });
+            }
+        });
+        Self { address, opened, open, _serving: AbortOnDropHandle::new(serving) }
+    }
+}
+
+#[tokio::test]
+async fn connections_are_used_again_bounded_and_closed_with_the_client() {
+    let coderd = Coderd::start().await;
+    let door = Door::before(&coderd, None).await;
+    let endpoint = Endpoint::parse(&format!("http://{HOST}")).unwrap();
+    let client = Client::new(endpoint, None, &led_to(door.address), limits()).unwrap();
+    for _ in 0..3 {
+        client.build_info().await.unwrap();
+    }
+    assert_eq!(door.opened.load(Ordering::SeqCst), 1);
+    let many = (0..8).map(|_| client.build_info());
+    assert!(futures::future::join_all(many).await.iter().all(Result::is_ok));
+    let left = async |most: usize| holds(door.open.load(Ordering::SeqCst) <= most, "some are still open");
+    until("at most two unused connections", SOON, || left(2)).await;
+    drop(client);
+    until("no connection", SOON, || left(0)).await;
+}
+
+fn acceptor(ca: &Ca, names: &[&str]) -> tokio_rustls::TlsAcceptor {
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+    let pair = ca.server(names);
+    let chain = vec![CertificateDer::from_pem_slice(pair.certificate.as_bytes()).unwrap()];
+    let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let config = builder.unwrap().with_no_client_auth().with_single_cert(chain, key).unwrap();
+    tokio_rustls::TlsAcceptor::from(Arc::new(config))
+}
+
+#[tokio::test]
+async fn tls_is_checked_against_the_extra_authority_and_the_expected_name() {
+    let coderd = Coderd::start().await;
+    let ca = Ca::new("coder");
+    let door = Door::before(&coderd, Some(acceptor(&ca, &["coder.example.com"]))).await;
+    let plain = Endpoint::parse(&format!("https://{HOST}")).unwrap();
+    let ask = async |endpoint: Endpoint| {
+        let client = Client::new(endpoint, None, &led_to(door.address), limits()).unwrap();
+        client.build_info().await.map(drop)
+    };
+    let trusted = plain.clone().trusting(&*ca.certificate).named("coder.example.com");
+    assert_eq!(ask(trusted.clone()).await, Ok(()));
+    for untrusted in [
+        plain.clone(),
+        plain.clone().named("coder.example.com"),
+        plain.clone().trusting(&*ca.certificate),
+        plain.clone().trusting(Ca::new("other").certificate).named("coder.example.com"),
+    ] {
+        let error = ask(untrusted).await.unwrap_err();
+        assert!(matches!(error, Error::Tls { operation: Operation::BuildInfo, .. }), "{error:?}");
+    }
+    let door = Door::before(&coderd, None).await;
+    let client = Client::new(trusted, None, &led_to(door.address), limits()).unwrap();
+    let error = client.build_info().await.unwrap_err();
+    assert!(matches!(error, Error::Tls { .. }), "TLS to a plain server: {error:?}");
+}

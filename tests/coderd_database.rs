@@ -1,0 +1,513 @@
+//! Operator access in coderd's database, on a real PostgreSQL with the real schema of the newest and the oldest
+//! supported coderd.
+
+use coder_k8s::coderd::database::{
+    AccessRequest, Database, DatabaseUrl, EMAIL_DOMAIN, Ensured, Error, Limits, Role, go_operator_token_name,
+};
+use coder_k8s::coderd::{NewToken, Resolve, Uuid};
+use coder_k8s::confidential::Confidential;
+use jiff::Timestamp;
+use std::sync::LazyLock;
+use std::time::Duration;
+use support::cluster::pki::Ca;
+use support::postgres::{HOST, PASSWORD, Postgres};
+use support::wait::{holds, until};
+use tokio::net::TcpListener;
+
+const NEWEST: &str = "v2.36.1";
+const OLDEST: &str = "v2.30.0";
+const SOON: Duration = Duration::from_secs(20);
+
+static CA: LazyLock<Ca> = LazyLock::new(|| Ca::new("test-database"));
+static SERVER: LazyLock<Postgres> = LazyLock::new(|| Postgres::start_with_tls(&CA, &[HOST]));
+
+fn url(text: &str) -> DatabaseUrl {
+    DatabaseUrl::parse(&Confidential::new(text.to_owned())).unwrap()
+}
+
+fn resolve(server: &Postgres) -> Resolve {
+    Resolve::new(vec![server.resolve_rule().parse().unwrap()])
+}
+
+async fn connect_as(user: &str, database: &str, limits: Limits) -> Database {
+    let url = url(&SERVER.url(user, database, "sslmode=disable"));
+    Database::connect(&url, &resolve(&SERVER), limits).await.unwrap()
+}
+
+async fn connect(database: &str) -> Database {
+    connect_as("postgres", database, Limits::default()).await
+}
+
+fn request() -> AccessRequest {
+    AccessRequest {
+        user_id: Uuid::random().unwrap(),
+        email: format!("coder-k8s-operator-0123abcd@{EMAIL_DOMAIN}"),
+        username: "coder-k8s-operator".to_owned(),
+        role: Role::TemplateAdmin,
+        token: NewToken::generate().unwrap(),
+        token_name: "coder-k8s-1".to_owned(),
+        lifetime: Duration::from_secs(86_400),
+        now: Timestamp::from_second(1_800_000_000).unwrap(),
+    }
+}
+
+/// The next generation of a token for the same user.
+fn renewed(request: &AccessRequest) -> AccessRequest {
+    AccessRequest {
+        token: NewToken::generate().unwrap(),
+        token_name: format!("{}x", request.token_name),
+        ..request.clone()
+    }
+}
+
+fn count(database: &str, table: &str) -> String {
+    SERVER.sql(database, &format!("SELECT count(*) FROM {table}"))
+}
+
+/// A human, as coderd itself would have made it.
+fn add_human(database: &str, username: &str, email: &str) -> Uuid {
+    let id = Uuid::random().unwrap();
+    SERVER.sql(
+        database,
+        &format!(
+            "INSERT INTO users (id, email, username, hashed_password, created_at, updated_at, status) \
+             VALUES ('{id}', '{email}', '{username}', 'x', now(), now(), 'active')"
+        ),
+    );
+    id
+}
+
+#[tokio::test]
+async fn a_user_and_a_token_are_made_on_both_schemas() {
+    for release in [NEWEST, OLDEST] {
+        let name = SERVER.coderd_database(release);
+        let request = request();
+        let ensured = connect(&name).await.ensure_access(&request).await.unwrap();
+        let expires_at = Timestamp::from_second(1_800_086_400).unwrap();
+        let username = "coder-k8s-operator".to_owned();
+        assert_eq!(ensured, Ensured { user_id: request.user_id, username, created: true, expires_at });
+        let user = "SELECT id, email, username, status, rbac_roles, login_type, is_system, deleted, \
+                    encode(hashed_password, 'hex') FROM users";
+        assert_eq!(
+            SERVER.sql(&name, user),
+            format!(
+                "{}|{}|coder-k8s-operator|active|{{template-admin}}|none|t|f|",
+                request.user_id, request.email
+            )
+        );
+        // coderd's own rule: SHA-256 of the twenty-two characters after the dash, kept under the ten before it.
+        let plaintext = request.token.plaintext();
+        let (id, secret) = plaintext.expose().split_once('-').unwrap();
+        let token = format!(
+            "SELECT id, hashed_secret = sha256('{secret}'), length(id), length('{secret}'), user_id, login_type, \
+             lifetime_seconds, token_name, scopes, allow_list, extract(epoch FROM expires_at)::bigint, ip_address \
+             FROM api_keys"
+        );
+        assert_eq!(
+            SERVER.sql(&name, &token),
+            format!(
+                "{id}|t|10|22|{}|token|86400|coder-k8s-1|{{coder:all}}|{{*:*}}|1800086400|0.0.0.0",
+                request.user_id
+            )
+        );
+        assert_eq!(count(&name, "organization_members"), "0", "both roles work site-wide");
+    }
+}
+
+#[tokio::test]
+async fn asking_again_changes_nothing() {
+    let name = SERVER.coderd_database(NEWEST);
+    let (request, mut database) = (request(), connect(&name).await);
+    let first = database.ensure_access(&request).await.unwrap();
+    let rows = "SELECT (SELECT md5(string_agg(u::text, '')) FROM users u), (SELECT md5(string_agg(k::text, '')) FROM api_keys k)";
+    let before = SERVER.sql(&name, rows);
+    let later = AccessRequest { now: request.now + Duration::from_secs(60), ..request.clone() };
+    assert_eq!(database.ensure_access(&later).await.unwrap(), Ensured { created: false, ..first });
+    assert_eq!(SERVER.sql(&name, rows), before);
+}
+
+#[tokio::test]
+async fn the_role_follows_what_is_asked_up_and_down() {
+    let name = SERVER.coderd_database(NEWEST);
+    let (request, mut database) = (request(), connect(&name).await);
+    let roles = "SELECT rbac_roles FROM users";
+    for (role, shown) in [
+        (Role::TemplateAdmin, "{template-admin}"),
+        (Role::Owner, "{owner}"),
+        (Role::TemplateAdmin, "{template-admin}"),
+    ] {
+        database.ensure_access(&AccessRequest { role, ..request.clone() }).await.unwrap();
+        assert_eq!(SERVER.sql(&name, roles), shown);
+    }
+    SERVER.sql(&name, "UPDATE users SET rbac_roles = '{owner,auditor}'");
+    database.ensure_access(&request).await.unwrap();
+    assert_eq!(SERVER.sql(&name, roles), "{template-admin}", "neither more nor less");
+}
+
+#[tokio::test]
+async fn a_human_of_the_same_name_keeps_the_account() {
+    let name = SERVER.coderd_database(NEWEST);
+    let human = add_human(&name, "Coder-K8s-Operator", "human@example.com");
+    let row = format!("SELECT md5(u::text) FROM users u WHERE id = '{human}'");
+    let before = SERVER.sql(&name, &row);
+    let request = request();
+    let ensured = connect(&name).await.ensure_access(&request).await.unwrap();
+    assert_eq!(ensured.username, format!("coder-k8s-operator-{}", &request.user_id.to_string()[..8]));
+    assert_eq!(SERVER.sql(&name, &row), before);
+    assert_eq!(SERVER.sql(&name, &format!("SELECT count(*) FROM api_keys WHERE user_id = '{human}'")), "0");
+}
+
+#[tokio::test]
+async fn somebody_elses_id_or_address_is_never_taken_over() {
+    let name = SERVER.coderd_database(NEWEST);
+    let (request, mut database) = (request(), connect(&name).await);
+    // Whoever may make users may also choose our address for one; that makes it no user of ours.
+    let trap = add_human(&name, "trap", &request.email.to_uppercase());
+    assert_eq!(database.ensure_access(&request).await, Err(Error::ForeignUser));
+    SERVER.sql(&name, &format!("UPDATE users SET email = 'trap@example.com' WHERE id = '{trap}'"));
+    let stolen = AccessRequest { user_id: trap, ..request.clone() };
+    assert_eq!(database.ensure_access(&stolen).await, Err(Error::ForeignUser));
+    assert_eq!((count(&name, "users"), count(&name, "api_keys")), ("1".to_owned(), "0".to_owned()));
+    assert_eq!(database.ensure_access(&request).await.map(|ensured| ensured.created), Ok(true));
+}
+
+#[tokio::test]
+async fn a_lost_id_is_found_again_by_the_reserved_address() {
+    let name = SERVER.coderd_database(NEWEST);
+    let (first, mut database) = (request(), connect(&name).await);
+    database.ensure_access(&first).await.unwrap();
+    let forgetful = AccessRequest { user_id: Uuid::random().unwrap(), ..renewed(&first) };
+    let ensured = database.ensure_access(&forgetful).await.unwrap();
+    assert_eq!((ensured.user_id, ensured.created), (first.user_id, false));
+    assert_eq!(count(&name, "users"), "1");
+}
+
+#[tokio::test]
+async fn a_suspended_or_deleted_operator_is_left_alone() {
+    let name = SERVER.coderd_database(NEWEST);
+    let (request, mut database) = (request(), connect(&name).await);
+    database.ensure_access(&request).await.unwrap();
+    SERVER.sql(&name, "UPDATE users SET status = 'suspended'");
+    let promoted = AccessRequest { role: Role::Owner, ..renewed(&request) };
+    assert_eq!(database.ensure_access(&promoted).await, Err(Error::Suspended));
+    assert_eq!(SERVER.sql(&name, "SELECT status, rbac_roles FROM users"), "suspended|{template-admin}");
+    assert_eq!(count(&name, "api_keys"), "1");
+    SERVER.sql(&name, "UPDATE users SET status = 'active', deleted = true");
+    assert_eq!(database.ensure_access(&promoted).await, Err(Error::Deleted));
+    // A new id is a new user.
+    let anew = AccessRequest { user_id: Uuid::random().unwrap(), ..renewed(&request) };
+    assert_eq!(database.ensure_access(&anew).await.map(|ensured| ensured.created), Ok(true));
+}
+
+#[tokio::test]
+async fn a_renewal_keeps_the_old_token_until_it_is_revoked() {
+    let name = SERVER.coderd_database(NEWEST);
+    let (first, mut database) = (request(), connect(&name).await);
+    database.ensure_access(&first).await.unwrap();
+    let (second, third) = (renewed(&first), renewed(&renewed(&first)));
+    database.ensure_access(&second).await.unwrap();
+    database.ensure_access(&third).await.unwrap();
+    assert_eq!(count(&name, "api_keys"), "3");
+    assert_eq!(database.revoke_token(first.user_id, first.token.id()).await, Ok(1));
+    assert_eq!(database.revoke_token(first.user_id, first.token.id()).await, Ok(0));
+    assert_eq!(database.revoke_all_but(first.user_id, third.token.id()).await, Ok(1));
+    assert_eq!(SERVER.sql(&name, "SELECT id FROM api_keys"), third.token.id());
+    assert_eq!(database.disable_access(first.user_id).await, Ok(1));
+    assert_eq!((count(&name, "users"), count(&name, "api_keys")), ("1".to_owned(), "0".to_owned()));
+}
+
+#[tokio::test]
+async fn a_token_whose_plaintext_was_lost_is_replaced_under_its_name() {
+    let name = SERVER.coderd_database(NEWEST);
+    let (lost, mut database) = (request(), connect(&name).await);
+    database.ensure_access(&lost).await.unwrap();
+    let again = AccessRequest { token: NewToken::generate().unwrap(), ..lost.clone() };
+    database.ensure_access(&again).await.unwrap();
+    assert_eq!(SERVER.sql(&name, "SELECT id FROM api_keys"), again.token.id());
+}
+
+#[tokio::test]
+async fn tokens_of_others_are_never_revoked() {
+    let name = SERVER.coderd_database(NEWEST);
+    let (request, mut database) = (request(), connect(&name).await);
+    database.ensure_access(&request).await.unwrap();
+    let human = add_human(&name, "human", "human@example.com");
+    SERVER.sql(&name, &format!("UPDATE api_keys SET user_id = '{human}'"));
+    assert_eq!(database.disable_access(human).await, Ok(0));
+    assert_eq!(database.revoke_token(human, request.token.id()).await, Ok(0));
+    assert!(database.revoke_tokens_named("human@example.com", "coder-k8s-1").await.is_err());
+    assert_eq!(count(&name, "api_keys"), "1");
+    // The id of the human's token is not ours to use either.
+    assert_eq!(database.ensure_access(&request).await, Err(Error::TokenTaken));
+}
+
+#[tokio::test]
+async fn only_the_named_token_of_the_older_operator_goes() {
+    let name = SERVER.coderd_database(NEWEST);
+    let old = AccessRequest {
+        email: format!("coder-k8s-operator@{EMAIL_DOMAIN}"),
+        token_name: go_operator_token_name("team", "coder"),
+        ..request()
+    };
+    let mut database = connect(&name).await;
+    database.ensure_access(&old).await.unwrap();
+    let other = AccessRequest { token_name: go_operator_token_name("team", "other"), ..renewed(&old) };
+    database.ensure_access(&other).await.unwrap();
+    assert_eq!(database.revoke_tokens_named(&old.email, &old.token_name).await, Ok(1));
+    assert_eq!(
+        (SERVER.sql(&name, "SELECT id FROM api_keys"), count(&name, "users")),
+        (other.token.id().to_owned(), "1".to_owned())
+    );
+}
+
+#[tokio::test]
+async fn two_operators_at_once_make_one_user() {
+    let name = SERVER.coderd_database(NEWEST);
+    let (one, other) = (request(), request());
+    let other = AccessRequest { user_id: one.user_id, token_name: "coder-k8s-2".to_owned(), ..other };
+    let (mut first, mut second) = (connect(&name).await, connect(&name).await);
+    let (one, other) = tokio::join!(first.ensure_access(&one), second.ensure_access(&other));
+    assert_eq!([one.unwrap().created, other.unwrap().created].iter().filter(|created| **created).count(), 1);
+    assert_eq!((count(&name, "users"), count(&name, "api_keys")), ("1".to_owned(), "2".to_owned()));
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_told_without_it() {
+    let name = SERVER.coderd_database(NEWEST);
+    for text in [
+        format!("postgres://postgres:hunter2@{HOST}/{name}?sslmode=disable"),
+        format!("host={HOST} user=postgres dbname={name} sslmode=disable"),
+        format!("host={HOST} user=nobody-known password=hunter2 dbname={name} sslmode=disable"),
+    ] {
+        let error = Database::connect(&url(&text), &resolve(&SERVER), Limits::default()).await.unwrap_err();
+        assert_eq!(error, Error::WrongPassword);
+        assert!(!format!("{error} {error:?}").contains("hunter2"));
+    }
+    let missing = url(&SERVER.url("postgres", "no_such_database", "sslmode=disable"));
+    let error = Database::connect(&missing, &resolve(&SERVER), Limits::default()).await.unwrap_err();
+    assert_eq!(error, Error::Other("3D000".to_owned()));
+    assert!(!format!("{error} {missing:?}").contains(PASSWORD));
+}
+
+#[tokio::test]
+async fn tls_is_used_and_checked_as_the_url_asks() {
+    let name = SERVER.coderd_database(NEWEST);
+    let ask = async |parameters: &str, ca: Option<&Ca>| {
+        let url = url(&SERVER.url("postgres", &name, parameters));
+        let url = ca.map_or(url.clone(), |ca| url.trusting(&*ca.certificate));
+        let mut database = Database::connect(&url, &resolve(&SERVER), Limits::default()).await?;
+        database.ensure_access(&request()).await.map(drop)
+    };
+    let other = Ca::new("other");
+    for parameters in ["", "sslmode=require", "sslmode=prefer"] {
+        assert_eq!(ask(parameters, None).await, Ok(()), "{parameters}");
+    }
+    for parameters in ["sslmode=verify-ca", "sslmode=verify-full"] {
+        assert_eq!(ask(parameters, Some(&CA)).await, Ok(()), "{parameters}");
+        for untrusted in [None, Some(&other)] {
+            let error = ask(parameters, untrusted).await.unwrap_err();
+            assert!(matches!(error, Error::TlsRefused(_)), "{parameters}: {error:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_for_another_host_passes_verify_ca_only() {
+    let server = Postgres::start_with_tls(&CA, &["elsewhere.example.com"]);
+    let ask = async |mode: &str| {
+        let url = url(&server.url("postgres", "postgres", mode)).trusting(&*CA.certificate);
+        Database::connect(&url, &resolve(&server), Limits::default()).await.map(drop)
+    };
+    assert_eq!(ask("sslmode=verify-ca").await, Ok(()));
+    assert!(matches!(ask("sslmode=verify-full").await, Err(Error::TlsRefused(_))));
+}
+
+#[tokio::test]
+async fn a_server_without_tls_is_refused_unless_the_url_allows_it() {
+    let server = Postgres::start();
+    let ask = async |mode: &str| {
+        let url = url(&server.url("postgres", "postgres", mode));
+        Database::connect(&url, &resolve(&server), Limits::default()).await.map(drop)
+    };
+    for refused in ["", "sslmode=require", "sslmode=verify-ca", "sslmode=verify-full"] {
+        assert!(matches!(ask(refused).await, Err(Error::TlsRefused(_))), "{refused}");
+    }
+    assert_eq!(ask("sslmode=prefer").await, Ok(()));
+    assert_eq!(ask("sslmode=disable").await, Ok(()));
+    // A database that coderd has not migrated yet.
+    let url = url(&server.url("postgres", "postgres", "sslmode=disable"));
+    let mut database = Database::connect(&url, &resolve(&server), Limits::default()).await.unwrap();
+    assert_eq!(database.ensure_access(&request()).await, Err(Error::NotMigrated));
+}
+
+/// Waits until `waiting` sessions of ours wait for a lock in this database.
+async fn a_session_waits_for_a_lock(name: &str) {
+    let question = format!(
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = '{name}' AND application_name = 'coder-k8s' \
+         AND wait_event_type = 'Lock'"
+    );
+    until("a session that waits", SOON, async || holds(SERVER.sql(name, &question) == "1", "none waits"))
+        .await;
+}
+
+/// Somebody else holds this table for as long as the value lives.
+async fn locked(name: &str, table: &str) -> support::process::Process {
+    let holder = SERVER.background(
+        name,
+        &format!("BEGIN; LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep(60)"),
+    );
+    // Databases made from one template share the numbers of their tables.
+    let question = format!(
+        "SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database WHERE d.datname = '{name}' \
+         AND relation = '{table}'::regclass AND mode = 'AccessExclusiveLock' AND granted"
+    );
+    until("the lock", SOON, async || holds(SERVER.sql(name, &question) == "1", "not held")).await;
+    holder
+}
+
+fn unlock(name: &str) {
+    SERVER.sql(
+        "postgres",
+        &format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}' AND application_name = 'psql'"),
+    );
+}
+
+#[tokio::test]
+async fn a_locked_table_ends_in_time_on_every_clock_and_leaves_nothing() {
+    let name = SERVER.coderd_database(NEWEST);
+    let _holder = locked(&name, "api_keys").await;
+    let (short, long) = (Duration::from_millis(300), Duration::from_secs(60));
+    let patient = Limits { connect: long, statement: long, lock: long, transaction: long };
+    for limits in [
+        Limits { lock: short, ..patient },
+        Limits { statement: short, ..patient },
+        Limits { transaction: short, ..patient },
+    ] {
+        let mut database = connect_as("postgres", &name, limits).await;
+        assert_eq!(database.ensure_access(&request()).await, Err(Error::TimedOut), "{limits:?}");
+    }
+    assert_eq!(count(&name, "users"), "0");
+    unlock(&name);
+    connect(&name).await.ensure_access(&request()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_connection_lost_inside_the_transaction_leaves_nothing() {
+    let name = SERVER.coderd_database(NEWEST);
+    let _holder = locked(&name, "api_keys").await;
+    let long = Duration::from_secs(60);
+    let patient = Limits { connect: long, statement: long, lock: long, transaction: long };
+    let mut database = connect_as("postgres", &name, patient).await;
+    let request = request();
+    let (outcome, ()) = tokio::join!(database.ensure_access(&request), async {
+        a_session_waits_for_a_lock(&name).await;
+        SERVER.sql(
+            "postgres",
+            &format!(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}' \
+                 AND application_name = 'coder-k8s'"
+            ),
+        );
+    });
+    assert_eq!(outcome, Err(Error::ConnectionLost));
+    assert_eq!(
+        database.ensure_access(&request).await,
+        Err(Error::ConnectionLost),
+        "the connection stays lost"
+    );
+    unlock(&name);
+    assert_eq!((count(&name, "users"), count(&name, "api_keys")), ("0".to_owned(), "0".to_owned()));
+    connect(&name).await.ensure_access(&request).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_dropped_call_leaves_nothing_and_closes_its_connection() {
+    let name = SERVER.coderd_database(NEWEST);
+    let _holder = locked(&name, "api_keys").await;
+    let mut database =
+        connect_as("postgres", &name, Limits { lock: SOON, statement: SOON, ..Limits::default() }).await;
+    let request = request();
+    tokio::select! {
+        outcome = database.ensure_access(&request) => panic!("it waits: {outcome:?}"),
+        () = a_session_waits_for_a_lock(&name) => {}
+    }
+    drop(database);
+    unlock(&name);
+    let question = format!(
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = '{name}' AND application_name = 'coder-k8s'"
+    );
+    until("no session of ours", SOON, async || holds(SERVER.sql(&name, &question) == "0", "one is left"))
+        .await;
+    assert_eq!(count(&name, "users"), "0");
+}
+
+#[tokio::test]
+async fn missing_rights_are_told_apart_from_a_missing_schema() {
+    let name = SERVER.coderd_database(NEWEST);
+    SERVER.role("reader");
+    for grant in ["", "GRANT SELECT, UPDATE ON users TO reader"] {
+        SERVER.sql(&name, grant);
+        let mut database = connect_as("reader", &name, Limits::default()).await;
+        assert_eq!(database.ensure_access(&request()).await, Err(Error::PermissionDenied), "{grant}");
+    }
+    assert_eq!(count(&name, "users"), "0");
+}
+
+#[tokio::test]
+async fn a_schema_we_do_not_know_is_named_before_anything_is_written() {
+    for (change, problem) in [
+        ("ALTER TABLE api_keys RENAME scopes TO permissions", "api_keys.scopes is missing"),
+        ("ALTER TABLE users RENAME rbac_roles TO roles", "users.rbac_roles is missing"),
+        ("ALTER TYPE api_key_scope RENAME VALUE 'coder:all' TO 'all'", "api_key_scope.coder:all is missing"),
+        ("ALTER TABLE users ADD tenant text NOT NULL", "users.tenant needs a value we do not know"),
+    ] {
+        let name = SERVER.coderd_database(NEWEST);
+        SERVER.sql(&name, change);
+        match connect(&name).await.ensure_access(&request()).await {
+            Err(Error::UnsupportedSchema { problems }) => {
+                assert!(problems.contains(&problem.to_owned()), "{change}: {problems:?}");
+            }
+            other => panic!("{change}: {other:?}"),
+        }
+        assert_eq!(count(&name, "users"), "0");
+    }
+}
+
+#[tokio::test]
+async fn another_schema_on_the_search_path_is_not_looked_at() {
+    let name = SERVER.coderd_database(NEWEST);
+    SERVER.sql(
+        &name,
+        &format!(
+            "CREATE SCHEMA trap; CREATE TABLE trap.users (LIKE public.users); \
+             ALTER DATABASE {name} SET search_path = trap, public"
+        ),
+    );
+    connect(&name).await.ensure_access(&request()).await.unwrap();
+    assert_eq!((count(&name, "trap.users"), count(&name, "public.users")), ("0".to_owned(), "1".to_owned()));
+}
+
+#[tokio::test]
+async fn loopback_is_refused_unless_a_rule_leads_there() {
+    let port = SERVER.port();
+    for host in ["127.0.0.1", "localhost", "[::1]"] {
+        let url = url(&format!("postgres://postgres:x@{host}:{port}/postgres?sslmode=disable"));
+        let error = Database::connect(&url, &Resolve::default(), Limits::default()).await.unwrap_err();
+        assert!(matches!(error, Error::Refused(_)), "{host}: {error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_silent_server_and_a_closed_port_are_told_apart() {
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = silent.local_addr().unwrap();
+    let led = Resolve::new(vec![format!("{HOST}={address}").parse().unwrap()]);
+    let limits = Limits { connect: Duration::from_millis(300), ..Limits::default() };
+    for mode in ["disable", "require"] {
+        let url = url(&format!("postgres://u:p@{HOST}/c?sslmode={mode}"));
+        assert_eq!(Database::connect(&url, &led, limits).await.unwrap_err(), Error::TimedOut, "{mode}");
+    }
+    drop(silent);
+    let url = url(&format!("postgres://u:p@{HOST}/c"));
+    assert_eq!(Database::connect(&url, &led, limits).await.unwrap_err(), Error::Unreachable);
+}
