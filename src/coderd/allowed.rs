@@ -54,7 +54,7 @@ impl FromStr for Prefix {
             return Err(PrefixError::Shape);
         }
         let path = uri.path().split('/').filter(|part| !part.is_empty()).map(str::to_owned).collect();
-        Ok(Self { scheme: scheme.to_owned(), host, port: port, path })
+        Ok(Self { scheme: scheme.to_owned(), host, port, path })
     }
 }
 
