@@ -31,6 +31,8 @@ pub mod annotation {
     pub const WORKSPACE_RBAC_OWNER_UID: &str = "coder.com/workspace-rbac-owner-uid";
     /// On a provisioner's pod template: a new key rolls the Deployment.
     pub const KEY_CHECKSUM: &str = "checksum/provisioner-key";
+    /// Fingerprint of the manifest an object was made from, so that a field no longer wanted is noticed.
+    pub const FINGERPRINT: &str = "coder.com/fingerprint";
     /// On the CRDs: Argo CD must not keep a copy of something this large in an annotation.
     pub const ARGOCD_SYNC_OPTIONS: &str = "argocd.argoproj.io/sync-options";
 }
@@ -107,6 +109,16 @@ pub mod condition {
     pub const RECONCILING: &str = "Reconciling";
     /// Nothing will change until somebody changes something; absent or False otherwise.
     pub const STALLED: &str = "Stalled";
+    /// The Deployment of a control plane is rolled out.
+    pub const DEPLOYMENT_AVAILABLE: &str = "DeploymentAvailable";
+    /// The Ingress or HTTPRoute is in place.
+    pub const EXPOSED: &str = "Exposed";
+    /// The rights of coderd in workspace namespaces are in place.
+    pub const WORKSPACE_RBAC_READY: &str = "WorkspaceRBACReady";
+    /// coderd answers.
+    pub const CODERD_REACHABLE: &str = "CoderdReachable";
+    /// The object is left alone because its spec says so.
+    pub const SUSPENDED: &str = "Suspended";
     /// CoderControlPlane: the licence is in coderd.
     pub const LICENSE_APPLIED: &str = "LicenseApplied";
     /// CoderProvisioner: the control plane exists and has an address.

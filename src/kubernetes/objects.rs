@@ -9,12 +9,12 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 /// How long a read may take.
-const READ_LIMIT: Duration = Duration::from_secs(10);
+pub(super) const READ_LIMIT: Duration = Duration::from_secs(10);
 /// How long a write may take.
 pub(super) const WRITE_LIMIT: Duration = Duration::from_secs(15);
 
 /// The name under which our writes appear in `managedFields`.
-const FIELD_MANAGER: &str = "coder-k8s";
+pub(super) const FIELD_MANAGER: &str = "coder-k8s";
 
 /// A call that did not succeed.
 #[derive(Debug, thiserror::Error)]
@@ -51,6 +51,11 @@ impl CallError {
     /// The object is no longer the one that was read: a conflict, or a failed `test` of a JSON patch.
     pub fn is_outdated(&self) -> bool {
         self.is_conflict() || self.status(|status| status.code == 422)
+    }
+
+    /// The API server refuses what was asked, and will again: not a matter of time.
+    pub fn is_refused(&self) -> bool {
+        self.status(|status| matches!(status.code, 400 | 403 | 405 | 422))
     }
 
     /// The object does not exist.

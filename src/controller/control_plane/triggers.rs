@@ -1,0 +1,64 @@
+//! Decides which control planes to look at when something else changed: a child, a Secret they consume, a namespace.
+//! It keeps no objects: names and labels pass through, contents are read when they are needed.
+
+use super::desired::{self, ConsumedKind};
+use super::reconcile::Key;
+use crds::CoderControlPlane;
+use crds::well_known::label;
+use kube::ResourceExt;
+use kube::core::ObjectMeta;
+
+/// Something that changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Changed {
+    /// A child of ours.
+    Child,
+    /// A Secret or ConfigMap of anybody.
+    Consumed(ConsumedKind),
+    /// A namespace.
+    Namespace,
+}
+
+/// The control plane that a child belongs to: its controller, or the one its labels name.
+pub fn owner(metadata: &ObjectMeta) -> Option<Key> {
+    let owners = metadata.owner_references.iter().flatten();
+    let mut controller = owners.filter(|owner| owner.controller == Some(true) && owner.kind == "CoderControlPlane");
+    if let (Some(owner), Some(namespace)) = (controller.next(), &metadata.namespace) {
+        return Some(Key { namespace: namespace.clone(), name: owner.name.clone() });
+    }
+    let labels = metadata.labels.as_ref()?;
+    Some(Key {
+        namespace: labels.get(label::CONTROL_PLANE_NAMESPACE)?.clone(),
+        name: labels.get(label::CONTROL_PLANE)?.clone(),
+    })
+}
+
+/// Whether a control plane must be looked at again because of an object that is not its child.
+pub fn concerns(changed: Changed, metadata: &ObjectMeta, control_plane: &CoderControlPlane) -> bool {
+    let (Some(name), here) = (&metadata.name, metadata.namespace == control_plane.namespace()) else {
+        return false;
+    };
+    match changed {
+        Changed::Child => false,
+        Changed::Namespace => {
+            let rbac = control_plane.spec.rbac.as_ref();
+            rbac.is_some_and(|rbac| rbac.workspace_namespaces.iter().any(|namespace| namespace.trim() == name))
+        }
+        Changed::Consumed(kind) => {
+            let named = |one: &desired::Consumed| one.kind == kind && one.name == *name;
+            here && (desired::consumed(control_plane).iter().any(named)
+                || kind == ConsumedKind::Secret && operator_reads(control_plane, name))
+        }
+    }
+}
+
+/// Whether the operator itself reads a Secret for this control plane.
+fn operator_reads(control_plane: &CoderControlPlane, name: &str) -> bool {
+    let spec = &control_plane.spec;
+    let token = spec.operator_access.as_ref().and_then(|access| access.token_secret_ref.as_ref());
+    [spec.license_secret_ref.as_ref(), token].into_iter().flatten().any(|reference| reference.name == name)
+}
+
+mod follow;
+
+pub use follow::{ControlPlanes, follow};
