@@ -54,13 +54,20 @@ impl Stage {
 
     /// An object as it is now.
     pub async fn get(&self, kind: &str, namespace: &str, name: &str) -> Option<Value> {
-        let words = format!("get {kind} {name} -n {namespace} -o json --ignore-not-found --show-managed-fields");
+        let words =
+            format!("get {kind} {name} -n {namespace} -o json --ignore-not-found --show-managed-fields");
         let text = self.cluster.kubectl(&words).await.expect_ok();
         if text.trim().is_empty() { None } else { Some(serde_json::from_str(&text).unwrap()) }
     }
 
     /// Waits until a control plane is as asked, and returns it.
-    pub async fn until(&self, namespace: &str, name: &str, what: &str, asked: impl Fn(&Value) -> bool) -> Value {
+    pub async fn until(
+        &self,
+        namespace: &str,
+        name: &str,
+        what: &str,
+        asked: impl Fn(&Value) -> bool,
+    ) -> Value {
         self.until_object("codercontrolplane", namespace, name, what, asked).await
     }
 

@@ -56,7 +56,10 @@ async fn main() {
     cluster.kubectl("create namespace coder").await.expect_ok();
     apply(&cluster, "kustomize/samples/codercontrolplane-minimal.yaml").await;
     println!("$ kubectl wait ccp/coder -n coder --for=condition=Ready --timeout=60s");
-    println!("{}", cluster.kubectl("wait ccp/coder -n coder --for=condition=Ready --timeout=60s").await.expect_ok());
+    println!(
+        "{}",
+        cluster.kubectl("wait ccp/coder -n coder --for=condition=Ready --timeout=60s").await.expect_ok()
+    );
     say("coderd itself is a stand-in of the test harness here: nodes and pods are simulated");
     apply(&cluster, "docs/refused.yaml").await;
     for words in SHOWN {
