@@ -15,6 +15,7 @@
 pub mod admission;
 pub mod app;
 pub mod confidential;
+pub mod controller;
 pub mod kubernetes;
 pub mod lint;
 pub mod manifests;

@@ -99,6 +99,10 @@ pub mod default {
     pub const TERMINATION_GRACE_PERIOD_SECONDS: i64 = 600;
 }
 
+/// What coderd may do with each kind of object where it runs workspaces, if it may do anything.
+pub const WORKSPACE_VERBS: [&str; 8] =
+    ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
+
 /// Names coderd keeps for itself. The rules in the schema spell them again, and a test holds them together.
 pub mod reserved {
     /// Provisioner keys, in any case.
