@@ -2,3 +2,6 @@
 //! that acts. Never calls the aggregated API, nor knows what else runs in the process.
 
 pub mod control_plane;
+mod printed;
+
+pub use printed::printed;
