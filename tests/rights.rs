@@ -60,7 +60,15 @@ fn used(cluster: &Cluster, installation: &Installation<'_>) -> (BTreeSet<Right>,
         if event["responseStatus"]["code"] == 403 {
             refused.push(line.to_owned());
         }
-        rights.insert(right(&text(&event["verb"]), &text(&object["apiGroup"]), &text(&object["resource"])));
+        let resource = match object["subresource"].as_str() {
+            Some(part) => format!("{}/{part}", text(&object["resource"])),
+            None => text(&object["resource"]),
+        };
+        rights.insert(right(&text(&event["verb"]), &text(&object["apiGroup"]), &resource));
+        // An apply that makes an object needs both rights.
+        if event["verb"] == "patch" && event["responseStatus"]["code"] == 201 {
+            rights.insert(right("create", &text(&object["apiGroup"]), &resource));
+        }
     }
     (rights, refused)
 }

@@ -4,9 +4,9 @@
 use super::durations;
 use super::logging::{Format, Level};
 use super::modes::Mode;
-use crate::controller::control_plane::consent::Consent;
 use crate::coderd::{AllowedUrls, Egress, Resolve, allowed, resolve};
 use crate::confidential::Confidential;
+use crate::controller::control_plane::consent::Consent;
 use crate::kubernetes::lease::Timing;
 use crate::serving::authority::Times;
 use clap::{Args, ValueEnum};

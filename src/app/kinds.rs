@@ -15,8 +15,12 @@ use std::fmt::Debug;
 /// end of its kind for everybody.
 pub fn follow(context: &Context, running: &mut Running) -> ControlPlanes {
     let kube = &context.kube;
-    let control_planes =
-        require(context, running, "CoderControlPlane", kube.everywhere::<DeserializeGuard<CoderControlPlane>>());
+    let control_planes = require(
+        context,
+        running,
+        "CoderControlPlane",
+        kube.everywhere::<DeserializeGuard<CoderControlPlane>>(),
+    );
     require(context, running, "CoderProvisioner", kube.everywhere::<DeserializeGuard<CoderProvisioner>>());
     require(
         context,

@@ -71,7 +71,8 @@ pub fn conditions(findings: &[Finding], before: &[Condition], generation: i64, n
                 reason: finding.reason.to_owned(),
                 message: finding.message.chars().take(LONGEST_MESSAGE).collect(),
                 observed_generation: Some(generation),
-                last_transition_time: same.map_or_else(|| now.clone(), |old| old.last_transition_time.clone()),
+                last_transition_time: same
+                    .map_or_else(|| now.clone(), |old| old.last_transition_time.clone()),
             }
         })
         .collect()

@@ -3,8 +3,8 @@
 
 use crds::well_known::{MANAGER, annotation};
 use json_patch::{Patch, PatchOperation, ReplaceOperation, TestOperation, jsonptr::PointerBuf};
-use serde_json::{Map, Value, json};
 use ring::digest::{SHA256, digest};
+use serde_json::{Map, Value, json};
 
 /// Hexadecimal digits of the fingerprint of a manifest.
 const DIGITS: usize = 16;
@@ -23,11 +23,13 @@ pub fn fingerprinted(mut manifest: Value) -> Value {
 /// Whether the live object holds everything the fingerprinted manifest says.
 pub fn holds(live: &Value, wanted: &Value) -> bool {
     match (live, wanted) {
-        (Value::Object(live), Value::Object(wanted)) => wanted.iter().all(|(key, wanted)| match live.get(key) {
-            Some(live) => holds(live, wanted),
-            // The API server drops what is empty.
-            None => is_empty(wanted),
-        }),
+        (Value::Object(live), Value::Object(wanted)) => {
+            wanted.iter().all(|(key, wanted)| match live.get(key) {
+                Some(live) => holds(live, wanted),
+                // The API server drops what is empty or zero.
+                None => is_empty(wanted),
+            })
+        }
         (Value::Array(live), Value::Array(wanted)) if wanted.iter().all(Value::is_object) => {
             // Others may add items of their own to such a list.
             wanted.iter().all(|wanted| live.iter().any(|live| holds(live, wanted)))
@@ -41,7 +43,10 @@ fn is_empty(value: &Value) -> bool {
     match value {
         Value::Object(map) => map.is_empty(),
         Value::Array(items) => items.is_empty(),
-        _ => false,
+        Value::String(text) => text.is_empty(),
+        Value::Number(number) => number.as_i64() == Some(0),
+        Value::Bool(held) => !held,
+        Value::Null => true,
     }
 }
 
@@ -95,7 +100,10 @@ pub fn adoption(live: &Value) -> Option<Patch> {
     let all: Vec<Value> = std::iter::once(ours).chain(others.into_iter().cloned()).collect();
     let version = live.pointer("/metadata/resourceVersion")?.clone();
     Some(Patch(vec![
-        PatchOperation::Test(TestOperation { path: pointer(&["metadata", "resourceVersion"]), value: version }),
+        PatchOperation::Test(TestOperation {
+            path: pointer(&["metadata", "resourceVersion"]),
+            value: version,
+        }),
         PatchOperation::Replace(ReplaceOperation {
             path: pointer(&["metadata", "managedFields"]),
             value: Value::Array(all),
@@ -104,7 +112,9 @@ pub fn adoption(live: &Value) -> Option<Patch> {
 }
 
 fn is_ours(entry: &Value, operation: &str) -> bool {
-    entry["manager"] == MANAGER && entry["operation"] == operation && entry.get("subresource").is_none_or(Value::is_null)
+    entry["manager"] == MANAGER
+        && entry["operation"] == operation
+        && entry.get("subresource").is_none_or(Value::is_null)
 }
 
 fn merge(into: &mut Value, from: &Value) {
@@ -121,7 +131,7 @@ fn merge(into: &mut Value, from: &Value) {
 }
 
 fn pointer(tokens: &[&str]) -> PointerBuf {
-    PointerBuf::from_tokens(tokens)
+    PointerBuf::from_tokens(tokens.iter().copied())
 }
 
 #[cfg(test)]
@@ -131,7 +141,7 @@ mod tests {
     #[test]
     fn what_the_server_or_others_add_is_no_drift() {
         let wanted = json!({"metadata": {"labels": {"a": "1"}, "annotations": {}},
-            "spec": {"replicas": 1, "containers": [{"name": "coder", "resources": {"requests": {"cpu": "1000m", "memory": "1024Mi"}}}], "args": ["a", "b"]}});
+            "spec": {"replicas": 1, "initialDelaySeconds": 0, "hostNetwork": false, "containers": [{"name": "coder", "resources": {"requests": {"cpu": "1000m", "memory": "1024Mi"}}}], "args": ["a", "b"]}});
         let live = json!({"metadata": {"labels": {"a": "1", "b": "2"}, "uid": "u"},
             "spec": {"replicas": 1, "strategy": {}, "containers": [{"name": "sidecar"}, {"name": "coder", "image": "x", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}], "args": ["a", "b"]}});
         assert!(holds(&live, &wanted));

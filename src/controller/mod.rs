@@ -4,6 +4,9 @@
 pub mod conditions;
 pub mod control_plane;
 pub mod drift;
+mod printed;
 pub mod queue;
 pub mod schedule;
 pub mod settle;
+
+pub use printed::printed;

@@ -22,7 +22,9 @@ impl Kube {
     {
         let objects = Api::<PartialObjectMeta<K>>::all(self.watches.clone());
         watch_objects(objects, selection.config()).default_backoff().filter_map(async |event| match event {
-            Ok(Event::Apply(object) | Event::InitApply(object) | Event::Delete(object)) => Some(Ok(object.metadata)),
+            Ok(Event::Apply(object) | Event::InitApply(object) | Event::Delete(object)) => {
+                Some(Ok(object.metadata))
+            }
             Ok(Event::Init | Event::InitDone) => None,
             Err(error) => Some(Err(error)),
         })

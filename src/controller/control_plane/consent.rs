@@ -53,7 +53,9 @@ mod tests {
 
     #[test]
     fn a_border_is_crossed_with_consent_only() {
-        let ask = |consent, to, answer, before| objection(consent, "coder", to, answer, before).map(|(reason, _)| reason);
+        let ask = |consent, to, answer, before| {
+            objection(consent, "coder", to, answer, before).map(|(reason, _)| reason)
+        };
         assert_eq!(ask(Consent::On, "coder", Answer::Missing, false), None, "the own namespace needs none");
         assert_eq!(ask(Consent::On, "team", Answer::Label(Some("coder")), false), None);
         assert_eq!(ask(Consent::On, "team", Answer::Label(Some("other")), false), Some("NoConsent"));
@@ -62,6 +64,9 @@ mod tests {
         assert_eq!(ask(Consent::Off, "team", Answer::Label(None), false), None);
         assert_eq!(ask(Consent::Off, "team", Answer::Missing, true), Some("NamespaceMissing"));
         let (_, message) = objection(Consent::On, "coder", "team", Answer::Label(None), false).unwrap();
-        assert!(message.ends_with("kubectl label namespace team coder.com/workspaces-from=coder"), "{message}");
+        assert!(
+            message.ends_with("kubectl label namespace team coder.com/workspaces-from=coder"),
+            "{message}"
+        );
     }
 }

@@ -47,6 +47,9 @@ mod tests {
         json_patch::patch(&mut object, &release(&object.clone())).unwrap();
         assert_eq!(object["metadata"]["finalizers"], json!(["other"]));
         let stale = json!({"metadata": {"resourceVersion": "6"}});
-        assert!(json_patch::patch(&mut object, &hold(&stale)).is_err(), "an object that changed is not touched");
+        assert!(
+            json_patch::patch(&mut object, &hold(&stale)).is_err(),
+            "an object that changed is not touched"
+        );
     }
 }

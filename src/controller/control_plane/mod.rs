@@ -4,9 +4,9 @@
 pub mod consent;
 pub mod desired;
 mod finalizer;
-mod probe;
+pub mod probe;
 mod reconcile;
-mod references;
+pub mod references;
 pub mod rollout;
 pub mod status;
 mod sweep;
@@ -14,3 +14,18 @@ mod triggers;
 
 pub use reconcile::{Key, Reconciler};
 pub use triggers::{ControlPlanes, follow};
+
+use crate::kubernetes::Target;
+
+impl desired::Child {
+    /// Where calls about it go.
+    pub fn target(&self) -> Target<'_> {
+        Target {
+            api_version: self.api_version,
+            kind: self.kind,
+            plural: self.plural,
+            namespace: &self.namespace,
+            name: &self.name,
+        }
+    }
+}

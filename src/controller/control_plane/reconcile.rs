@@ -2,7 +2,7 @@
 //! What should be, and what is said about it, is decided elsewhere; this reads, acts and writes.
 
 use super::consent::{self, Answer, Consent};
-use super::desired::{self, Child, Children, Inputs, WorkspaceAccess};
+use super::desired::{self, Child, Children, Consumed, Inputs, Source, WorkspaceAccess};
 use super::probe::{Probe, probe};
 use super::status::{self, Coderd, Exposure, Observed, Rollout, Wish, WishState};
 use super::sweep::{self, Origin};
@@ -138,7 +138,8 @@ impl Reconciler {
     async fn reconcile(&self, mut subject: Subject) -> Result<Outcome, CallError> {
         let namespace = subject.key.namespace.clone();
         let consumed = desired::consumed(&subject.resolved);
-        let contents = references::read(&self.kube, &namespace, &consumed, desired::provides_access_url).await?;
+        let gives = |one: &Consumed, keys: &[&str]| gives_access_url(&subject.resolved, one, keys);
+        let contents = references::read(&self.kube, &namespace, &consumed, gives).await?;
         let children = desired::children(&Inputs {
             control_plane: &subject.resolved,
             consumed_checksum: contents.checksum.as_deref(),
@@ -171,7 +172,8 @@ impl Reconciler {
 
     /// The children in the object's own namespace but the Deployment and the way from outside.
     async fn settle_home(&self, subject: &Subject, children: &Children, observed: &mut Observed) {
-        let home = [children.service_account.as_ref(), Some(&children.service), children.disruption_budget.as_ref()];
+        let home =
+            [children.service_account.as_ref(), Some(&children.service), children.disruption_budget.as_ref()];
         for child in home.into_iter().flatten() {
             if let Some(trouble) = self.settle_child(subject, child, observed).await {
                 observed.failed.push(trouble);
@@ -183,7 +185,12 @@ impl Reconciler {
         }
     }
 
-    async fn settle_deployment(&self, subject: &Subject, child: &Child, observed: &mut Observed) -> Option<Value> {
+    async fn settle_deployment(
+        &self,
+        subject: &Subject,
+        child: &Child,
+        observed: &mut Observed,
+    ) -> Option<Value> {
         let is_ours = |live: &Value| drift::is_controlled_by(live, &subject.uid);
         match settle(&self.kube, child.target(), child.manifest.clone(), is_ours).await {
             Settled::InPlace(live) => {
@@ -198,7 +205,12 @@ impl Reconciler {
     }
 
     /// Settles a child; what stands in its way for good is noted, and what may pass is returned.
-    async fn settle_child(&self, subject: &Subject, child: &Child, observed: &mut Observed) -> Option<String> {
+    async fn settle_child(
+        &self,
+        subject: &Subject,
+        child: &Child,
+        observed: &mut Observed,
+    ) -> Option<String> {
         let is_ours = |live: &Value| drift::is_controlled_by(live, &subject.uid);
         match settle(&self.kube, child.target(), child.manifest.clone(), is_ours).await {
             Settled::InPlace(_) => None,
@@ -263,7 +275,11 @@ impl Reconciler {
         granted
     }
 
-    async fn settle_workspace(&self, subject: &Subject, access: &WorkspaceAccess) -> Option<(&'static str, String)> {
+    async fn settle_workspace(
+        &self,
+        subject: &Subject,
+        access: &WorkspaceAccess,
+    ) -> Option<(&'static str, String)> {
         if let Err(trouble) = self.may_grant(subject, access).await {
             return Some(trouble);
         }
@@ -283,19 +299,27 @@ impl Reconciler {
         None
     }
 
-    async fn may_grant(&self, subject: &Subject, access: &WorkspaceAccess) -> Result<(), (&'static str, String)> {
+    async fn may_grant(
+        &self,
+        subject: &Subject,
+        access: &WorkspaceAccess,
+    ) -> Result<(), (&'static str, String)> {
         let (from, to) = (&subject.key.namespace, &access.namespace);
         if from == to {
             return Ok(());
         }
         let failed = |error: CallError| ("Failed", format!("{to}: {error}"));
-        let target = Target { api_version: "v1", kind: "Namespace", plural: "namespaces", namespace: "", name: to };
+        let target =
+            Target { api_version: "v1", kind: "Namespace", plural: "namespaces", namespace: "", name: to };
         let namespace = self.kube.read(target).await.map_err(failed)?;
-        let label = namespace.as_ref().map(|namespace| namespace["metadata"]["labels"][label::WORKSPACES_FROM].as_str());
+        let label = namespace
+            .as_ref()
+            .map(|namespace| namespace["metadata"]["labels"][label::WORKSPACES_FROM].as_str());
         let answer = label.map_or(Answer::Missing, Answer::Label);
         let held = self.kube.read(access.binding.target()).await.map_err(failed)?;
-        let granted_before =
-            held.is_some_and(|live| sweep::is_grant_of(&live, subject.origin()) || is_earlier_grant(&live, &access.binding));
+        let granted_before = held.is_some_and(|live| {
+            sweep::is_grant_of(&live, subject.origin()) || is_earlier_grant(&live, &access.binding)
+        });
         consent::objection(self.consent, from, to, answer, granted_before).map_or(Ok(()), Err)
     }
 
@@ -318,9 +342,15 @@ impl Reconciler {
     }
 
     /// Asks coderd, if somebody is there to answer, and returns when to ask again.
-    async fn ask_coderd(&self, subject: &Subject, deployment: Option<&Value>, observed: &mut Observed) -> Option<Retry> {
+    async fn ask_coderd(
+        &self,
+        subject: &Subject,
+        deployment: Option<&Value>,
+        observed: &mut Observed,
+    ) -> Option<Retry> {
         if rollout::ready_replicas(deployment) == 0 {
-            let why = if observed.rollout == Rollout::ScaledToZero { "ScaledToZero" } else { "NoReplicaReady" };
+            let why =
+                if observed.rollout == Rollout::ScaledToZero { "ScaledToZero" } else { "NoReplicaReady" };
             observed.coderd = Coderd::NotAsked(why);
             return None;
         }
@@ -337,7 +367,8 @@ impl Reconciler {
         let mut pems = Vec::new();
         for name in &tls.secret_names {
             for key in ["ca.crt", "tls.crt"] {
-                let value = references::secret_value(&self.kube, &subject.key.namespace, name.trim(), key).await;
+                let value =
+                    references::secret_value(&self.kube, &subject.key.namespace, name.trim(), key).await;
                 pems.extend(value.ok().flatten().map(|pem| pem.expose().clone()));
             }
         }
@@ -357,11 +388,13 @@ impl Reconciler {
         status.conditions = conditions(&findings, &status.conditions, generation, &Time(Timestamp::now()));
         status.observed_generation = Some(generation);
         status.last_handled_reconcile_at = reconcile_at(&subject.object);
-        let ready = findings.iter().any(|finding| finding.about == condition::READY && finding.truth.as_str() == "True");
+        let ready = findings
+            .iter()
+            .any(|finding| finding.about == condition::READY && finding.truth.as_str() == "True");
         status.phase = Some(if ready { "Ready" } else { "Pending" }.to_owned());
         status.replicas = Some(rollout::replicas(deployment));
         status.ready_replicas = Some(rollout::ready_replicas(deployment));
-        status.selector = Some(desired::selector(&subject.key.name));
+        status.selector = Some(desired::selector(&subject.resolved));
         status.url = Some(url);
         if let Coderd::Answered(version) = &observed.coderd {
             status.version = Some(version.clone());
@@ -384,7 +417,12 @@ impl Reconciler {
         let observed = Observed { problems, ..nothing_observed() };
         // What runs goes on running as it was: only the three of kstatus change.
         let findings = status::findings(&observed);
-        let summary = conditions(findings.get(..3).unwrap_or_default(), &status.conditions, generation, &Time(Timestamp::now()));
+        let summary = conditions(
+            findings.get(..3).unwrap_or_default(),
+            &status.conditions,
+            generation,
+            &Time(Timestamp::now()),
+        );
         status.conditions.retain(|old| summary.iter().all(|new| new.type_ != old.type_));
         status.conditions.splice(..0, summary);
         status.observed_generation = Some(generation);
@@ -424,7 +462,12 @@ impl Reconciler {
     }
 
     /// Writes the status if it differs from what is there.
-    async fn write(&self, key: &Key, object: &Value, status: CoderControlPlaneStatus) -> Result<(), CallError> {
+    async fn write(
+        &self,
+        key: &Key,
+        object: &Value,
+        status: CoderControlPlaneStatus,
+    ) -> Result<(), CallError> {
         let status = json!(status);
         if object["status"] == status {
             return Ok(());
@@ -450,7 +493,20 @@ fn is_earlier_grant(live: &Value, child: &Child) -> bool {
     let labels = |object: &Value, name: &str| object["metadata"]["labels"][name].clone();
     let unmarked = live["metadata"]["annotations"][annotation::WORKSPACE_RBAC_OWNER_UID].is_null();
     let same = |name| labels(live, name).is_string() && labels(live, name) == labels(&child.manifest, name);
-    unmarked && [label::CONTROL_PLANE, label::CONTROL_PLANE_NAMESPACE, label::MANAGED_BY].into_iter().all(same)
+    unmarked
+        && [label::CONTROL_PLANE, label::CONTROL_PLANE_NAMESPACE, label::MANAGED_BY].into_iter().all(same)
+}
+
+/// Whether some `envFrom` of this source gives the address that would be our default.
+fn gives_access_url(control_plane: &CoderControlPlane, one: &Consumed, keys: &[&str]) -> bool {
+    control_plane.spec.env_from.iter().any(|source| {
+        let name = match one.kind {
+            Source::Secret => source.secret_ref.as_ref().map(|reference| &reference.name),
+            Source::ConfigMap => source.config_map_ref.as_ref().map(|reference| &reference.name),
+        };
+        name == Some(&one.name)
+            && desired::provides_access_url(source.prefix.as_deref(), keys.iter().copied())
+    })
 }
 
 fn reconcile_at(object: &Value) -> Option<String> {

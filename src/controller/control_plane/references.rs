@@ -1,7 +1,7 @@
 //! Reads what a control plane refers to: Secrets and ConfigMaps, by name, one at a time, when they are needed.
 //! What it reads is hashed or handed on out of sight; it keeps nothing.
 
-use super::desired::{Consumed, ConsumedKeys, ConsumedKind};
+use super::desired::{Consumed, Keys, Source};
 use crate::confidential::Confidential;
 use crate::kubernetes::{CallError, Kube, Target};
 use k8s_openapi::ByteString;
@@ -37,7 +37,8 @@ pub async fn read(
             }
             continue;
         };
-        let keys: Vec<&str> = object["data"].as_object().into_iter().flatten().map(|(key, _)| key.as_str()).collect();
+        let keys: Vec<&str> =
+            object["data"].as_object().into_iter().flatten().map(|(key, _)| key.as_str()).collect();
         contents.provided |= provides(one, &keys);
         if let Some(key) = lacking(one, &object) {
             contents.missing.push(format!("{} {} has no key {key}", kind_name(one.kind), one.name));
@@ -57,7 +58,7 @@ pub async fn read(
 
 fn add(hash: &mut Context, one: &Consumed, section: &Value) {
     for (key, value) in section.as_object().into_iter().flatten() {
-        if matches!(&one.keys, ConsumedKeys::One(only) if only != key) {
+        if matches!(&one.keys, Keys::One(only) if only != key) {
             continue;
         }
         for part in [key.as_str(), value.as_str().unwrap_or_default()] {
@@ -69,24 +70,23 @@ fn add(hash: &mut Context, one: &Consumed, section: &Value) {
 }
 
 fn lacking<'a>(one: &'a Consumed, object: &Value) -> Option<&'a str> {
-    let ConsumedKeys::One(key) = &one.keys else { return None };
+    let Keys::One(key) = &one.keys else { return None };
     let there = ["data", "binaryData"].iter().any(|section| object[section].get(key).is_some());
     (!there && !one.optional).then_some(key)
 }
 
-fn kind_name(kind: ConsumedKind) -> &'static str {
+fn kind_name(kind: Source) -> &'static str {
     match kind {
-        ConsumedKind::Secret => "Secret",
-        ConsumedKind::ConfigMap => "ConfigMap",
+        Source::Secret => "Secret",
+        Source::ConfigMap => "ConfigMap",
     }
 }
 
-fn target(namespace: &str, kind: ConsumedKind, name: &str) -> Target<'_> {
+fn target<'a>(namespace: &'a str, kind: Source, name: &'a str) -> Target<'a> {
     let (kind, plural) = match kind {
-        ConsumedKind::Secret => ("Secret", "secrets"),
-        ConsumedKind::ConfigMap => ("ConfigMap", "configmaps"),
+        Source::Secret => ("Secret", "secrets"),
+        Source::ConfigMap => ("ConfigMap", "configmaps"),
     };
-    // The names live as long as the caller's; only the kind is ours.
     Target { api_version: "v1", kind, plural, namespace, name }
 }
 
@@ -97,7 +97,8 @@ pub async fn secret_value(
     name: &str,
     key: &str,
 ) -> Result<Option<Confidential<String>>, CallError> {
-    let object = kube.read(Target { api_version: "v1", kind: "Secret", plural: "secrets", namespace, name }).await?;
+    let object =
+        kube.read(Target { api_version: "v1", kind: "Secret", plural: "secrets", namespace, name }).await?;
     let value = object.and_then(|object| decoded(&object["data"][key]));
     Ok(value.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty()).map(Confidential::new))
 }

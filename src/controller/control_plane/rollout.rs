@@ -10,7 +10,9 @@ pub fn rollout(deployment: Option<&Value>) -> Rollout {
     let number = |path: &str| deployment.pointer(path).and_then(Value::as_i64).unwrap_or_default();
     let wanted = deployment.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(1);
     if number("/status/observedGeneration") < number("/metadata/generation") {
-        return Rollout::UnderWay("the new template has not been seen by the Deployment controller yet".to_owned());
+        return Rollout::UnderWay(
+            "the new template has not been seen by the Deployment controller yet".to_owned(),
+        );
     }
     let (all, updated) = (number("/status/replicas"), number("/status/updatedReplicas"));
     let available = number("/status/availableReplicas");

@@ -3,8 +3,8 @@
 
 use crate::controller::conditions::{Finding, Truth};
 use crds::well_known::condition::{
-    CODERD_REACHABLE, DEPLOYMENT_AVAILABLE, EXPOSED, LICENSE_APPLIED, OPERATOR_ACCESS_READY, READY, RECONCILING,
-    STALLED, WORKSPACE_RBAC_READY,
+    CODERD_REACHABLE, DEPLOYMENT_AVAILABLE, EXPOSED, LICENSE_APPLIED, OPERATOR_ACCESS_READY, READY,
+    RECONCILING, STALLED, WORKSPACE_RBAC_READY,
 };
 
 /// How far the Deployment has come.
@@ -196,7 +196,9 @@ fn deployment(rollout: &Rollout) -> Finding {
     let about = DEPLOYMENT_AVAILABLE;
     match rollout {
         Rollout::Absent => Finding::no(about, "Creating", "there is no Deployment yet"),
-        Rollout::ScaledToZero => Finding::yes(about, "ScaledToZero", "no replicas are asked for and none run"),
+        Rollout::ScaledToZero => {
+            Finding::yes(about, "ScaledToZero", "no replicas are asked for and none run")
+        }
         Rollout::UnderWay(how_far) => Finding::no(about, "RollingOut", &**how_far),
         Rollout::Stuck(message) => Finding::no(about, "RolloutStuck", &**message),
         Rollout::Complete(replicas) => {
@@ -205,8 +207,7 @@ fn deployment(rollout: &Rollout) -> Finding {
     }
 }
 
-const NO_GATEWAY_API: &str =
-    "the cluster does not serve gateway.networking.k8s.io/v1; install the Gateway API, or use spec.expose.ingress";
+const NO_GATEWAY_API: &str = "the cluster does not serve gateway.networking.k8s.io/v1; install the Gateway API, or use spec.expose.ingress";
 
 fn exposure(exposure: &Exposure) -> Finding {
     match exposure {

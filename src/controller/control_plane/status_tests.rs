@@ -45,17 +45,46 @@ fn every_state_has_its_reason_and_its_place_in_kstatus() {
     let text = || vec!["x".to_owned()];
     let table: Vec<(Observed, &str, &str)> = vec![
         (healthy(), "Current", "Available"),
-        (Observed { rollout: Rollout::ScaledToZero, coderd: Coderd::NotAsked("ScaledToZero"), ..healthy() }, "Current", "ScaledToZero"),
+        (
+            Observed {
+                rollout: Rollout::ScaledToZero,
+                coderd: Coderd::NotAsked("ScaledToZero"),
+                ..healthy()
+            },
+            "Current",
+            "ScaledToZero",
+        ),
         (Observed { exposure: Exposure::NotAsked, ..healthy() }, "Current", "Available"),
         (Observed { workspaces: None, ..healthy() }, "Current", "Available"),
-        (Observed { workspaces: Some(vec![("NamespaceMissing", "x".into())]), ..healthy() }, "Current", "Available"),
-        (Observed { license: wish(WishState::NotAsked, "NotRequested"), ..healthy() }, "Current", "Available"),
-        (Observed { access: wish(WishState::Refused, "NoDatabase"), access_needed: false, license: wish(WishState::NotAsked, "NotRequested"), ..healthy() }, "Current", "Available"),
+        (
+            Observed { workspaces: Some(vec![("NamespaceMissing", "x".into())]), ..healthy() },
+            "Current",
+            "Available",
+        ),
+        (
+            Observed { license: wish(WishState::NotAsked, "NotRequested"), ..healthy() },
+            "Current",
+            "Available",
+        ),
+        (
+            Observed {
+                access: wish(WishState::Refused, "NoDatabase"),
+                access_needed: false,
+                license: wish(WishState::NotAsked, "NotRequested"),
+                ..healthy()
+            },
+            "Current",
+            "Available",
+        ),
         (Observed { problems: text(), ..healthy() }, "Failed", "InvalidSpec"),
         (Observed { conflicts: text(), ..healthy() }, "Failed", "ChildConflict"),
         (Observed { refused: text(), ..healthy() }, "Failed", "ChildRefused"),
         (Observed { rollout: Rollout::Stuck("x".into()), ..healthy() }, "Failed", "RolloutStuck"),
-        (Observed { access: wish(WishState::Refused, "WrongPassword"), ..healthy() }, "Failed", "WrongPassword"),
+        (
+            Observed { access: wish(WishState::Refused, "WrongPassword"), ..healthy() },
+            "Failed",
+            "WrongPassword",
+        ),
         (Observed { license: wish(WishState::Refused, "Invalid"), ..healthy() }, "Failed", "Invalid"),
         (Observed { failed: text(), ..healthy() }, "InProgress", "ApplyFailed"),
         (Observed { missing: text(), ..healthy() }, "InProgress", "ReferenceMissing"),
@@ -64,7 +93,11 @@ fn every_state_has_its_reason_and_its_place_in_kstatus() {
         (Observed { exposure: Exposure::NoGatewayApi, ..healthy() }, "InProgress", "NoGatewayAPI"),
         (Observed { exposure: Exposure::Failed("x".into()), ..healthy() }, "InProgress", "ExposureFailed"),
         (Observed { coderd: Coderd::Silent("x".into()), ..healthy() }, "InProgress", "CoderdUnreachable"),
-        (Observed { access: wish(WishState::Pending, "Unreachable"), ..healthy() }, "InProgress", "Unreachable"),
+        (
+            Observed { access: wish(WishState::Pending, "Unreachable"), ..healthy() },
+            "InProgress",
+            "Unreachable",
+        ),
         (Observed { license: wish(WishState::Pending, "Waiting"), ..healthy() }, "InProgress", "Waiting"),
     ];
     for (observed, expected, reason) in table {
@@ -75,14 +108,25 @@ fn every_state_has_its_reason_and_its_place_in_kstatus() {
 
 #[test]
 fn the_three_of_kstatus_never_contradict_each_other() {
-    let truth = |findings: &[Finding], about| findings.iter().find(|finding| finding.about == about).unwrap().truth;
+    let truth =
+        |findings: &[Finding], about| findings.iter().find(|finding| finding.about == about).unwrap().truth;
     for rollout in [Rollout::Absent, Rollout::Stuck("x".into()), Rollout::Complete(1)] {
         for problems in [vec![], vec!["x".to_owned()]] {
             for license in [WishState::Granted, WishState::Pending, WishState::Refused] {
-                let observed = Observed { rollout: rollout.clone(), problems: problems.clone(), license: wish(license, "L"), ..healthy() };
+                let observed = Observed {
+                    rollout: rollout.clone(),
+                    problems: problems.clone(),
+                    license: wish(license, "L"),
+                    ..healthy()
+                };
                 let found = findings(&observed);
-                let [ready, reconciling, stalled] = [READY, RECONCILING, STALLED].map(|about| truth(&found, about) == Truth::True);
-                assert_eq!([ready, reconciling, stalled].iter().filter(|holds| **holds).count(), 1, "{observed:?}");
+                let [ready, reconciling, stalled] =
+                    [READY, RECONCILING, STALLED].map(|about| truth(&found, about) == Truth::True);
+                assert_eq!(
+                    [ready, reconciling, stalled].iter().filter(|holds| **holds).count(),
+                    1,
+                    "{observed:?}"
+                );
             }
         }
     }
@@ -94,15 +138,25 @@ fn every_condition_of_the_contract_is_always_there() {
     assert_eq!(
         about,
         [
-            READY, RECONCILING, STALLED, DEPLOYMENT_AVAILABLE, EXPOSED, OPERATOR_ACCESS_READY, LICENSE_APPLIED,
-            WORKSPACE_RBAC_READY, CODERD_REACHABLE
+            READY,
+            RECONCILING,
+            STALLED,
+            DEPLOYMENT_AVAILABLE,
+            EXPOSED,
+            OPERATOR_ACCESS_READY,
+            LICENSE_APPLIED,
+            WORKSPACE_RBAC_READY,
+            CODERD_REACHABLE
         ]
     );
 }
 
 #[test]
 fn a_bad_workspace_namespace_degrades_one_condition_only() {
-    let bad = Observed { workspaces: Some(vec![("NoConsent", "label it".into()), ("Missing", "make it".into())]), ..healthy() };
+    let bad = Observed {
+        workspaces: Some(vec![("NoConsent", "label it".into()), ("Missing", "make it".into())]),
+        ..healthy()
+    };
     let (good, bad) = (findings(&healthy()), findings(&bad));
     let different: Vec<&str> = good.iter().zip(&bad).filter(|(a, b)| a != b).map(|(a, _)| a.about).collect();
     assert_eq!(different, [WORKSPACE_RBAC_READY]);

@@ -64,7 +64,8 @@ pub async fn grants<'a>(
         for live in kube.labelled(all, &selector).await? {
             let text = |path: &str| live.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
             let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
-            let wanted = |child: &Child| child.kind == kind && child.namespace == namespace && child.name == name;
+            let wanted =
+                |child: &Child| child.kind == kind && child.namespace == namespace && child.name == name;
             if kept.clone().any(wanted) || !is_grant_of(&live, origin) {
                 continue;
             }
@@ -80,7 +81,8 @@ pub async fn grants<'a>(
 pub fn is_grant_of(live: &Value, origin: Origin<'_>) -> bool {
     let labels = &live["metadata"]["labels"];
     let marked = live["metadata"]["annotations"][annotation::WORKSPACE_RBAC_OWNER_UID] == origin.uid;
-    let ours = labels[label::CONTROL_PLANE] == origin.name && labels[label::CONTROL_PLANE_NAMESPACE] == origin.namespace;
+    let ours = labels[label::CONTROL_PLANE] == origin.name
+        && labels[label::CONTROL_PLANE_NAMESPACE] == origin.namespace;
     drift::is_controlled_by(live, origin.uid) || (marked && ours)
 }
 
@@ -104,6 +106,9 @@ mod tests {
         assert!(is_grant_of(&grant("u1", "a"), origin));
         assert!(!is_grant_of(&grant("u2", "a"), origin), "an earlier control plane of this name");
         assert!(!is_grant_of(&grant("u1", "b"), origin));
-        assert!(is_grant_of(&json!({"metadata": {"ownerReferences": [{"uid": "u1", "controller": true}]}}), origin));
+        assert!(is_grant_of(
+            &json!({"metadata": {"ownerReferences": [{"uid": "u1", "controller": true}]}}),
+            origin
+        ));
     }
 }

@@ -1,7 +1,7 @@
 //! Decides which control planes to look at when something else changed: a child, a Secret they consume, a namespace.
 //! It keeps no objects: names and labels pass through, contents are read when they are needed.
 
-use super::desired::{self, ConsumedKind};
+use super::desired::{self, Source};
 use super::reconcile::Key;
 use crds::CoderControlPlane;
 use crds::well_known::label;
@@ -14,7 +14,7 @@ pub enum Changed {
     /// A child of ours.
     Child,
     /// A Secret or ConfigMap of anybody.
-    Consumed(ConsumedKind),
+    Consumed(Source),
     /// A namespace.
     Namespace,
 }
@@ -22,7 +22,8 @@ pub enum Changed {
 /// The control plane that a child belongs to: its controller, or the one its labels name.
 pub fn owner(metadata: &ObjectMeta) -> Option<Key> {
     let owners = metadata.owner_references.iter().flatten();
-    let mut controller = owners.filter(|owner| owner.controller == Some(true) && owner.kind == "CoderControlPlane");
+    let mut controller =
+        owners.filter(|owner| owner.controller == Some(true) && owner.kind == "CoderControlPlane");
     if let (Some(owner), Some(namespace)) = (controller.next(), &metadata.namespace) {
         return Some(Key { namespace: namespace.clone(), name: owner.name.clone() });
     }
@@ -42,12 +43,14 @@ pub fn concerns(changed: Changed, metadata: &ObjectMeta, control_plane: &CoderCo
         Changed::Child => false,
         Changed::Namespace => {
             let rbac = control_plane.spec.rbac.as_ref();
-            rbac.is_some_and(|rbac| rbac.workspace_namespaces.iter().any(|namespace| namespace.trim() == name))
+            rbac.is_some_and(|rbac| {
+                rbac.workspace_namespaces.iter().any(|namespace| namespace.trim() == name)
+            })
         }
         Changed::Consumed(kind) => {
             let named = |one: &desired::Consumed| one.kind == kind && one.name == *name;
             here && (desired::consumed(control_plane).iter().any(named)
-                || kind == ConsumedKind::Secret && operator_reads(control_plane, name))
+                || kind == Source::Secret && operator_reads(control_plane, name))
         }
     }
 }

@@ -2,7 +2,7 @@
 //! It never looks into an object: what concerns whom is decided one level above.
 
 use super::{Changed, concerns, owner};
-use crate::controller::control_plane::desired::ConsumedKind;
+use crate::controller::control_plane::desired::Source;
 use crate::controller::control_plane::reconcile::Key;
 use crate::controller::queue::Queue;
 use crate::kubernetes::{Kube, Reflected, Selection};
@@ -36,8 +36,8 @@ pub async fn follow(kube: &Kube, control_planes: ControlPlanes, queue: Queue<Key
     hear(kube.changes::<Role>(&ours).boxed(), Changed::Child);
     hear(kube.changes::<RoleBinding>(&ours).boxed(), Changed::Child);
     hear(kube.changes::<Ingress>(&ours).boxed(), Changed::Child);
-    hear(kube.changes::<Secret>(&everything).boxed(), Changed::Consumed(ConsumedKind::Secret));
-    hear(kube.changes::<ConfigMap>(&everything).boxed(), Changed::Consumed(ConsumedKind::ConfigMap));
+    hear(kube.changes::<Secret>(&everything).boxed(), Changed::Consumed(Source::Secret));
+    hear(kube.changes::<ConfigMap>(&everything).boxed(), Changed::Consumed(Source::ConfigMap));
     hear(kube.changes::<Namespace>(&everything).boxed(), Changed::Namespace);
     followed.spawn(listen_to_objects(control_planes, queue));
     // None of them ends by itself; dropping this ends them all.
