@@ -239,6 +239,12 @@ pub const ROLES: &[Role] = &[
                 reason: "Every replica follows the CA that signs its certificate; one of them rotates it.",
             },
             Grant {
+                on: On::Resources { group: "", resources: &["secrets"] },
+                verbs: &["get", "create", "update", "delete"],
+                reason: "Its own token for each control plane, which it makes, renews and takes back. The name is derived \
+                         from the control plane's, so the right cannot be limited by name.",
+            },
+            Grant {
                 on: On::Resources { group: "events.k8s.io", resources: &["events"] },
                 verbs: &["create", "patch"],
                 reason: "It tells in Events what it did, and counts repetitions in the Event that is there.",

@@ -60,7 +60,8 @@ pub async fn settle(
     let jwt = match references::secret_value(kube, namespace, secret, key).await {
         Ok(Some(jwt)) => jwt,
         Ok(None) => {
-            let message = format!("Secret {secret} with a licence under the key {key} does not exist, or it is empty");
+            let message =
+                format!("Secret {secret} with a licence under the key {key} does not exist, or it is empty");
             return Licensed::new(WishState::Pending, "SecretMissing", message);
         }
         Err(error) => {
@@ -102,7 +103,11 @@ fn judge(answer: Option<Result<Applied, ApplyError>>, hash: String, hash_before:
     let granted = |message: &str| Licensed::new(WishState::Granted, "Applied", message);
     match answer {
         None if same => granted("coderd had the licence when it answered last"),
-        None => Licensed::new(WishState::Pending, "WaitingForCoderd", "the licence is uploaded once coderd answers"),
+        None => Licensed::new(
+            WishState::Pending,
+            "WaitingForCoderd",
+            "the licence is uploaded once coderd answers",
+        ),
         Some(Ok(applied)) => {
             let is_news = !same || matches!(applied, Applied::Uploaded { .. });
             Licensed { applied: is_news.then_some(hash), ..granted("coderd has the licence") }
@@ -124,12 +129,15 @@ fn failed(error: &ApplyError) -> Licensed {
             let fix = "use an image of coderd that takes licences, or remove spec.licenseSecretRef";
             Licensed::refused("NotSupported", format!("{text}; {fix}"))
         }
-        ApplyError::Call(Error::Forbidden { .. } | Error::NotFoundOrForbidden { .. } | Error::NotLicensed { .. }) => {
+        ApplyError::Call(
+            Error::Forbidden { .. } | Error::NotFoundOrForbidden { .. } | Error::NotLicensed { .. },
+        ) => {
             let fix = "the token of spec.operatorAccess.tokenSecretRef must belong to an owner";
             Licensed::refused("Forbidden", format!("{text}; {fix}"))
         }
         ApplyError::Call(call) => {
-            let retry = Some(call.retry()).filter(|retry| *retry != Retry::WhenChanged).or(Some(Retry::Backoff));
+            let retry =
+                Some(call.retry()).filter(|retry| *retry != Retry::WhenChanged).or(Some(Retry::Backoff));
             Licensed { retry, ..Licensed::new(WishState::Pending, "Error", text) }
         }
     }

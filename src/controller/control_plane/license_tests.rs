@@ -38,7 +38,11 @@ fn every_refusal_has_its_reason_and_what_may_pass_is_tried_again() {
     let call = |error: Error| said(Err(ApplyError::Call(error)));
     for (licensed, state, reason) in [
         (said(Err(NotALicense::NotAJwt.into())), WishState::Refused, "Invalid"),
-        (call(Error::Invalid { operation: OPERATION, message: "expired".to_owned() }), WishState::Refused, "Invalid"),
+        (
+            call(Error::Invalid { operation: OPERATION, message: "expired".to_owned() }),
+            WishState::Refused,
+            "Invalid",
+        ),
         (call(Error::RouteMissing { operation: OPERATION }), WishState::Refused, "NotSupported"),
         (call(Error::Forbidden { operation: OPERATION }), WishState::Refused, "Forbidden"),
         (call(Error::Unauthorized { operation: OPERATION }), WishState::Pending, "Error"),
@@ -63,7 +67,8 @@ fn without_access_it_waits_or_says_who_denies_it() {
         retry: None,
         hold: false,
     };
-    let reason = |state| without_access(&access(state)).map(|licensed| (licensed.wish.state, licensed.wish.reason));
+    let reason =
+        |state| without_access(&access(state)).map(|licensed| (licensed.wish.state, licensed.wish.reason));
     assert_eq!(reason(WishState::Granted), None);
     assert_eq!(reason(WishState::Pending), Some((WishState::Pending, "WaitingForAccess")));
     assert_eq!(reason(WishState::Refused), Some((WishState::Pending, "WaitingForAccess")));
@@ -79,5 +84,8 @@ fn entitlements_have_no_heartbeat() {
     describe_entitlements(&mut status, None, &at(3));
     assert_eq!(status.entitlements_last_checked, Some(at(1)));
     describe_entitlements(&mut status, Some(("premium", "entitled")), &at(4));
-    assert_eq!((status.license_tier.as_deref(), status.entitlements_last_checked), (Some("premium"), Some(at(4))));
+    assert_eq!(
+        (status.license_tier.as_deref(), status.entitlements_last_checked),
+        (Some("premium"), Some(at(4)))
+    );
 }

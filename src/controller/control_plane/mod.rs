@@ -1,9 +1,12 @@
 //! CoderControlPlane: a Coder server from one manifest, with truthful status.
 //! `desired` decides what should exist, `status` what is said about it; `reconcile` reads, acts and writes.
 
+pub mod access;
 pub mod consent;
 pub mod desired;
+mod external;
 mod finalizer;
+pub mod license;
 pub mod probe;
 mod reconcile;
 pub mod references;

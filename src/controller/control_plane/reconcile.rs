@@ -1,20 +1,22 @@
 //! One pass over one control plane: read it, bring its children to what they should be, ask coderd, write the status.
 //! What should be, and what is said about it, is decided elsewhere; this reads, acts and writes.
 
+use super::access::{self, Asked, Owner};
 use super::consent::{self, Answer, Consent};
 use super::desired::{self, Child, Children, Consumed, Inputs, Source, WorkspaceAccess};
+use super::external::{self, External};
 use super::probe::{Probe, probe};
 use super::status::{self, Coderd, Exposure, Observed, Rollout, Wish, WishState};
 use super::sweep::{self, Origin};
 use super::{finalizer, references, rollout};
-use crate::coderd::{Egress, Retry};
+use crate::coderd::{Client, Egress, Retry};
 use crate::controller::conditions::conditions;
 use crate::controller::drift;
 use crate::controller::schedule::Outcome;
 use crate::controller::settle::{Settled, settle};
 use crate::kubernetes::{CallError, Kube, Target};
 use crds::well_known::{annotation, condition, label};
-use crds::{CoderControlPlane, CoderControlPlaneStatus};
+use crds::{CoderControlPlane, CoderControlPlaneSpec, CoderControlPlaneStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, from_value, json};
@@ -158,14 +160,20 @@ impl Reconciler {
         self.settle_exposure(&subject, &children, &mut observed).await;
         let granted = self.settle_workspaces(&subject, &children, &mut observed).await;
         self.sweep(&subject, &children, &granted).await?;
-        if !abroad && finalizer::is_held(&subject.object) {
-            self.kube.patch(subject.key.target(), finalizer::release(&subject.object)).await?;
+        let (client, retry) = self.ask_coderd(&subject, deployment.as_ref(), &mut observed).await;
+        let external = self.settle_external(&subject, client.as_ref()).await;
+        if (abroad || external.hold()) != finalizer::is_held(&subject.object) {
+            // Somebody must be there to take back what is granted or made elsewhere, and only then.
+            let patch =
+                if finalizer::is_held(&subject.object) { finalizer::release } else { finalizer::hold };
+            self.kube.patch(subject.key.target(), patch(&subject.object)).await?;
             return Ok(Outcome::After(Duration::ZERO));
         }
-        let retry = self.ask_coderd(&subject, deployment.as_ref(), &mut observed).await;
+        external.observe(&mut observed);
+        external.describe(&mut subject.before, &Time(Timestamp::now()));
         let url = desired::cluster_url(&subject.resolved);
         self.describe(&mut subject, &observed, deployment.as_ref(), url, contents.provided);
-        let outcome = outcome(&observed, retry);
+        let outcome = outcome(&observed, retry, external.retry());
         self.write(&subject.key, &subject.object, subject.before).await?;
         Ok(outcome)
     }
@@ -341,24 +349,39 @@ impl Reconciler {
         Ok(())
     }
 
-    /// Asks coderd, if somebody is there to answer, and returns when to ask again.
+    /// Asks coderd, if somebody is there to answer, and returns it, or when to ask again.
     async fn ask_coderd(
         &self,
         subject: &Subject,
         deployment: Option<&Value>,
         observed: &mut Observed,
-    ) -> Option<Retry> {
+    ) -> (Option<Client>, Option<Retry>) {
         if rollout::ready_replicas(deployment) == 0 {
             let why =
                 if observed.rollout == Rollout::ScaledToZero { "ScaledToZero" } else { "NoReplicaReady" };
             observed.coderd = Coderd::NotAsked(why);
-            return None;
+            return (None, None);
         }
         let authorities = self.authorities(subject).await;
         let url = desired::cluster_url(&subject.resolved);
-        let Probe { coderd, client: _, error } = probe(&url, authorities.as_deref(), &self.egress).await;
+        let Probe { coderd, client, error } = probe(&url, authorities.as_deref(), &self.egress).await;
         observed.coderd = coderd;
-        error.map(|error| error.retry())
+        (client, error.map(|error| error.retry()))
+    }
+
+    /// The operator's access and the licence.
+    async fn settle_external(&self, subject: &Subject, client: Option<&Client>) -> External {
+        let asked = Asked {
+            kube: &self.kube,
+            egress: &self.egress,
+            owner: Owner { namespace: &subject.key.namespace, name: &subject.key.name, uid: &subject.uid },
+            spec: &subject.resolved.spec,
+            before: &subject.before,
+            held: finalizer::is_held(&subject.object),
+            client,
+            now: Timestamp::now(),
+        };
+        external::settle(&asked).await
     }
 
     /// What to trust besides the public authorities: what coderd serves with, as its own Secret tells.
@@ -456,6 +479,10 @@ impl Reconciler {
         }
         let origin = Origin { namespace: &key.namespace, name: &key.name, uid };
         sweep::grants(&self.kube, origin, std::iter::empty()).await?;
+        let owner = Owner { namespace: &key.namespace, name: &key.name, uid };
+        let spec: CoderControlPlaneSpec = from_value(object["spec"].clone()).unwrap_or_default();
+        let release = object["metadata"]["annotations"][annotation::RELEASE_EXTERNAL] == "true";
+        access::end(&self.kube, &self.egress, owner, &spec, release).await?;
         self.kube.patch(key.target(), finalizer::release(object)).await?;
         self.forget(key);
         Ok(Outcome::Settled)
@@ -536,9 +563,15 @@ fn nothing_observed() -> Observed {
 }
 
 /// When to look again.
-fn outcome(observed: &Observed, retry: Option<Retry>) -> Outcome {
+fn outcome(observed: &Observed, retry: Option<Retry>, external: Option<Retry>) -> Outcome {
     if !observed.failed.is_empty() {
         return Outcome::Failed(Duration::ZERO);
+    }
+    let silent = matches!(observed.coderd, Coderd::Silent(_));
+    match external.filter(|_| !silent) {
+        Some(Retry::After(pause)) => return Outcome::Failed(pause),
+        Some(Retry::Backoff) => return Outcome::Failed(Duration::ZERO),
+        Some(Retry::WhenChanged) | None => {}
     }
     match (&observed.coderd, retry) {
         (Coderd::Silent(_), Some(Retry::After(pause))) => Outcome::Failed(pause),

@@ -49,8 +49,10 @@ pub fn concerns(changed: Changed, metadata: &ObjectMeta, control_plane: &CoderCo
         }
         Changed::Consumed(kind) => {
             let named = |one: &desired::Consumed| one.kind == kind && one.name == *name;
-            here && (desired::consumed(control_plane).iter().any(named)
-                || kind == Source::Secret && operator_reads(control_plane, name))
+            // The token of our own lives elsewhere and carries the labels of a child.
+            kind == Source::Secret && owner(metadata) == Some(Key::of(control_plane))
+                || here && desired::consumed(control_plane).iter().any(named)
+                || here && kind == Source::Secret && operator_reads(control_plane, name)
         }
     }
 }

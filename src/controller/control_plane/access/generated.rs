@@ -37,7 +37,10 @@ pub async fn settle(asked: &Asked<'_>, url: Result<DatabaseUrl, Trouble>) -> Acc
     let readable = url.is_ok();
     if !asked.held {
         // Nothing was made yet, and nothing is made before somebody is there to undo it.
-        let wish = url.map_or_else(|trouble| trouble.wish, |_| pending("Preparing", "the operator's access is being made"));
+        let wish = url.map_or_else(
+            |trouble| trouble.wish,
+            |_| pending("Preparing", "the operator's access is being made"),
+        );
         return Accessed { hold: readable, ..Accessed::without(wish) };
     }
     let mut work = match Work::start(asked, url).await {
@@ -72,7 +75,8 @@ impl<'a> Work<'a> {
             Found::Ours { record, version, .. } => (record, Some(version)),
             Found::Foreign => {
                 let place = asked.kube.namespace();
-                let message = format!("Secret {name} in namespace {place} exists and is not ours; remove or rename it");
+                let message =
+                    format!("Secret {name} in namespace {place} exists and is not ours; remove or rename it");
                 return Err(Trouble::lasting("SecretConflict", message));
             }
         };
@@ -144,7 +148,8 @@ impl<'a> Work<'a> {
     async fn prepare(&mut self, record: Option<&Record>) -> Result<(), Trouble> {
         // Without a way to the database a new token is of no use.
         self.url.as_ref().map_err(Clone::clone)?;
-        let no_luck = |error: crate::coderd::uuid::NoRandomness| Trouble::passing("RecordFailed", error.to_string());
+        let no_luck =
+            |error: crate::coderd::uuid::NoRandomness| Trouble::passing("RecordFailed", error.to_string());
         let (user, token) = (Uuid::random().map_err(no_luck)?, NewToken::generate().map_err(no_luck)?);
         self.write(Record::prepared(record, user, token)).await
     }
@@ -192,7 +197,9 @@ impl<'a> Work<'a> {
 
     async fn clear_former(&mut self) -> Result<(), Trouble> {
         let (kube, owner, spec) = (self.asked.kube, self.asked.owner, self.asked.spec);
-        let Some((name, uid)) = retire::former(kube, owner, spec).await.map_err(unrecorded)? else { return Ok(()) };
+        let Some((name, uid)) = retire::former(kube, owner, spec).await.map_err(unrecorded)? else {
+            return Ok(());
+        };
         retire::revoke_former(self.database().await?, owner).await?;
         retire::remove_former(kube, owner, &name, &uid).await.map_err(unrecorded)
     }
@@ -223,16 +230,23 @@ impl<'a> Work<'a> {
 
     /// What came of it.
     fn accessed(&self, trouble: Option<Trouble>) -> Accessed {
-        let usable = self.record.as_ref().and_then(|record| steps::usable(record, self.standing, self.asked.now));
+        let usable =
+            self.record.as_ref().and_then(|record| steps::usable(record, self.standing, self.asked.now));
         let Some(current) = usable else {
-            let trouble = trouble.unwrap_or_else(|| Trouble { wish: waiting_for_coderd(), retry: crate::coderd::Retry::WhenChanged });
+            let trouble = trouble.unwrap_or_else(|| Trouble {
+                wish: waiting_for_coderd(),
+                retry: crate::coderd::Retry::WhenChanged,
+            });
             // Without coderd nothing is to be gained by hurry: it is asked again when it is there.
             let retry = self.asked.client.map(|_| trouble.retry);
             return Accessed { retry, ..Accessed::without(trouble.wish) };
         };
         let message = match trouble {
             None => "the operator's own token works and renews itself".to_owned(),
-            Some(trouble) => format!("the operator's own token works; renewing it is tried again: {}", trouble.wish.message),
+            Some(trouble) => format!(
+                "the operator's own token works; renewing it is tried again: {}",
+                trouble.wish.message
+            ),
         };
         let asked = self.asked;
         Accessed {

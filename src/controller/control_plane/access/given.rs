@@ -17,14 +17,16 @@ pub async fn settle(asked: &Asked<'_>, secret: &str, key: &str) -> Accessed {
     let token = match references::secret_value(asked.kube, namespace, secret, key).await {
         Ok(Some(token)) => token,
         Ok(None) => {
-            let message = format!("Secret {secret} with a token under the key {key} does not exist, or it is empty");
+            let message =
+                format!("Secret {secret} with a token under the key {key} does not exist, or it is empty");
             return Accessed::without(pending("TokenSecretMissing", message));
         }
         Err(error) => return failed(Trouble::passing("ReferenceUnreadable", error.to_string())),
     };
     let place = reference(namespace, secret, key);
     let before = asked.before;
-    let worked = before.operator_access_ready == Some(true) && before.operator_token_secret_ref.as_ref() == Some(&place);
+    let worked = before.operator_access_ready == Some(true)
+        && before.operator_token_secret_ref.as_ref() == Some(&place);
     let answer = ask(asked, &token).await;
     let client = asked.client.map(|client| client.with_token(token));
     match judge(answer, worked) {

@@ -75,7 +75,8 @@ impl Accessed {
     }
 }
 
-const NO_URL: &str = "no CODER_PG_CONNECTION_URL in spec.extraEnv or spec.envFrom, so the operator makes no user of its own";
+const NO_URL: &str =
+    "no CODER_PG_CONNECTION_URL in spec.extraEnv or spec.envFrom, so the operator makes no user of its own";
 const NO_URL_NEEDED: &str = "spec.licenseSecretRef needs the operator's access to coderd; set \
      spec.operatorAccess.tokenSecretRef, or CODER_PG_CONNECTION_URL in spec.extraEnv";
 

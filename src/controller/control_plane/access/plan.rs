@@ -178,7 +178,8 @@ mod tests {
         );
         let given = Plan::Given { secret: "mine".to_owned(), key: "token".to_owned() };
         assert_eq!(of(json!({"operatorAccess": {"tokenSecretRef": reference}, "extraEnv": url})), given);
-        let keyed = json!({"operatorAccess": {"disabled": false, "tokenSecretRef": {"name": "mine", "key": "k"}}});
+        let keyed =
+            json!({"operatorAccess": {"disabled": false, "tokenSecretRef": {"name": "mine", "key": "k"}}});
         assert_eq!(of(keyed), Plan::Given { secret: "mine".to_owned(), key: "k".to_owned() });
         // Accepted and ignored.
         assert_eq!(of(json!({"operatorAccess": {"generatedTokenSecretName": "x"}})), Plan::NoUrl);
@@ -202,7 +203,10 @@ mod tests {
 
     #[test]
     fn what_only_the_kubelet_can_read_is_named() {
-        assert_eq!(of(variable(json!({"value": "postgres://u:$(PASSWORD)@h/d"}))), Plan::Unresolvable(EXPANDED));
+        assert_eq!(
+            of(variable(json!({"value": "postgres://u:$(PASSWORD)@h/d"}))),
+            Plan::Unresolvable(EXPANDED)
+        );
         let field = json!({"valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['url']"}}});
         assert_eq!(of(variable(field)), Plan::Unresolvable(OTHER_SOURCE));
         let part = json!({"valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}});
@@ -230,14 +234,16 @@ mod tests {
         let with_source = |variable: Value| {
             of(json!({"envFrom": [{"secretRef": {"name": "all"}}], "extraEnv": [variable]}))
         };
-        let from = |optional: bool| {
-            json!({"name": VARIABLE, "valueFrom": {"secretKeyRef": {"name": "db", "key": "url", "optional": optional}}})
-        };
+        let from = |optional: bool| json!({"name": VARIABLE, "valueFrom": {"secretKeyRef": {"name": "db", "key": "url", "optional": optional}}});
         let own = |absent| referred(Kind::Secret, "db", "url", absent);
         assert_eq!(with_source(from(false)), Plan::Generated(vec![own(Absent::Wait)]));
         let all = referred(Kind::Secret, "all", VARIABLE, Absent::WaitForObject);
         assert_eq!(with_source(from(true)), Plan::Generated(vec![own(Absent::Skip), all]));
-        assert_eq!(with_source(json!({"name": VARIABLE, "value": ""})), Plan::NoUrl, "coderd sees an empty one");
+        assert_eq!(
+            with_source(json!({"name": VARIABLE, "value": ""})),
+            Plan::NoUrl,
+            "coderd sees an empty one"
+        );
         assert_eq!(of(json!({})), Plan::NoUrl);
     }
 
@@ -246,7 +252,10 @@ mod tests {
         let twice = json!({"extraEnv": [
             {"name": VARIABLE, "value": "postgres://old"}, {"name": VARIABLE, "value": "postgres://u:hunter2@h"}]});
         let plan = of(twice);
-        assert_eq!(plan, Plan::Generated(vec![Place::Written(Confidential::new("postgres://u:hunter2@h".to_owned()))]));
+        assert_eq!(
+            plan,
+            Plan::Generated(vec![Place::Written(Confidential::new("postgres://u:hunter2@h".to_owned()))])
+        );
         assert!(!format!("{plan:?}").contains("hunter2"));
     }
 }

@@ -45,7 +45,8 @@ impl From<database::Error> for Trouble {
     fn from(error: database::Error) -> Self {
         use database::Error::{
             ConnectionLost, Deleted, ForeignUser, NoFreeName, NotMigrated, Other, PermissionDenied, Refused,
-            Request, Suspended, TimedOut, TlsRefused, TokenTaken, Unreachable, UnsupportedSchema, WrongPassword,
+            Request, Suspended, TimedOut, TlsRefused, TokenTaken, Unreachable, UnsupportedSchema,
+            WrongPassword,
         };
         let reason = match &error {
             Unreachable | TimedOut | ConnectionLost => "DatabaseUnreachable",
@@ -90,7 +91,8 @@ pub fn unproven(error: &Error) -> Trouble {
         Error::Unauthorized { .. } => Trouble::lasting("TokenRejected", error.to_string()),
         // That coderd itself is there was seen a moment ago.
         other => {
-            let retry = Some(other.retry()).filter(|retry| *retry != Retry::WhenChanged).unwrap_or(Retry::Backoff);
+            let retry =
+                Some(other.retry()).filter(|retry| *retry != Retry::WhenChanged).unwrap_or(Retry::Backoff);
             Trouble { wish: pending("ProofFailed", other.to_string()), retry }
         }
     }
@@ -132,7 +134,10 @@ mod tests {
         let rejected = unproven(&Error::Unauthorized { operation });
         assert_eq!((rejected.wish.state, rejected.wish.reason), (WishState::Refused, "TokenRejected"));
         let limited = unproven(&Error::RateLimited { operation, retry_after: Duration::from_secs(7) });
-        assert_eq!((limited.wish.reason, limited.retry), ("ProofFailed", Retry::After(Duration::from_secs(7))));
+        assert_eq!(
+            (limited.wish.reason, limited.retry),
+            ("ProofFailed", Retry::After(Duration::from_secs(7)))
+        );
         assert_eq!(unproven(&Error::Server { operation, status: 502 }).retry, Retry::Backoff);
     }
 }

@@ -182,7 +182,9 @@ mod tests {
         ] {
             let mut secret = written(OWNER, "operator", &record, Some("7"));
             secret.metadata.uid = Some("s1".to_owned());
-            let Found::Ours { record: again, uid, version } = read(Some(&secret)) else { panic!("{secret:?}") };
+            let Found::Ours { record: again, uid, version } = read(Some(&secret)) else {
+                panic!("{secret:?}")
+            };
             assert_eq!((again, uid.as_str(), version.as_str()), (Some(record), "s1", "7"));
         }
     }
@@ -194,7 +196,10 @@ mod tests {
         assert_eq!(secret.metadata.name.as_deref(), Some("team.coder.operator-token"));
         assert_eq!(secret.metadata.resource_version, None);
         let labels = secret.metadata.labels.unwrap();
-        assert_eq!((&*labels[label::CONTROL_PLANE], &*labels[label::CONTROL_PLANE_NAMESPACE]), ("coder", "team"));
+        assert_eq!(
+            (&*labels[label::CONTROL_PLANE], &*labels[label::CONTROL_PLANE_NAMESPACE]),
+            ("coder", "team")
+        );
         assert_eq!(secret.metadata.annotations.unwrap()[OWNER_UID], "u1");
         let data = secret.data.unwrap();
         assert!(!data.contains_key("token") && data.contains_key("next"));

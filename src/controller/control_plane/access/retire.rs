@@ -37,8 +37,12 @@ pub async fn retire(
     if let Some(places) = places
         && let Err(error) = revoke(kube, egress, owner, places, record.as_ref(), former.is_some()).await
     {
-        tracing::warn!(namespace = owner.namespace, name = owner.name, error,
-            "the operator's token could not be revoked in coderd's database; a token made by this operator ends by itself within a day");
+        tracing::warn!(
+            namespace = owner.namespace,
+            name = owner.name,
+            error,
+            "the operator's token could not be revoked in coderd's database; a token made by this operator ends by itself within a day"
+        );
     }
     if let Some(uid) = uid {
         let name = owner.secret();
@@ -86,7 +90,10 @@ async fn revoke(
 }
 
 /// Revokes the token that the older operator, written in Go, made for this control plane.
-pub async fn revoke_former(database: &mut Database, owner: Owner<'_>) -> Result<u64, crate::coderd::database::Error> {
+pub async fn revoke_former(
+    database: &mut Database,
+    owner: Owner<'_>,
+) -> Result<u64, crate::coderd::database::Error> {
     let email = format!("coder-k8s-operator@{EMAIL_DOMAIN}");
     database.revoke_tokens_named(&email, &operator_token(owner.namespace, owner.name)).await
 }
