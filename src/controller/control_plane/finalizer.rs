@@ -42,9 +42,11 @@ mod tests {
     fn ours_comes_and_goes_and_those_of_others_stay() {
         let mut object = json!({"metadata": {"resourceVersion": "7", "finalizers": ["other"]}});
         assert!(!is_held(&object));
-        json_patch::patch(&mut object, &hold(&object.clone())).unwrap();
+        let held = hold(&object);
+        json_patch::patch(&mut object, &held).unwrap();
         assert!(is_held(&object));
-        json_patch::patch(&mut object, &release(&object.clone())).unwrap();
+        let released = release(&object);
+        json_patch::patch(&mut object, &released).unwrap();
         assert_eq!(object["metadata"]["finalizers"], json!(["other"]));
         let stale = json!({"metadata": {"resourceVersion": "6"}});
         assert!(

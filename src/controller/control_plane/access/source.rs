@@ -51,10 +51,10 @@ fn at(place: &Place, object: Option<&Value>) -> Option<Source> {
     let Some(object) = object else {
         return if absent == Absent::Skip { None } else { missing(format!("{word} {name} does not exist")) };
     };
-    let value = match kind {
-        Kind::Secret => decoded(&object["data"][key]),
-        Kind::ConfigMap => object["data"][key].as_str().map(str::to_owned),
-    };
+    let value = object["data"].get(key).and_then(|value| match kind {
+        Kind::Secret => decoded(value),
+        Kind::ConfigMap => value.as_str().map(str::to_owned),
+    });
     match (value, absent) {
         // Set and empty is what coderd sees, too: no URL at all.
         (Some(url), _) if url.trim().is_empty() => Some(Source::Nowhere),
