@@ -58,9 +58,9 @@ impl CallError {
         self.status(|status| matches!(status.code, 400 | 403 | 405 | 422))
     }
 
-    /// The object does not exist.
+    /// The object does not exist, or its whole kind does not: that is said in plain text, with the code alone.
     pub fn is_not_found(&self) -> bool {
-        self.status(|status| status.is_not_found())
+        self.status(|status| status.code == 404)
     }
 
     fn status(&self, holds: impl Fn(&kube::core::Status) -> bool) -> bool {
