@@ -65,6 +65,15 @@ async fn a_token_of_our_own_is_made_kept_and_taken_back() {
     stage.secret(&ns, "licence", &json!({ "license": jwt })).await;
     let before = stage.record(&ns).await.unwrap()["data"]["token"].clone();
     stage.apply(&ns, &json!({ "extraEnv": from_secret(), "licenseSecretRef": { "name": "licence" } })).await;
+    until("more rights", LIMIT, async || {
+        let now = stage.postgres.sql(&database, user);
+        holds(now.ends_with("|{owner}|t"), now)
+    })
+    .await;
+    // A real coderd looks into its database at each call; the double a moment later.
+    stage.followed();
+    let words = format!("annotate codercontrolplane coder -n {ns} coder.com/reconcile-at=licence");
+    stage.cluster.kubectl(&words).await.expect_ok();
     let licensed = stage.until_reason(&ns, "LicenseApplied", "Applied").await;
     assert!(
         licensed["status"]["licenseLastAppliedHash"].is_string()
@@ -72,7 +81,7 @@ async fn a_token_of_our_own_is_made_kept_and_taken_back() {
     );
     assert_eq!(stage.record(&ns).await.unwrap()["data"]["token"], before);
     assert!(stage.postgres.sql(&database, user).ends_with("|{owner}|t"));
-    assert_eq!(stage.coderd.count("POST /licenses"), 1);
+    assert_eq!(stage.coderd.licenses().len(), 1);
 
     // Disabled: nothing of it is left, and nothing holds the object.
     stage.apply(&ns, &json!({ "extraEnv": from_secret(), "operatorAccess": { "disabled": true } })).await;

@@ -68,6 +68,11 @@ impl Stage {
         text.iter().flat_map(|rows| rows.lines()).map(row).collect()
     }
 
+    /// Lets the double know the databases as they are now.
+    pub fn followed(&self) {
+        self.coderd.follow_database(&self.tokens());
+    }
+
     /// A fresh database, and its URL.
     pub fn database(&self) -> (String, String) {
         let name = self.postgres.coderd_database(RELEASE);

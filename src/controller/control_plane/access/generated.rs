@@ -7,10 +7,9 @@ use super::record::{self, Found};
 use super::source::{self, Source};
 use super::steps::{self, LIFETIME, Record, Seen, Standing, Step, Which};
 use super::{Accessed, Asked, reference, retire, waiting_for_coderd};
-use crate::coderd::database::{self, AccessRequest, Database, DatabaseUrl, EMAIL_DOMAIN, Limits, Role};
+use crate::coderd::database::{self, AccessRequest, Database, DatabaseUrl, Limits, Role};
 use crate::coderd::{Error, NewToken, Uuid};
 use crate::controller::control_plane::status::WishState;
-use crds::names::control_plane::operator_token;
 use crds::well_known::secret_key;
 use k8s_openapi::api::core::v1::Secret;
 
@@ -72,7 +71,7 @@ impl<'a> Work<'a> {
         let secret = asked.kube.ours::<Secret>().get(&name).await.map_err(unrecorded)?;
         let (record, version) = match record::read(secret.as_ref()) {
             Found::Nothing => (None, None),
-            Found::Ours { record, version, .. } => (record, Some(version)),
+            Found::Ours { record, version, .. } => (record.map(|record| *record), Some(version)),
             Found::Foreign => {
                 let place = asked.kube.namespace();
                 let message =
@@ -156,15 +155,15 @@ impl<'a> Work<'a> {
 
     async fn ensure(&mut self, record: &Record, which: Which) -> Result<(), Trouble> {
         let Some(kept) = record.kept(which) else { return Ok(()) };
-        let name = operator_token(self.asked.owner.namespace, self.asked.owner.name);
+        let owner = self.asked.owner;
         let role = self.role();
         let request = AccessRequest {
             user_id: record.user_id,
-            email: format!("{name}@{EMAIL_DOMAIN}"),
+            email: owner.email(),
             username: USERNAME.to_owned(),
             role,
             token: kept.token.clone(),
-            token_name: format!("{name}-{}", kept.generation),
+            token_name: owner.token_name(kept.generation),
             lifetime: LIFETIME,
             now: self.asked.now,
         };
@@ -208,8 +207,10 @@ impl<'a> Work<'a> {
         let database = match self.database.take() {
             Some(database) => database,
             None => {
-                let url = self.url.as_ref().map_err(Clone::clone)?;
-                Database::connect(url, &self.asked.egress.resolve, Limits::default()).await?
+                let url = self.url.clone()?;
+                let Asked { kube, owner, spec, egress, .. } = self.asked;
+                let url = source::trusting(kube, owner.namespace, spec, url).await;
+                Database::connect(&url, &egress.resolve, Limits::default()).await?
             }
         };
         Ok(self.database.insert(database))

@@ -3,7 +3,7 @@
 
 use super::steps::{Kept, Record};
 use crate::coderd::NewToken;
-use crate::coderd::database::Role;
+use crate::coderd::database::{EMAIL_DOMAIN, Role};
 use crate::confidential::Confidential;
 use crds::names;
 use crds::well_known::{MANAGER, label, secret_key};
@@ -43,6 +43,16 @@ impl Owner<'_> {
     pub fn secret(&self) -> String {
         names::control_plane::operator_token_secret(self.namespace, self.name)
     }
+
+    /// The address by which its user is found again.
+    pub fn email(&self) -> String {
+        format!("{}@{EMAIL_DOMAIN}", names::control_plane::operator_token(self.namespace, self.name))
+    }
+
+    /// The name of a token in coderd: another one for each generation.
+    pub fn token_name(&self, generation: u64) -> String {
+        format!("{}-{generation}", names::control_plane::operator_token(self.namespace, self.name))
+    }
 }
 
 /// What was found under the name of the Secret.
@@ -55,7 +65,7 @@ pub enum Found {
     /// Ours. Without a record if it cannot be read: it is then written anew.
     Ours {
         /// What is in it.
-        record: Option<Record>,
+        record: Option<Box<Record>>,
         /// Its uid.
         uid: String,
         /// Its version, which the next write must meet.
@@ -71,7 +81,7 @@ pub fn read(secret: Option<&Secret>) -> Found {
         return Found::Foreign;
     }
     let text = |value: &Option<String>| value.clone().unwrap_or_default();
-    let record = secret.data.as_ref().and_then(parse);
+    let record = secret.data.as_ref().and_then(parse).map(Box::new);
     let (uid, version) = (text(&secret.metadata.uid), text(&secret.metadata.resource_version));
     Found::Ours { record, uid, version }
 }
@@ -185,7 +195,7 @@ mod tests {
             let Found::Ours { record: again, uid, version } = read(Some(&secret)) else {
                 panic!("{secret:?}")
             };
-            assert_eq!((again, uid.as_str(), version.as_str()), (Some(record), "s1", "7"));
+            assert_eq!((again, uid.as_str(), version.as_str()), (Some(Box::new(record)), "s1", "7"));
         }
     }
 

@@ -6,7 +6,7 @@ use super::record::{self, Found, Owner};
 use super::source::{self, Source};
 use super::steps::Record;
 use crate::coderd::Egress;
-use crate::coderd::database::{Database, DatabaseUrl, EMAIL_DOMAIN, Limits};
+use crate::coderd::database::{Database, DatabaseUrl, EMAIL_DOMAIN, Error, Limits};
 use crate::controller::drift;
 use crate::kubernetes::{CallError, Kube, Target};
 use crds::CoderControlPlaneSpec;
@@ -35,7 +35,7 @@ pub async fn retire(
         return Ok(());
     }
     if let Some(places) = places
-        && let Err(error) = revoke(kube, egress, owner, places, record.as_ref(), former.is_some()).await
+        && let Err(error) = revoke(url(kube, owner, spec, places).await, egress, owner, record.as_deref(), former.is_some()).await
     {
         tracing::warn!(
             namespace = owner.namespace,
@@ -54,34 +54,34 @@ pub async fn retire(
     }
 }
 
-/// Revokes with a bound on the tries; the error is for the log and holds no secret.
-async fn revoke(
+/// The database, if its URL is still there; the error is for the log and holds no secret.
+async fn url(
     kube: &Kube,
-    egress: &Egress,
     owner: Owner<'_>,
+    spec: &CoderControlPlaneSpec,
     places: &[Place],
-    record: Option<&Record>,
-    former: bool,
-) -> Result<(), String> {
+) -> Result<DatabaseUrl, String> {
     let source = source::find(kube, owner.namespace, places).await.map_err(|error| error.to_string())?;
     let url = match source {
         Source::Url(url) => DatabaseUrl::parse(&url).map_err(|error| error.to_string())?,
         Source::Missing(what) => return Err(what),
         Source::Nowhere => return Err("there is no CODER_PG_CONNECTION_URL".to_owned()),
     };
+    Ok(source::trusting(kube, owner.namespace, spec, url).await)
+}
+
+/// Revokes with a bound on the tries.
+async fn revoke(
+    url: Result<DatabaseUrl, String>,
+    egress: &Egress,
+    owner: Owner<'_>,
+    record: Option<&Record>,
+    former: bool,
+) -> Result<(), String> {
+    let url = url?;
     let mut outcome = Ok(());
     for _ in 0..TRIES {
-        let trying = async {
-            let mut database = Database::connect(&url, &egress.resolve, Limits::default()).await?;
-            if let Some(record) = record {
-                database.disable_access(record.user_id).await?;
-            }
-            if former {
-                revoke_former(&mut database, owner).await?;
-            }
-            Ok::<(), crate::coderd::database::Error>(())
-        };
-        outcome = trying.await.map_err(|error| error.to_string());
+        outcome = revoke_once(&url, egress, owner, record, former).await.map_err(|error| error.to_string());
         if outcome.is_ok() {
             break;
         }
@@ -89,11 +89,30 @@ async fn revoke(
     outcome
 }
 
+async fn revoke_once(
+    url: &DatabaseUrl,
+    egress: &Egress,
+    owner: Owner<'_>,
+    record: Option<&Record>,
+    former: bool,
+) -> Result<(), Error> {
+    let mut database = Database::connect(url, &egress.resolve, Limits::default()).await?;
+    if let Some(record) = record {
+        database.disable_access(record.user_id).await?;
+        // A user that was there before has another id until it is recorded; its newest token has this name.
+        database.revoke_tokens_named(&owner.email(), &owner.token_name(record.generation)).await?;
+    }
+    if former {
+        revoke_former(&mut database, owner).await?;
+    }
+    Ok(())
+}
+
 /// Revokes the token that the older operator, written in Go, made for this control plane.
 pub async fn revoke_former(
     database: &mut Database,
     owner: Owner<'_>,
-) -> Result<u64, crate::coderd::database::Error> {
+) -> Result<u64, Error> {
     let email = format!("coder-k8s-operator@{EMAIL_DOMAIN}");
     database.revoke_tokens_named(&email, &operator_token(owner.namespace, owner.name)).await
 }

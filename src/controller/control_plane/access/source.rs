@@ -3,8 +3,10 @@
 
 use super::plan::{Absent, Kind, Place};
 use crate::confidential::Confidential;
-use crate::controller::control_plane::references::decoded;
+use crate::coderd::database::DatabaseUrl;
+use crate::controller::control_plane::references::{decoded, secret_value};
 use crate::kubernetes::{CallError, Kube, Target};
+use crds::CoderControlPlaneSpec;
 use serde_json::Value;
 
 /// What the places have.
@@ -30,6 +32,17 @@ pub async fn find(kube: &Kube, namespace: &str, places: &[Place]) -> Result<Sour
         }
     }
     Ok(Source::Nowhere)
+}
+
+/// The URL with the authorities that coderd is told to trust, so that the operator trusts no less.
+pub async fn trusting(kube: &Kube, namespace: &str, spec: &CoderControlPlaneSpec, url: DatabaseUrl) -> DatabaseUrl {
+    let mut pems = Vec::new();
+    for cert in spec.certs.iter().flat_map(|certs| &certs.secrets) {
+        // One that cannot be read may not be needed; TLS says so if it is.
+        let pem = secret_value(kube, namespace, cert.name.trim(), cert.key.trim()).await;
+        pems.extend(pem.ok().flatten().map(|pem| pem.expose().clone()));
+    }
+    if pems.is_empty() { url } else { url.trusting(pems.join("\n")) }
 }
 
 fn target<'a>(kind: Kind, namespace: &'a str, name: &'a str) -> Target<'a> {
