@@ -38,8 +38,10 @@ pub fn check(loaded: &Loaded, settings: &Settings, built: &Path) -> Report {
     let units = gitops::Units::of(&loaded.sources, &objects);
     let mut collected = Collected::default();
     judging::texts(&loaded.sources, &mut collected);
+    let substitutions = gitops::Substitutions::of(&objects, &units);
+    let judge = judging::Judge { settings, substitutions: &substitutions };
     for object in &objects {
-        judging::object(object, units.is_patch(object), settings, &mut collected);
+        judge.object(object, units.is_patch(object), &mut collected);
     }
     gitops::judge(&objects, &units, &mut collected);
     let looked_at = objects.iter().filter(|object| object.our_kind().is_some()).count();
