@@ -52,11 +52,9 @@ impl<'a> Judge<'_, 'a> {
         if object.reports_traps() {
             traps(object, collected);
         }
-        // kubectl does not send such a document, so that nothing else can be said about it.
-        let unsendable =
-            object.document.traps.iter().any(|trap| matches!(trap.kind, TrapKind::NoJson { .. }));
         match object.role {
-            Role::Ours(_) if unsendable => {}
+            // Nothing else can be said about it.
+            Role::Ours(_) if !object.document.is_sendable() => {}
             Role::Ours(kind) => {
                 expected::judge(object, kind, collected);
                 let value = object.node.to_value();
