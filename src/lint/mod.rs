@@ -14,6 +14,7 @@ mod objects;
 mod origin;
 mod render;
 mod report;
+mod shares;
 mod sources;
 mod suppression;
 mod yaml;
@@ -40,9 +41,15 @@ pub fn check(loaded: &Loaded, settings: &Settings, built: &Path) -> Report {
     judging::texts(&loaded.sources, &mut collected);
     let substitutions = gitops::Substitutions::of(&objects, &units);
     let judge = judging::Judge { settings, substitutions: &substitutions };
-    for object in &objects {
-        judge.object(object, units.is_patch(object), &mut collected);
-    }
+    let marked = objects.iter().map(|object| (object, units.is_patch(object))).collect();
+    let shares = shares::each_share(marked, |share| {
+        let mut collected = Collected::default();
+        for (object, patch) in share {
+            judge.object(object, patch, &mut collected);
+        }
+        collected
+    });
+    shares.into_iter().for_each(|share| collected.absorb(share));
     gitops::judge(&objects, &units, &mut collected);
     let looked_at = objects.iter().filter(|object| object.our_kind().is_some()).count();
     let mut origins = origin::Origins::new(built);

@@ -13,7 +13,7 @@ use support::installation::repository;
 use support::process::scratch_folder;
 use support::wait::holds;
 use webhooks::Kind;
-use webhooks::rules::{Layer, by_code};
+use webhooks::rules::{Layer, Rule, Severity, When, by_code};
 
 /// Manifests that are compared at least.
 const MANIFESTS: usize = 200;
@@ -121,6 +121,12 @@ async fn asked(desk: &Desk, kind: Kind, mut object: Value) -> Result<BTreeSet<(S
     }
 }
 
+/// Whether a rule refuses a new object for what is in it, live and in lint.
+fn refuses(rule: &&'static Rule) -> bool {
+    let both = rule.lives_in(Layer::Webhook) && rule.lives_in(Layer::Lint);
+    both && rule.severity == Severity::Deny && rule.when != When::Change
+}
+
 #[tokio::test]
 async fn lint_says_to_every_manifest_of_the_corpus_what_the_live_webhooks_say() {
     let (layers, _) = shared().await;
@@ -156,5 +162,8 @@ async fn lint_says_to_every_manifest_of_the_corpus_what_the_live_webhooks_say() 
     println!("{} manifests, {refused} refused, {exact} compared whole, {} codes", live.len(), codes.len());
     assert!(live.len() >= MANIFESTS, "only {} manifests", live.len());
     assert!(refused >= 80 && live.len() - refused >= 50, "{refused} of {} are refused", live.len());
+    let silent: Vec<&str> = webhooks::rules::rules().filter(refuses).map(|rule| rule.code).collect();
+    let silent: Vec<&&str> = silent.iter().filter(|code| !codes.contains(**code)).collect();
+    assert!(silent.is_empty(), "no manifest is refused for {silent:?}");
     assert!(exact >= MANIFESTS, "only {exact} manifests are compared whole");
 }

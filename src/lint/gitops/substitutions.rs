@@ -13,7 +13,8 @@ const SWITCH: &str = "kustomize.toolkit.fluxcd.io/substitute";
 /// Kustomizations that replace variables, by the object they replace them in.
 #[derive(Default)]
 pub(in crate::lint) struct Substitutions<'a> {
-    by_object: BTreeMap<*const Node, Vec<&'a Object<'a>>>,
+    /// By where the object is in memory.
+    by_object: BTreeMap<usize, Vec<&'a Object<'a>>>,
 }
 
 impl<'a> Substitutions<'a> {
@@ -28,7 +29,7 @@ impl<'a> Substitutions<'a> {
             let places = delivery::places(flux);
             let units = places.iter().filter_map(|(_, path)| units.delivered(flux, path));
             for member in units.flat_map(|unit| unit.members).filter(|member| !is_switched_off(member)) {
-                by_object.entry(std::ptr::from_ref(member.node)).or_default().push(flux);
+                by_object.entry(std::ptr::from_ref(member.node).addr()).or_default().push(flux);
             }
         }
         Self { by_object }
@@ -41,7 +42,7 @@ impl<'a> Substitutions<'a> {
         object: &Object<'_>,
         text: &'t str,
     ) -> Option<Vec<(&'t str, &'a str)>> {
-        let all = self.by_object.get(&std::ptr::from_ref(object.node))?;
+        let all = self.by_object.get(&std::ptr::from_ref(object.node).addr())?;
         let unknown = |flux: &&'a Object<'a>| {
             let flux = *flux;
             let left = variables(text).filter(|name| !sets(flux, name));
