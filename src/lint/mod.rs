@@ -14,6 +14,7 @@ mod objects;
 mod origin;
 mod render;
 mod report;
+mod shares;
 mod sources;
 mod suppression;
 mod yaml;
@@ -38,9 +39,17 @@ pub fn check(loaded: &Loaded, settings: &Settings, built: &Path) -> Report {
     let units = gitops::Units::of(&loaded.sources, &objects);
     let mut collected = Collected::default();
     judging::texts(&loaded.sources, &mut collected);
-    for object in &objects {
-        judging::object(object, units.is_patch(object), settings, &mut collected);
-    }
+    let substitutions = gitops::Substitutions::of(&objects, &units);
+    let judge = judging::Judge { settings, substitutions: &substitutions };
+    let marked = objects.iter().map(|object| (object, units.is_patch(object))).collect();
+    let shares = shares::each_share(marked, |share| {
+        let mut collected = Collected::default();
+        for (object, patch) in share {
+            judge.object(object, patch, &mut collected);
+        }
+        collected
+    });
+    shares.into_iter().for_each(|share| collected.absorb(share));
     gitops::judge(&objects, &units, &mut collected);
     let looked_at = objects.iter().filter(|object| object.our_kind().is_some()).count();
     let mut origins = origin::Origins::new(built);

@@ -1,6 +1,7 @@
 //! Decides which files are read and what is never read: hidden folders, links to folders, more than fits.
 //! Never writes, never follows an address, never looks outside the paths it was given.
 
+use super::shares::each_share;
 use super::suppression::Suppressions;
 use super::yaml::{self, MAX_BYTES, Stream};
 use std::fs::File;
@@ -96,6 +97,17 @@ pub struct Loaded {
     /// The rest.
     pub unreadable: Vec<SourceError>,
     bytes: usize,
+    /// Texts that nobody looked into yet.
+    raw: Vec<Raw>,
+}
+
+/// A text and where it is from.
+#[derive(Debug)]
+struct Raw {
+    name: String,
+    path: Option<PathBuf>,
+    arrival: Arrival,
+    text: String,
 }
 
 /// Reads files, folders and, for `-`, standard input.
@@ -111,6 +123,10 @@ pub fn load(paths: &[PathBuf], stdin: &mut dyn Read) -> Loaded {
             loaded.add_file(path, Arrival::Named);
         }
     }
+    let raw = std::mem::take(&mut loaded.raw);
+    let read = |raw: Raw| Source::new(raw.name, raw.path, raw.arrival, raw.text);
+    let shares = each_share(raw, |share| share.into_iter().map(read).collect::<Vec<_>>());
+    loaded.sources = shares.into_iter().flatten().collect();
     loaded
 }
 
@@ -142,7 +158,7 @@ impl Loaded {
         match text {
             Ok(text) => {
                 self.bytes += text.len();
-                self.sources.push(Source::new(name, path, arrival, text));
+                self.raw.push(Raw { name, path, arrival, text });
             }
             Err(error) => self.unreadable.push(error),
         }
@@ -162,7 +178,7 @@ impl Loaded {
         };
         entries.sort_by_key(std::fs::DirEntry::file_name);
         for entry in entries {
-            if self.sources.len() >= MAX_FILES || self.bytes >= MAX_TOTAL {
+            if self.raw.len() >= MAX_FILES || self.bytes >= MAX_TOTAL {
                 if !self.unreadable.iter().any(|error| matches!(error, SourceError::TooMany(_))) {
                     self.unreadable.push(SourceError::TooMany(top.display().to_string()));
                 }

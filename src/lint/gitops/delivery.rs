@@ -33,7 +33,7 @@ impl<'a> Delivery<'a> {
 }
 
 /// Fields that say where the manifests are, and what they say.
-fn places<'a>(object: &Object<'a>) -> Vec<(String, &'a str)> {
+pub(super) fn places<'a>(object: &Object<'a>) -> Vec<(String, &'a str)> {
     let text = |path: &str| {
         let found = object.node.follow(path);
         found.node.text().filter(|_| found.whole).map(|text| (path.to_owned(), text))

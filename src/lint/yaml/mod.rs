@@ -39,6 +39,13 @@ pub struct Document {
     pub last_line: u32,
 }
 
+impl Document {
+    /// Whether kubectl would send it: what has no JSON never reaches a cluster.
+    pub fn is_sendable(&self) -> bool {
+        !self.traps.iter().any(|trap| matches!(trap.kind, TrapKind::NoJson { .. }))
+    }
+}
+
 /// Why a document could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flaw {
