@@ -66,7 +66,7 @@ footprint: cluster-tools ## idle memory, binary size and time to readiness of th
 	@$(TARGET)/debug/footprint $(TARGET)/release/coder-k8s
 
 .PHONY: bench-webhook
-bench-webhook: cluster-tools ## our webhooks beside a handler that does nothing, interleaved
+bench-webhook: cluster-tools ## our webhooks beside one that allows everything, interleaved
 	@echo "--> building the release binaries (some minutes the first time)"
 	@cargo build --locked --release --bin coder-k8s
 	@cargo build --locked --release -p support --bin bench-webhook
