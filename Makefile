@@ -72,6 +72,10 @@ bench-webhook: cluster-tools ## our webhooks beside a handler that does nothing,
 	@cargo build --locked --release -p support --bin bench-webhook
 	@$(TARGET)/release/bench-webhook $(TARGET)/release/coder-k8s
 
+.PHONY: fuzz
+fuzz: ## feed AdmissionReviews and manifests nobody would write, FUZZ_SECONDS=60 for each of the two
+	@FUZZ_SECONDS=$(or $(FUZZ_SECONDS),60) tests/fuzz/run.sh
+
 .PHONY: clean
 clean: ## remove build results; the cluster's programs stay in the cache
 	cargo clean

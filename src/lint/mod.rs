@@ -24,8 +24,8 @@ pub use findings::{Finding, Report, Severity};
 pub use node::{Node, Span};
 pub use objects::Object;
 pub use render::PrintChildren;
-pub use report::Format;
-pub use sources::{Loaded, Source, SourceError, load};
+pub use report::{Format, write};
+pub use sources::{Arrival, Loaded, Source, SourceError, load};
 
 use findings::Collected;
 use std::path::Path;

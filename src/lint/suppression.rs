@@ -2,7 +2,7 @@
 //! or of the next line. Never takes away more than the codes it names.
 
 use super::node::Span;
-use super::yaml::Stream;
+use super::yaml::{self, Stream};
 
 const MARK: &str = "# coder-lint:";
 /// Most comments of one text; the rest suppresses nothing.
@@ -29,16 +29,14 @@ impl Suppressions {
             return Self::default();
         }
         let next = next_content(text);
-        let mut start = 0;
         let mut comments = Vec::new();
-        for (line, number) in text.split_inclusive('\n').zip(1u32..) {
+        for ((start, line), number) in yaml::lines(text).zip(1u32..) {
             if let Some(at) = line.find(MARK).filter(|_| comments.len() < MAX_COMMENTS) {
                 let codes = codes(line, at, start, number);
                 let alone = line[..at].trim().is_empty();
                 let (first, last) = if alone { lines_below(number, &next, stream) } else { (number, number) };
                 comments.push(Comment { codes, first, last });
             }
-            start += line.len();
         }
         Self { comments }
     }
@@ -80,7 +78,7 @@ fn codes(line: &str, at: usize, start: usize, number: u32) -> Vec<(String, Span)
 /// For each line, counted from zero, the number of the first line from there on that is neither blank nor a comment.
 fn next_content(text: &str) -> Vec<u32> {
     let mut next: Vec<u32> = Vec::new();
-    for (line, number) in text.lines().zip(1u32..) {
+    for ((_, line), number) in yaml::lines(text).zip(1u32..) {
         let line = line.trim_start();
         if !line.is_empty() && !line.starts_with('#') {
             next.resize(number as usize, number);

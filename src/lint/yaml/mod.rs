@@ -129,6 +129,21 @@ pub fn read(text: &str) -> Stream {
     stream
 }
 
+/// The lines of a text as the parser counts them, each with the byte it starts at: a carriage return alone ends one too.
+/// The end of the text is the end of a line, also where that line is empty.
+pub fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut next = Some(0);
+    std::iter::from_fn(move || {
+        let start = next?;
+        let rest = text.get(start..)?;
+        let line = rest.split(['\n', '\r']).next().unwrap_or_default();
+        let after = &rest[line.len()..];
+        let ending = if after.starts_with("\r\n") { 2 } else { 1 };
+        next = (!after.is_empty()).then_some(start + line.len() + ending);
+        Some((start, line))
+    })
+}
+
 fn too_much(span: Span, what: &str) -> Flaw {
     Flaw { kind: FlawKind::TooMuch, message: format!("the text {what}"), span }
 }

@@ -1,0 +1,8 @@
+//! libFuzzer on the body of an AdmissionReview.
+//! Never judges: what must hold is in `properties.rs`.
+#![no_main]
+
+#[path = "../properties.rs"]
+mod properties;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| properties::review(bytes));
