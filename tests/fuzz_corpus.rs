@@ -1,8 +1,10 @@
 //! Replays the stored corpus of the fuzz targets: what once broke the reading of AdmissionReviews or manifests, and
 //! what `make fuzz` starts from. Never looks for new inputs.
 
-#[path = "fuzz/properties.rs"]
-mod properties;
+#[path = "fuzz/lint.rs"]
+mod lint;
+#[path = "fuzz/review.rs"]
+mod review;
 
 use std::panic::catch_unwind;
 use std::path::PathBuf;
@@ -29,12 +31,12 @@ fn broken(target: &str, least: usize, property: fn(&[u8])) -> Vec<PathBuf> {
 
 #[test]
 fn every_stored_review_is_answered() {
-    assert_eq!(broken("review", 40, properties::review), Vec::<PathBuf>::new());
+    assert_eq!(broken("review", 40, review::holds), Vec::<PathBuf>::new());
 }
 
 #[test]
 fn every_stored_manifest_is_judged() {
-    assert_eq!(broken("lint", 60, properties::lint), Vec::<PathBuf>::new());
+    assert_eq!(broken("lint", 60, lint::holds), Vec::<PathBuf>::new());
 }
 
 /// A corpus of files that are all refused at the door would prove nothing.

@@ -10,6 +10,7 @@ use super::objects::{Object, Role};
 use super::sources::{Arrival, Source};
 use super::yaml::{Flaw, FlawKind, TrapKind};
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// What is wrong with the texts themselves.
 pub(super) fn texts<'a>(sources: &'a [Source], collected: &mut Collected<'a>) {
@@ -46,13 +47,9 @@ pub(super) fn object<'a>(
     settings: &Settings,
     collected: &mut Collected<'a>,
 ) {
-    if object.reports_traps() {
-        traps(object, collected);
-    }
-    // kubectl does not send such a document, so that nothing else can be said about it.
-    let unsendable = object.document.traps.iter().any(|trap| matches!(trap.kind, TrapKind::NoJson { .. }));
     match object.role {
-        Role::Ours(_) if unsendable => {}
+        // Nothing else can be said about it.
+        Role::Ours(_) if !object.document.sendable => {}
         Role::Ours(kind) => {
             expected::judge(object, kind, collected);
             let value = object.node.to_value();
@@ -70,6 +67,16 @@ pub(super) fn object<'a>(
             collected.field(object, field, Spot::Value, Draft::new(&codes::UNKNOWN_KIND, message));
         }
         _ => {}
+    }
+}
+
+/// Spellings that mean something else than they show: once for each document, however many objects it lists.
+pub(super) fn documents<'a>(objects: &'a [Object<'a>], collected: &mut Collected<'a>) {
+    let mut seen = BTreeSet::new();
+    for object in objects.iter().filter(|object| object.reports_traps()) {
+        if seen.insert(std::ptr::from_ref(object.document)) {
+            traps(object, collected);
+        }
     }
 }
 

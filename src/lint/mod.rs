@@ -38,6 +38,7 @@ pub fn check(loaded: &Loaded, settings: &Settings, built: &Path) -> Report {
     let units = gitops::Units::of(&loaded.sources, &objects);
     let mut collected = Collected::default();
     judging::texts(&loaded.sources, &mut collected);
+    judging::documents(&objects, &mut collected);
     for object in &objects {
         judging::object(object, units.is_patch(object), settings, &mut collected);
     }

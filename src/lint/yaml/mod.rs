@@ -33,6 +33,8 @@ pub struct Document {
     pub root: Node,
     /// Spellings that mean something else than they show.
     pub traps: Vec<Trap>,
+    /// False where JSON cannot say what is written: kubectl does not send such a document.
+    pub sendable: bool,
     /// First line after its separator.
     pub first_line: u32,
     /// Line on which it ends.
@@ -167,7 +169,10 @@ fn document<'a>(
                 let (root, traps) = builder.finish();
                 let last_line = span.line;
                 let filled = root.filter(|root| root.content != super::node::Content::Null);
-                return Ok(Some(filled.map(|root| Document { root, traps, first_line, last_line })));
+                return Ok(Some(filled.map(|root| {
+                    let sendable = !traps.iter().any(|trap| matches!(trap.kind, TrapKind::NoJson { .. }));
+                    Document { root, traps, sendable, first_line, last_line }
+                })));
             }
             event => builder.take(event, span).map_err(|refusal| refused(refusal, span))?,
         }

@@ -38,7 +38,7 @@ fn lines_are_those_of_the_parser() {
     assert_eq!(all("a\nb\r\nc\rd\n"), [(0, "a"), (2, "b"), (5, "c"), (7, "d"), (9, "")]);
     let text = "a: 1\rb: 2\r\n\rc: .inf\n";
     let place = read(text).documents[0].traps[0].span;
-    assert_eq!(lines(text).nth(place.line as usize - 1), Some((11, "c: .inf")));
+    assert_eq!(lines(text).nth(place.line as usize - 1), Some((12, "c: .inf")));
 }
 
 #[test]

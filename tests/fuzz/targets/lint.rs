@@ -1,8 +1,8 @@
 //! libFuzzer on the text of a manifest.
-//! Never judges: what must hold is in `properties.rs`.
+//! Never judges: what must hold is in `tests/fuzz/lint.rs`.
 #![no_main]
 
-#[path = "../properties.rs"]
-mod properties;
+#[path = "../lint.rs"]
+mod lint;
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| properties::lint(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| lint::holds(bytes));
