@@ -36,7 +36,7 @@ for target in review lint; do
   # New inputs are kept below target/ and used again by the next run; the stored corpus is only read.
   if ! "$out/$host/release/$target" "${limits[@]}" -max_total_time="$seconds" -max_len=65536 \
     -dict="tests/fuzz/$target.dict" -artifact_prefix="$crashes/" -print_final_stats=1 \
-    "$found" "tests/fuzz/corpus/$target" 2>&1 | grep --line-buffered -vE $'^#[0-9]+\t(NEW|REDUCE)|NEW_FUNC'; then
+    "$found" "tests/fuzz/corpus/$target" 2>&1 | grep --line-buffered -vE $'^#[0-9]+\t(NEW|REDUCE)|NEW_FUNC|# Uses: |^######'; then
     failed=1
     newest=$(ls -t "$crashes" | head -n 1)
     echo "--> $target failed on target/fuzz/crashes/$target/$newest" >&2
