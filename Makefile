@@ -86,6 +86,10 @@ bench-lint: ## lint of 1,000 manifests beside kubeconform on the same files, int
 	@cargo build --locked -p support --bin bench-lint
 	@$(TARGET)/debug/bench-lint $(TARGET)/release/coder-k8s "$(KUBECONFORM)"
 
+.PHONY: fuzz
+fuzz: ## feed AdmissionReviews and manifests nobody would write, FUZZ_SECONDS=60 for each of the two
+	@FUZZ_SECONDS=$(or $(FUZZ_SECONDS),60) tests/fuzz/run.sh
+
 .PHONY: clean
 clean: ## remove build results; the cluster's programs stay in the cache
 	cargo clean

@@ -66,7 +66,8 @@ async fn noop(folder: &str) {
 async fn allow(body: Bytes) -> String {
     let review: serde_json::Value = serde_json::from_slice(&body).expect("a review");
     let response = json!({ "uid": review["request"]["uid"], "allowed": true });
-    json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response }).to_string()
+    json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response })
+        .to_string()
 }
 
 fn pem(bytes: &[u8]) -> rustls::pki_types::CertificateDer<'static> {
