@@ -66,7 +66,7 @@ footprint: cluster-tools ## idle memory, binary size and time to readiness of th
 	@$(TARGET)/debug/footprint $(TARGET)/release/coder-k8s
 
 .PHONY: bench-webhook
-bench-webhook: cluster-tools ## our webhooks beside a handler that does nothing, interleaved
+bench-webhook: cluster-tools ## our webhooks beside one that allows everything, interleaved
 	@echo "--> building the release binaries (some minutes the first time)"
 	@cargo build --locked --release --bin coder-k8s
 	@cargo build --locked --release -p support --bin bench-webhook
@@ -85,6 +85,10 @@ bench-lint: ## lint of 1,000 manifests beside kubeconform on the same files, int
 	@cargo build --locked --release --bin coder-k8s
 	@cargo build --locked -p support --bin bench-lint
 	@$(TARGET)/debug/bench-lint $(TARGET)/release/coder-k8s "$(KUBECONFORM)"
+
+.PHONY: fuzz
+fuzz: ## feed AdmissionReviews and manifests nobody would write, FUZZ_SECONDS=60 for each of the two
+	@FUZZ_SECONDS=$(or $(FUZZ_SECONDS),60) tests/fuzz/run.sh
 
 .PHONY: clean
 clean: ## remove build results; the cluster's programs stay in the cache

@@ -6,6 +6,7 @@ use super::node::Span;
 use super::objects::Object;
 use super::origin::Origins;
 use super::sources::Source;
+use super::yaml;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -253,7 +254,7 @@ fn first_key(node: &super::node::Node) -> Option<Span> {
 
 fn finding(draft: Draft, source: &Source, span: Span, object: String, field: String) -> (Finding, bool) {
     let suppressed = source.suppressions.covers(&draft.code, span.line);
-    let covered = span.slice(&source.text).lines().next().unwrap_or_default();
+    let covered = yaml::lines(span.slice(&source.text)).next().map_or("", |(_, line)| line);
     let finding = Finding {
         severity: draft.severity,
         code: draft.code,

@@ -11,6 +11,7 @@ use super::objects::{Object, Role};
 use super::sources::{Arrival, Source};
 use super::yaml::{Flaw, FlawKind, TrapKind};
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// What is wrong with the texts themselves.
 pub(super) fn texts<'a>(sources: &'a [Source], collected: &mut Collected<'a>) {
@@ -49,9 +50,6 @@ pub(super) struct Judge<'r, 'a> {
 impl<'a> Judge<'_, 'a> {
     /// What is wrong with one object. Of a patch only the spelling is judged: it is not an object yet.
     pub(super) fn object(&self, object: &'a Object<'a>, patch: bool, collected: &mut Collected<'a>) {
-        if object.reports_traps() {
-            traps(object, collected);
-        }
         match object.role {
             // Nothing else can be said about it.
             Role::Ours(_) if !object.document.is_sendable() => {}
@@ -103,6 +101,16 @@ fn stranger<'a>(object: &'a Object<'a>, collected: &mut Collected<'a>) {
     let field = if known { "apiVersion" } else { "kind" };
     let message = format!("there is no {} in {}", shown(object.kind), shown(version));
     collected.field(object, field, Spot::Value, Draft::new(&codes::UNKNOWN_KIND, message));
+}
+
+/// Spellings that mean something else than they show: once for each document, however many objects it lists.
+pub(super) fn documents<'a>(objects: &'a [Object<'a>], collected: &mut Collected<'a>) {
+    let mut seen = BTreeSet::new();
+    for object in objects.iter().filter(|object| object.reports_traps()) {
+        if seen.insert(std::ptr::from_ref(object.document)) {
+            traps(object, collected);
+        }
+    }
 }
 
 fn traps<'a>(object: &'a Object<'a>, collected: &mut Collected<'a>) {

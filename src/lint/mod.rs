@@ -25,8 +25,8 @@ pub use findings::{Finding, Report, Severity};
 pub use node::{Node, Span};
 pub use objects::Object;
 pub use render::PrintChildren;
-pub use report::Format;
-pub use sources::{Loaded, Source, SourceError, load};
+pub use report::{Format, write};
+pub use sources::{Arrival, Loaded, Source, SourceError, load};
 
 use findings::Collected;
 use std::path::Path;
@@ -39,6 +39,7 @@ pub fn check(loaded: &Loaded, settings: &Settings, built: &Path) -> Report {
     let units = gitops::Units::of(&loaded.sources, &objects);
     let mut collected = Collected::default();
     judging::texts(&loaded.sources, &mut collected);
+    judging::documents(&objects, &mut collected);
     let substitutions = gitops::Substitutions::of(&objects, &units);
     let judge = judging::Judge { settings, substitutions: &substitutions };
     let marked = objects.iter().map(|object| (object, units.is_patch(object))).collect();

@@ -71,8 +71,7 @@ impl Source {
         let text = text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text);
         let stream = yaml::read(&text);
         let suppressions = Suppressions::read(&text, &stream);
-        let breaks = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
-        let lines = std::iter::once(0).chain(breaks.map(|(place, _)| place + 1)).collect();
+        let lines = yaml::lines(&text).map(|(start, _)| start).collect();
         Self { name, path: path.as_deref().map(clean), arrival, text, stream, suppressions, lines }
     }
 
@@ -85,7 +84,7 @@ impl Source {
     /// A line, counted from one.
     pub fn line(&self, number: u32) -> Option<&str> {
         let start = self.lines.get((number as usize).checked_sub(1)?)?;
-        self.text.get(*start..)?.lines().next()
+        yaml::lines(self.text.get(*start..)?).next().map(|(_, line)| line)
     }
 }
 

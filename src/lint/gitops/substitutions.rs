@@ -10,6 +10,10 @@ use std::collections::BTreeMap;
 /// Turns replacement off, as a label or an annotation of the object.
 const SWITCH: &str = "kustomize.toolkit.fluxcd.io/substitute";
 
+/// Kustomizations of one place that are heard; nobody applies a place more often, and a list of thousands could only
+/// make us work.
+const APPLIERS: usize = 8;
+
 /// Kustomizations that replace variables, by the object they replace them in.
 #[derive(Default)]
 pub(in crate::lint) struct Substitutions<'a> {
@@ -25,11 +29,18 @@ impl<'a> Substitutions<'a> {
             object.role == Role::Flux
                 && object.node.at(&["spec", "postBuild"]).is_some_and(Node::is_collection)
         };
+        let mut by_place: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for flux in objects.iter().filter(replaces) {
-            let places = delivery::places(flux);
-            let units = places.iter().filter_map(|(_, path)| units.delivered(flux, path));
-            for member in units.flat_map(|unit| unit.members).filter(|member| !is_switched_off(member)) {
-                by_object.entry(std::ptr::from_ref(member.node).addr()).or_default().push(flux);
+            for (_, path) in delivery::places(flux) {
+                by_place.entry(units.place(flux, path)).or_default().push(flux);
+            }
+        }
+        // Each place is looked at once, however many point to it.
+        for (place, mut appliers) in by_place {
+            appliers.truncate(APPLIERS);
+            let members = place.map(|place| units.at(&place).members).unwrap_or_default();
+            for member in members.into_iter().filter(|member| !is_switched_off(member)) {
+                by_object.entry(std::ptr::from_ref(member.node).addr()).or_default().extend(&appliers);
             }
         }
         Self { by_object }
