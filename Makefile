@@ -66,11 +66,29 @@ footprint: cluster-tools ## idle memory, binary size and time to readiness of th
 	@$(TARGET)/debug/footprint $(TARGET)/release/coder-k8s
 
 .PHONY: bench-webhook
-bench-webhook: cluster-tools ## our webhooks beside a handler that does nothing, interleaved
+bench-webhook: cluster-tools ## our webhooks beside one that allows everything, interleaved
 	@echo "--> building the release binaries (some minutes the first time)"
 	@cargo build --locked --release --bin coder-k8s
 	@cargo build --locked --release -p support --bin bench-webhook
 	@$(TARGET)/release/bench-webhook $(TARGET)/release/coder-k8s
+
+# kubeconform is for this target alone: its folder in the cache has a key of its own, so that it never makes anybody
+# build the cluster's programs again.
+KUBECONFORM_MODULE := tests/cluster-tools/kubeconform
+KUBECONFORM = $(CACHE)/kubeconform-$(shell cat $(KUBECONFORM_MODULE)/go.mod $(KUBECONFORM_MODULE)/go.sum | sha256sum | cut -c1-16)/kubeconform
+
+.PHONY: bench-lint
+bench-lint: ## lint of 1,000 manifests beside kubeconform on the same files, interleaved
+	@echo "--> building the release binary and kubeconform (some minutes the first time)"
+	@[ -x "$(KUBECONFORM)" ] || GOFLAGS=-mod=readonly go build -C $(KUBECONFORM_MODULE) -trimpath -ldflags='-s -w' \
+	  -o "$(KUBECONFORM)" github.com/yannh/kubeconform/cmd/kubeconform
+	@cargo build --locked --release --bin coder-k8s
+	@cargo build --locked -p support --bin bench-lint
+	@$(TARGET)/debug/bench-lint $(TARGET)/release/coder-k8s "$(KUBECONFORM)"
+
+.PHONY: fuzz
+fuzz: ## feed AdmissionReviews and manifests nobody would write, FUZZ_SECONDS=60 for each of the two
+	@FUZZ_SECONDS=$(or $(FUZZ_SECONDS),60) tests/fuzz/run.sh
 
 .PHONY: clean
 clean: ## remove build results; the cluster's programs stay in the cache

@@ -7,6 +7,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use support::installation::repository;
+use webhooks::rules::{Layer, When};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_coder-k8s");
 
@@ -108,7 +109,7 @@ fn every_manifest_of_the_corpus_gets_the_verdict_its_first_line_names() {
         assert_eq!(run.code, code, "{}", run.stderr);
         compare(&run, &files);
     }
-    assert!(files_below(&corpus()).len() >= 60);
+    assert!(files_below(&corpus()).len() >= 250);
 }
 
 #[test]
@@ -118,6 +119,17 @@ fn every_tree_of_the_corpus_gets_the_verdicts_its_files_name() {
         let run = run(&["lint", "--format=json", tree.to_str().unwrap()], "");
         compare(&run, &files_below(&tree));
     }
+}
+
+/// Rules about a change are left out: a file has no past.
+#[test]
+fn every_code_is_shown_by_a_manifest_of_the_corpus() {
+    let shown: BTreeSet<String> = files_below(&corpus()).iter().flat_map(|file| expected(file)).collect();
+    let lives = |rule: &&webhooks::rules::Rule| rule.lives_in(Layer::Lint) && rule.when != When::Change;
+    let rules = webhooks::rules::rules().filter(lives).map(|rule| rule.code.to_owned());
+    let own = (701..=713).chain(801..=808).map(|number| format!("CODER0{number}"));
+    let missing: Vec<String> = rules.chain(own).filter(|code| !shown.contains(code)).collect();
+    assert!(missing.is_empty(), "no manifest shows {missing:?}");
 }
 
 #[test]

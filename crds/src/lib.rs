@@ -24,5 +24,5 @@ pub mod workspace_proxy;
 
 pub use control_plane::{CoderControlPlane, CoderControlPlaneSpec, CoderControlPlaneStatus};
 pub use provisioner::{CoderProvisioner, CoderProvisionerSpec, CoderProvisionerStatus};
-pub use schema::custom_resource_definitions;
+pub use schema::{custom_resource_definition, custom_resource_definitions};
 pub use workspace_proxy::{CoderWorkspaceProxy, CoderWorkspaceProxySpec, CoderWorkspaceProxyStatus};

@@ -1,8 +1,8 @@
 //! The admission webhooks over HTTPS: an AdmissionReview in, a call of the `webhooks` crate, an AdmissionReview out.
 //! It parses, asks the API server about rights, and answers; what is allowed is decided in that crate.
 
-mod decide;
-mod review;
+pub mod decide;
+pub mod review;
 mod rights;
 
 use crate::kubernetes::Kube;

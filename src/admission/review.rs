@@ -120,7 +120,8 @@ pub fn write(request: &Request, decision: &Decision) -> String {
         response["status"] = denial(request, decision);
     }
     if !decision.warnings.is_empty() {
-        response["warnings"] = json!(decision.warnings);
+        // The one place that cuts: whoever reads the verdict itself has room for all of it.
+        response["warnings"] = json!(webhooks::within_limits(decision.warnings.clone()));
     }
     if decision.allowed() && !decision.patch.0.is_empty() {
         let patch = serde_json::to_vec(&decision.patch).unwrap_or_default();
@@ -202,6 +203,22 @@ mod tests {
             .collect();
         assert!(fields.contains(&"spec.replicas") && fields.contains(&"spec.service.port"), "{answer}");
         assert!(answer["response"]["patch"].is_null());
+    }
+
+    /// One warning longer than Kubernetes keeps: the answer cuts it, the verdict does not.
+    #[test]
+    fn warnings_of_an_answer_are_within_the_limits_of_kubernetes() {
+        let annotations = json!({ "a".repeat(400): "${LEFT}" });
+        let object = control_plane(
+            json!({ "image": "coder:v1", "serviceAccount": { "annotations": annotations }, "replicas": -1 }),
+        );
+        let request = read(&body(&object, "CREATE")).unwrap();
+        let decision = decide::mutate(&request, &Config::default());
+        assert!(decision.warnings.iter().any(|warning| warning.chars().count() > 400), "{decision:?}");
+        let answer = answer(&object);
+        let sent = answer["response"]["warnings"].as_array().unwrap();
+        assert_eq!(sent.len(), decision.warnings.len());
+        assert!(sent.iter().all(|warning| warning.as_str().unwrap().chars().count() <= 256), "{answer}");
     }
 
     #[test]

@@ -8,6 +8,9 @@ use webhooks::{Config, Occasion, Review};
 
 pub use webhooks::Kind;
 
+/// The rule about variables nobody replaced.
+pub const VARIABLE_LEFT: &str = "CODER0603";
+
 /// One thing admission would say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
@@ -95,6 +98,11 @@ pub fn resolved(kind: Kind, object: &Value, settings: &Settings) -> Value {
 /// The values in force where the stored object is silent, as `status.resolved` says them.
 pub fn in_force(kind: Kind, object: &Value, settings: &Settings) -> Value {
     webhooks::status_resolved(kind, object, &settings.config())
+}
+
+/// The schema of a kind, as its CustomResourceDefinition has it.
+pub fn schema(kind: Kind) -> &'static Value {
+    webhooks::schema::shipped(kind)
 }
 
 /// Fields the kind does not have.

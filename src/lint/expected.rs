@@ -2,26 +2,13 @@
 //! Never decides whether the field may exist: the schema of admission does.
 
 use super::codes;
-use super::engine::Kind;
+use super::engine::{self, Kind};
 use super::findings::{Collected, Draft, Spot};
 use super::judging::shown;
 use super::node::{Content, Node, child};
 use super::objects::Object;
 use super::yaml::scalars;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
-};
-use std::sync::LazyLock;
-
-/// The schema of each kind.
-static SCHEMAS: LazyLock<Vec<(String, JSONSchemaProps)>> = LazyLock::new(|| {
-    let definitions = crds::custom_resource_definitions().into_iter();
-    let schemas = definitions.filter_map(|definition| {
-        let version = definition.spec.versions.into_iter().next()?;
-        Some((definition.spec.names.kind, version.schema?.open_api_v3_schema?))
-    });
-    schemas.collect()
-});
+use serde_json::Value;
 
 /// Fields that hold a file mode, which is written with a leading zero on purpose.
 const MODES: [&str; 2] = ["mode", "defaultMode"];
@@ -29,14 +16,13 @@ const MODES: [&str; 2] = ["mode", "defaultMode"];
 /// Judges every scalar of an object.
 pub(super) fn judge<'a>(object: &'a Object<'a>, kind: Kind, collected: &mut Collected<'a>) {
     let mut found = Vec::new();
-    let schema = || SCHEMAS.iter().find(|(name, _)| name == kind.name()).map(|(_, schema)| schema);
+    let schema = engine::schema(kind);
     for entry in object.node.entries() {
         match entry.key.as_str() {
             "metadata" => walk_metadata(&entry.value, object, &mut found),
             "apiVersion" | "kind" | "status" => {}
             key => {
-                let schema = schema().and_then(|schema| schema.properties.as_ref()?.get(key));
-                walk(&entry.value, schema, key, object, &mut found);
+                walk(&entry.value, member(schema, key), key, object, &mut found);
             }
         }
     }
@@ -63,7 +49,7 @@ fn walk_metadata(metadata: &Node, object: &Object<'_>, found: &mut Vec<(String, 
 
 fn walk(
     node: &Node,
-    schema: Option<&JSONSchemaProps>,
+    schema: Option<&Value>,
     path: &str,
     object: &Object<'_>,
     found: &mut Vec<(String, Draft)>,
@@ -76,7 +62,7 @@ fn walk(
             }
         }
         Content::List(items) => {
-            let schema = schema.and_then(item);
+            let schema = schema.and_then(|schema| schema.get("items"));
             for (index, item) in items.iter().enumerate() {
                 walk(item, schema, &format!("{path}[{index}]"), object, found);
             }
@@ -92,23 +78,14 @@ fn walk(
     }
 }
 
-fn member<'a>(schema: &'a JSONSchemaProps, key: &str) -> Option<&'a JSONSchemaProps> {
-    let named = schema.properties.as_ref().and_then(|properties| properties.get(key));
-    named.or(match &schema.additional_properties {
-        Some(JSONSchemaPropsOrBool::Schema(schema)) => Some(&**schema),
-        _ => None,
-    })
+fn member<'a>(schema: &'a Value, key: &str) -> Option<&'a Value> {
+    let named = schema.get("properties").and_then(|properties| properties.get(key));
+    named.or_else(|| schema.get("additionalProperties").filter(|inner| inner.is_object()))
 }
 
-fn item(schema: &JSONSchemaProps) -> Option<&JSONSchemaProps> {
-    match &schema.items {
-        Some(JSONSchemaPropsOrArray::Schema(schema)) => Some(&**schema),
-        _ => None,
-    }
-}
-
-fn wants_text(schema: &JSONSchemaProps) -> bool {
-    schema.type_.as_deref() == Some("string") && schema.x_kubernetes_int_or_string != Some(true)
+fn wants_text(schema: &Value) -> bool {
+    schema.get("type").is_some_and(|wanted| wanted == "string")
+        && schema.get("x-kubernetes-int-or-string") != Some(&Value::Bool(true))
 }
 
 fn text_wanted(node: &Node, path: &str, object: &Object<'_>, found: &mut Vec<(String, Draft)>) {

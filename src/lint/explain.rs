@@ -9,7 +9,9 @@ const NEAR: usize = 5;
 
 /// Whether a code exists.
 pub(super) fn is_known(code: &str) -> bool {
-    all().iter().any(|(known, _)| known.eq_ignore_ascii_case(code))
+    let own = codes::ALL.iter().map(|known| known.code);
+    let known = engine::codes().into_iter().map(|(known, _)| known);
+    known.chain(own).any(|known| known.eq_ignore_ascii_case(code))
 }
 
 /// The page of a code.

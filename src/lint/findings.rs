@@ -6,6 +6,7 @@ use super::node::Span;
 use super::objects::Object;
 use super::origin::Origins;
 use super::sources::Source;
+use super::yaml;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -131,7 +132,7 @@ const MOST: usize = 100;
 pub(super) struct Collected<'a> {
     drafts: Vec<(Place<'a>, Draft)>,
     /// How many there are of a code in one object or text, by where that begins in memory.
-    counts: BTreeMap<(*const u8, String), usize>,
+    counts: BTreeMap<(usize, String), usize>,
 }
 
 impl<'a> Collected<'a> {
@@ -143,7 +144,7 @@ impl<'a> Collected<'a> {
         spot: Spot,
         draft: Draft,
     ) {
-        if self.has_room(std::ptr::from_ref(object.node).cast(), &draft.code) {
+        if self.has_room(std::ptr::from_ref(object.node).addr(), &draft.code) {
             self.drafts.push((Place::Field { object, field: field.into(), spot }, draft));
         }
     }
@@ -156,15 +157,25 @@ impl<'a> Collected<'a> {
         object: Option<&'a Object<'a>>,
         draft: Draft,
     ) {
-        if self.has_room(source.text.as_ptr(), &draft.code) {
+        if self.has_room(source.text.as_ptr().addr(), &draft.code) {
             self.drafts.push((Place::Text { source, span, object }, draft));
         }
     }
 
-    fn has_room(&mut self, place: *const u8, code: &str) -> bool {
+    fn has_room(&mut self, place: usize, code: &str) -> bool {
         let count = self.counts.entry((place, code.to_owned())).or_default();
         *count += 1;
         *count <= MOST
+    }
+
+    /// Takes in what was found elsewhere.
+    pub(super) fn absorb(&mut self, other: Self) {
+        for (place, draft) in other.drafts {
+            match place {
+                Place::Field { object, field, spot } => self.field(object, field, spot, draft),
+                Place::Text { source, span, object } => self.text(source, span, object, draft),
+            }
+        }
     }
 
     /// Whether there is a finding of a code about exactly this field.
@@ -243,7 +254,7 @@ fn first_key(node: &super::node::Node) -> Option<Span> {
 
 fn finding(draft: Draft, source: &Source, span: Span, object: String, field: String) -> (Finding, bool) {
     let suppressed = source.suppressions.covers(&draft.code, span.line);
-    let covered = span.slice(&source.text).lines().next().unwrap_or_default();
+    let covered = yaml::lines(span.slice(&source.text)).next().map_or("", |(_, line)| line);
     let finding = Finding {
         severity: draft.severity,
         code: draft.code,

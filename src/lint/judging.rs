@@ -6,10 +6,12 @@ use super::engine::{self, Kind, Problem, Settings};
 use super::expected;
 use super::explain;
 use super::findings::{Collected, Draft, Severity, Spot};
+use super::gitops::Substitutions;
 use super::objects::{Object, Role};
 use super::sources::{Arrival, Source};
 use super::yaml::{Flaw, FlawKind, TrapKind};
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// What is wrong with the texts themselves.
 pub(super) fn texts<'a>(sources: &'a [Source], collected: &mut Collected<'a>) {
@@ -39,37 +41,75 @@ fn flaw_draft(flaw: &Flaw) -> Draft {
     Draft::new(code, flaw.message.clone())
 }
 
-/// What is wrong with one object. Of a patch only the spelling is judged: it is not an object yet.
-pub(super) fn object<'a>(
-    object: &'a Object<'a>,
-    patch: bool,
-    settings: &Settings,
-    collected: &mut Collected<'a>,
-) {
-    if object.reports_traps() {
-        traps(object, collected);
+/// What objects are judged by.
+pub(super) struct Judge<'r, 'a> {
+    pub(super) settings: &'r Settings,
+    pub(super) substitutions: &'r Substitutions<'a>,
+}
+
+impl<'a> Judge<'_, 'a> {
+    /// What is wrong with one object. Of a patch only the spelling is judged: it is not an object yet.
+    pub(super) fn object(&self, object: &'a Object<'a>, patch: bool, collected: &mut Collected<'a>) {
+        match object.role {
+            // Nothing else can be said about it.
+            Role::Ours(_) if !object.document.is_sendable() => {}
+            Role::Ours(kind) => {
+                expected::judge(object, kind, collected);
+                let value = object.node.to_value();
+                unknown_fields(object, kind, &value, collected);
+                if !patch {
+                    unnamed(object, collected);
+                    self.admission(object, kind, &value, collected);
+                }
+            }
+            Role::Stranger => stranger(object, collected),
+            _ => {}
+        }
     }
-    // kubectl does not send such a document, so that nothing else can be said about it.
-    let unsendable = object.document.traps.iter().any(|trap| matches!(trap.kind, TrapKind::NoJson { .. }));
-    match object.role {
-        Role::Ours(_) if unsendable => {}
-        Role::Ours(kind) => {
-            expected::judge(object, kind, collected);
-            let value = object.node.to_value();
-            unknown_fields(object, kind, &value, collected);
-            if !patch {
-                unnamed(object, collected);
-                admission(object, kind, &value, settings, collected);
+
+    fn admission(&self, object: &'a Object<'a>, kind: Kind, value: &Value, collected: &mut Collected<'a>) {
+        for problem in engine::judge(kind, value, self.settings) {
+            if said_better(object, &problem, collected) {
+                continue;
+            }
+            let Some(Problem { severity, code, field, message, help }) = self.still_open(object, problem)
+            else {
+                continue;
+            };
+            collected.field(object, field, Spot::Value, Draft { severity, code, message, help });
+        }
+    }
+
+    /// A variable is none that Flux is told to replace; of one that Flux does not know, it is said who does not.
+    fn still_open(&self, object: &Object<'_>, problem: Problem) -> Option<Problem> {
+        let found = object.node.follow(&problem.field);
+        let text = found.node.text().filter(|_| found.whole && problem.code == engine::VARIABLE_LEFT);
+        match text.and_then(|text| self.substitutions.unknown(object, text)) {
+            None => Some(problem),
+            Some(unknown) => {
+                let (name, kustomization) = unknown.first()?;
+                let message = format!("the Kustomization {kustomization} has no value for {}", shown(name));
+                Some(Problem { message, ..problem })
             }
         }
-        Role::Stranger => {
-            let version = object.node.text_at(&["apiVersion"]).unwrap_or_default();
-            let known = Kind::from_name(object.kind).is_some();
-            let field = if known { "apiVersion" } else { "kind" };
-            let message = format!("there is no {} in {}", shown(object.kind), shown(version));
-            collected.field(object, field, Spot::Value, Draft::new(&codes::UNKNOWN_KIND, message));
+    }
+}
+
+fn stranger<'a>(object: &'a Object<'a>, collected: &mut Collected<'a>) {
+    let version = object.node.text_at(&["apiVersion"]).unwrap_or_default();
+    let known = Kind::from_name(object.kind).is_some();
+    let field = if known { "apiVersion" } else { "kind" };
+    let message = format!("there is no {} in {}", shown(object.kind), shown(version));
+    collected.field(object, field, Spot::Value, Draft::new(&codes::UNKNOWN_KIND, message));
+}
+
+/// Spellings that mean something else than they show: once for each document, however many objects it lists.
+pub(super) fn documents<'a>(objects: &'a [Object<'a>], collected: &mut Collected<'a>) {
+    let mut seen = BTreeSet::new();
+    for object in objects.iter().filter(|object| object.reports_traps()) {
+        if seen.insert(std::ptr::from_ref(object.document)) {
+            traps(object, collected);
         }
-        _ => {}
     }
 }
 
@@ -105,30 +145,15 @@ fn unknown_fields<'a>(object: &'a Object<'a>, kind: Kind, value: &Value, collect
     }
 }
 
-fn admission<'a>(
-    object: &'a Object<'a>,
-    kind: Kind,
-    value: &Value,
-    settings: &Settings,
-    collected: &mut Collected<'a>,
-) {
-    for problem in engine::judge(kind, value, settings) {
-        if said_better(object, &problem, collected) {
-            continue;
-        }
-        let Problem { severity, code, field, message, help } = problem;
-        collected.field(object, field, Spot::Value, Draft { severity, code, message, help });
-    }
-}
-
-/// Whether another finding explains a refusal: a text without quotes, or a placeholder whose value nobody knows yet.
+/// Whether another finding says it better: of a text without quotes, or of a variable whose value nobody knows yet.
 fn said_better(object: &Object<'_>, problem: &Problem, collected: &Collected<'_>) -> bool {
     let placeholder = || {
         let found = object.node.follow(&problem.field);
         found.whole && found.node.text().is_some_and(has_placeholder)
     };
-    problem.severity == Severity::Error
-        && (collected.has(object, &problem.field, &codes::TEXT_READ_AS) || placeholder())
+    let unquoted =
+        || problem.severity == Severity::Error && collected.has(object, &problem.field, &codes::TEXT_READ_AS);
+    problem.code != engine::VARIABLE_LEFT && (unquoted() || placeholder())
 }
 
 fn has_placeholder(text: &str) -> bool {

@@ -14,6 +14,7 @@ mod objects;
 mod origin;
 mod render;
 mod report;
+mod shares;
 mod sources;
 mod suppression;
 mod yaml;
@@ -24,8 +25,8 @@ pub use findings::{Finding, Report, Severity};
 pub use node::{Node, Span};
 pub use objects::Object;
 pub use render::PrintChildren;
-pub use report::Format;
-pub use sources::{Loaded, Source, SourceError, load};
+pub use report::{Format, write};
+pub use sources::{Arrival, Loaded, Source, SourceError, load};
 
 use findings::Collected;
 use std::path::Path;
@@ -38,9 +39,18 @@ pub fn check(loaded: &Loaded, settings: &Settings, built: &Path) -> Report {
     let units = gitops::Units::of(&loaded.sources, &objects);
     let mut collected = Collected::default();
     judging::texts(&loaded.sources, &mut collected);
-    for object in &objects {
-        judging::object(object, units.is_patch(object), settings, &mut collected);
-    }
+    judging::documents(&objects, &mut collected);
+    let substitutions = gitops::Substitutions::of(&objects, &units);
+    let judge = judging::Judge { settings, substitutions: &substitutions };
+    let marked = objects.iter().map(|object| (object, units.is_patch(object))).collect();
+    let shares = shares::each_share(marked, |share| {
+        let mut collected = Collected::default();
+        for (object, patch) in share {
+            judge.object(object, patch, &mut collected);
+        }
+        collected
+    });
+    shares.into_iter().for_each(|share| collected.absorb(share));
     gitops::judge(&objects, &units, &mut collected);
     let looked_at = objects.iter().filter(|object| object.our_kind().is_some()).count();
     let mut origins = origin::Origins::new(built);

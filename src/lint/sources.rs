@@ -1,6 +1,7 @@
 //! Decides which files are read and what is never read: hidden folders, links to folders, more than fits.
 //! Never writes, never follows an address, never looks outside the paths it was given.
 
+use super::shares::each_share;
 use super::suppression::Suppressions;
 use super::yaml::{self, MAX_BYTES, Stream};
 use std::fs::File;
@@ -70,8 +71,7 @@ impl Source {
         let text = text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text);
         let stream = yaml::read(&text);
         let suppressions = Suppressions::read(&text, &stream);
-        let breaks = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
-        let lines = std::iter::once(0).chain(breaks.map(|(place, _)| place + 1)).collect();
+        let lines = yaml::lines(&text).map(|(start, _)| start).collect();
         Self { name, path: path.as_deref().map(clean), arrival, text, stream, suppressions, lines }
     }
 
@@ -84,7 +84,7 @@ impl Source {
     /// A line, counted from one.
     pub fn line(&self, number: u32) -> Option<&str> {
         let start = self.lines.get((number as usize).checked_sub(1)?)?;
-        self.text.get(*start..)?.lines().next()
+        yaml::lines(self.text.get(*start..)?).next().map(|(_, line)| line)
     }
 }
 
@@ -96,6 +96,17 @@ pub struct Loaded {
     /// The rest.
     pub unreadable: Vec<SourceError>,
     bytes: usize,
+    /// Texts that nobody looked into yet.
+    raw: Vec<Raw>,
+}
+
+/// A text and where it is from.
+#[derive(Debug)]
+struct Raw {
+    name: String,
+    path: Option<PathBuf>,
+    arrival: Arrival,
+    text: String,
 }
 
 /// Reads files, folders and, for `-`, standard input.
@@ -111,6 +122,10 @@ pub fn load(paths: &[PathBuf], stdin: &mut dyn Read) -> Loaded {
             loaded.add_file(path, Arrival::Named);
         }
     }
+    let raw = std::mem::take(&mut loaded.raw);
+    let read = |raw: Raw| Source::new(raw.name, raw.path, raw.arrival, raw.text);
+    let shares = each_share(raw, |share| share.into_iter().map(read).collect::<Vec<_>>());
+    loaded.sources = shares.into_iter().flatten().collect();
     loaded
 }
 
@@ -142,7 +157,7 @@ impl Loaded {
         match text {
             Ok(text) => {
                 self.bytes += text.len();
-                self.sources.push(Source::new(name, path, arrival, text));
+                self.raw.push(Raw { name, path, arrival, text });
             }
             Err(error) => self.unreadable.push(error),
         }
@@ -162,7 +177,7 @@ impl Loaded {
         };
         entries.sort_by_key(std::fs::DirEntry::file_name);
         for entry in entries {
-            if self.sources.len() >= MAX_FILES || self.bytes >= MAX_TOTAL {
+            if self.raw.len() >= MAX_FILES || self.bytes >= MAX_TOTAL {
                 if !self.unreadable.iter().any(|error| matches!(error, SourceError::TooMany(_))) {
                     self.unreadable.push(SourceError::TooMany(top.display().to_string()));
                 }

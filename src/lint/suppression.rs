@@ -2,7 +2,8 @@
 //! or of the next line. Never takes away more than the codes it names.
 
 use super::node::Span;
-use super::yaml::Stream;
+use super::yaml::{self, Stream};
+use std::collections::BTreeMap;
 
 const MARK: &str = "# coder-lint:";
 /// Most comments of one text; the rest suppresses nothing.
@@ -11,15 +12,10 @@ const MAX_COMMENTS: usize = 10_000;
 /// What the comments of a text suppress.
 #[derive(Debug, Default)]
 pub struct Suppressions {
-    comments: Vec<Comment>,
-}
-
-#[derive(Debug)]
-struct Comment {
-    codes: Vec<(String, Span)>,
-    /// Lines on which findings are suppressed.
-    first: u32,
-    last: u32,
+    /// Every code as it is written, and where.
+    named: Vec<(String, Span)>,
+    /// For each code in capitals, the first and last lines of what is suppressed: in order, none touching another.
+    lines: BTreeMap<String, Vec<(u32, u32)>>,
 }
 
 impl Suppressions {
@@ -29,50 +25,67 @@ impl Suppressions {
             return Self::default();
         }
         let next = next_content(text);
-        let mut start = 0;
-        let mut comments = Vec::new();
-        for (line, number) in text.split_inclusive('\n').zip(1u32..) {
-            if let Some(at) = line.find(MARK).filter(|_| comments.len() < MAX_COMMENTS) {
+        let mut found = Self::default();
+        let mut comments = 0;
+        for ((start, line), number) in yaml::lines(text).zip(1u32..) {
+            if let Some(at) = line.find(MARK).filter(|_| comments < MAX_COMMENTS) {
+                comments += 1;
                 let codes = codes(line, at, start, number);
                 let alone = line[..at].trim().is_empty();
                 let (first, last) = if alone { lines_below(number, &next, stream) } else { (number, number) };
-                comments.push(Comment { codes, first, last });
+                for (code, _) in &codes {
+                    found.lines.entry(code.to_ascii_uppercase()).or_default().push((first, last));
+                }
+                found.named.extend(codes);
             }
-            start += line.len();
         }
-        Self { comments }
+        found.lines.values_mut().for_each(joined);
+        found
     }
 
     /// Whether a finding of this code on this line is suppressed.
     pub fn covers(&self, code: &str, line: u32) -> bool {
-        self.comments.iter().any(|comment| {
-            (comment.first..=comment.last).contains(&line)
-                && comment.codes.iter().any(|(named, _)| named.eq_ignore_ascii_case(code))
-        })
+        let lines = self.lines.get(&code.to_ascii_uppercase()).map_or(&[][..], Vec::as_slice);
+        let after = lines.partition_point(|(first, _)| *first <= line);
+        after.checked_sub(1).and_then(|place| lines.get(place)).is_some_and(|(_, last)| line <= *last)
     }
 
     /// Every code that is named, and where.
     pub fn named(&self) -> impl Iterator<Item = (&str, Span)> {
-        self.comments.iter().flat_map(|comment| &comment.codes).map(|(code, span)| (code.as_str(), *span))
+        self.named.iter().map(|(code, span)| (code.as_str(), *span))
     }
+}
+
+/// Sorts ranges of lines and joins those that touch, so that one search finds the range a line is in.
+fn joined(ranges: &mut Vec<(u32, u32)>) {
+    ranges.sort_unstable();
+    ranges.dedup_by(|next, earlier| {
+        let touch = next.0 <= earlier.1;
+        if touch {
+            earlier.1 = earlier.1.max(next.1);
+        }
+        touch
+    });
 }
 
 /// The codes of the comment that starts at `at` in a line, which starts at `start` in the text.
 fn codes(line: &str, at: usize, start: usize, number: u32) -> Vec<(String, Span)> {
-    let Some((before, list)) = line[at..].split_once("disable=") else {
+    let Some((mark, list)) = line[at..].split_once("disable=") else {
         return Vec::new();
     };
     let list = list.split_whitespace().next().unwrap_or_default();
-    let mut place = at + before.len() + "disable=".len();
+    let mut place = at + mark.len() + "disable=".len();
+    let mut before = line[..place].chars().count();
     let mut codes = Vec::new();
     for code in list.split(',') {
         let byte = |offset: usize| u32::try_from(start + offset).unwrap_or(u32::MAX);
-        let column = u32::try_from(line[..place].chars().count() + 1).unwrap_or(u32::MAX);
+        let column = u32::try_from(before + 1).unwrap_or(u32::MAX);
         let span = Span { start: byte(place), end: byte(place + code.len()), line: number, column };
         if !code.is_empty() {
             codes.push((code.to_owned(), span));
         }
         place += code.len() + 1;
+        before += code.chars().count() + 1;
     }
     codes
 }
@@ -80,7 +93,7 @@ fn codes(line: &str, at: usize, start: usize, number: u32) -> Vec<(String, Span)
 /// For each line, counted from zero, the number of the first line from there on that is neither blank nor a comment.
 fn next_content(text: &str) -> Vec<u32> {
     let mut next: Vec<u32> = Vec::new();
-    for (line, number) in text.lines().zip(1u32..) {
+    for ((_, line), number) in yaml::lines(text).zip(1u32..) {
         let line = line.trim_start();
         if !line.is_empty() && !line.starts_with('#') {
             next.resize(number as usize, number);
@@ -148,6 +161,17 @@ mod tests {
         assert!(
             found.covers("CODER0101", 4) && !found.covers("CODER0101", 5) && !found.covers("CODER0101", 1)
         );
+    }
+
+    #[test]
+    fn ranges_that_touch_are_one_and_a_gap_stays_a_gap() {
+        let mut ranges = vec![(7, 9), (1, 5), (2, 3), (5, 6), (12, 12)];
+        joined(&mut ranges);
+        assert_eq!(ranges, [(1, 6), (7, 9), (12, 12)]);
+        let found =
+            suppressions("# coder-lint: disable=x\na: 1\nb: 1\n---\nc: 1\nd: 1 # coder-lint: disable=X\n");
+        let covered: Vec<u32> = (1..8).filter(|line| found.covers("X", *line)).collect();
+        assert!(covered.contains(&3) && !covered.contains(&5) && covered.contains(&6), "{covered:?}");
     }
 
     #[test]

@@ -61,6 +61,56 @@ fn a_placeholder_is_a_warning_and_hides_what_it_would_be_refused_for() {
     assert_eq!(found(&[("a.yaml", text)]), ["a.yaml:6 CODER0603"]);
 }
 
+/// A name, a namespace and a label are refused for what they are, which is hidden, so that the variable must be told.
+#[test]
+fn a_placeholder_is_told_wherever_an_author_writes() {
+    let text = "apiVersion: coder.com/v1alpha1\nkind: CoderControlPlane\nmetadata:\n  name: ${NAME}\n  namespace: ${SPACE}\n  labels:\n    team: ${TEAM}\nspec:\n  image: ${IMAGE}\n";
+    let lines = [4, 5, 7, 9].map(|line| format!("a.yaml:{line} CODER0603"));
+    assert_eq!(found(&[("a.yaml", text)]), lines);
+}
+
+#[test]
+fn a_placeholder_that_flux_replaces_is_none() {
+    let object = "apiVersion: coder.com/v1alpha1\nkind: CoderControlPlane\nmetadata: {name: coder}\nspec:\n  image: ${REGISTRY}/coder:${VERSION:=v2.36.1}\n  replicas: ${REPLICAS}\n";
+    let files = |more: &str, object: &str| {
+        let flux = flux("objects", &format!("  path: ./apps\n  dependsOn: [{{name: operator}}]\n{more}"));
+        found(&[("r/clusters/objects.yaml", &flux), ("r/apps/coder.yaml", object)])
+    };
+    let (fifth, sixth) = ("r/apps/coder.yaml:5 CODER0603", "r/apps/coder.yaml:6 CODER0603");
+    assert_eq!(files("", object), [fifth, sixth]);
+    assert_eq!(files("  postBuild: {substitute: {REGISTRY: ghcr.io/coder}}\n", object), [sixth]);
+    let all = "  postBuild: {substitute: {REGISTRY: ghcr.io/coder, REPLICAS: \"2\"}}\n";
+    assert_eq!(files(all, object), [] as [String; 0]);
+    let from = "  postBuild: {substituteFrom: [{kind: ConfigMap, name: settings}]}\n";
+    assert_eq!(files(from, object), [] as [String; 0]);
+    let off = object.replace(
+        "{name: coder}",
+        "{name: coder, labels: {kustomize.toolkit.fluxcd.io/substitute: disabled}}",
+    );
+    assert_eq!(files(all, &off), [fifth, sixth]);
+    // Another tree is not replaced by it.
+    let flux = flux("objects", &format!("  path: ./apps\n{all}"));
+    assert_eq!(found(&[("r/clusters/objects.yaml", &flux), ("r/other/coder.yaml", object)]).len(), 2);
+}
+
+#[test]
+fn a_long_finding_is_told_whole() {
+    let key = "a".repeat(300);
+    let text = format!(
+        "apiVersion: coder.com/v1alpha1\nkind: CoderControlPlane\nmetadata: {{name: coder}}\nspec:\n  image: a:v1\n  serviceAccount:\n    annotations:\n      {key}: x ${{LEFT}}\n"
+    );
+    let report = check(&loaded(&[("a.yaml", &text)]), &settings(), Path::new("."));
+    let [finding] = &report.findings[..] else { panic!("{report:?}") };
+    assert_eq!(finding.field, format!("spec.serviceAccount.annotations.{key}"));
+    assert_eq!(
+        (finding.message.as_str(), finding.help.as_str()),
+        ("still contains ${...}", "set the variable or write the value")
+    );
+    let mut shown = Vec::new();
+    report::write(&report, Format::Text, false, &mut shown).unwrap();
+    assert!(String::from_utf8(shown).unwrap().contains(&format!("{key}: still contains")));
+}
+
 #[test]
 fn patches_are_no_objects() {
     let patch =

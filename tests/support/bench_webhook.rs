@@ -1,4 +1,4 @@
-//! `make bench-webhook`: our two webhooks beside a handler that does nothing, over TLS and HTTP/1.1 keep-alive, as the
+//! `make bench-webhook`: our two webhooks beside one that allows everything, over TLS and HTTP/1.1 keep-alive, as the
 //! API server calls them. All three run as processes of their own and take turns.
 //!
 //!   cargo run --release -p support --bin bench-webhook -- target/release/coder-k8s
@@ -37,7 +37,8 @@ async fn main() {
     }
 }
 
-/// The floor: the same libraries, a body read and a fixed answer.
+/// The floor: the same libraries, and the least that is a webhook at all. The API server takes an answer only with the
+/// uid of its question, so the review is parsed; then everything is allowed.
 async fn noop(folder: &str) {
     let read = |name: &str| std::fs::read(format!("{folder}/{name}")).expect("the pair was written");
     let chain = vec![pem(&read("tls.crt"))];
@@ -46,8 +47,7 @@ async fn noop(folder: &str) {
     let config =
         rustls::ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key).expect("a pair");
     let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
-    let answer = r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"u","allowed":true}}"#;
-    let router = Router::new().route("/", post(async move |_: Bytes| answer));
+    let router = Router::new().route("/", post(allow));
     let listener = TcpListener::bind(ports::loopback(0)).await.expect("a free port");
     let port = listener.local_addr().expect("an address").port();
     std::fs::write(format!("{folder}/port"), port.to_string()).expect("a writable folder");
@@ -61,6 +61,13 @@ async fn noop(folder: &str) {
             let _ = Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service).await;
         });
     }
+}
+
+async fn allow(body: Bytes) -> String {
+    let review: serde_json::Value = serde_json::from_slice(&body).expect("a review");
+    let response = json!({ "uid": review["request"]["uid"], "allowed": true });
+    json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response })
+        .to_string()
 }
 
 fn pem(bytes: &[u8]) -> rustls::pki_types::CertificateDer<'static> {

@@ -9,7 +9,6 @@ use crate::field;
 use crate::kind::Kind;
 use crate::rules::{self, Check, Problem, Rule, Scope, Severity, Subject, When};
 use crate::schema;
-use crate::warnings::within_limits;
 
 /// What is asked.
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +37,7 @@ pub enum Occasion<'a> {
 pub struct Verdict {
     /// Why the object is refused; empty where it is not.
     pub causes: Vec<Cause>,
-    /// What its author should know all the same, within the limits of Kubernetes.
+    /// What its author should know all the same, in full; see [`crate::within_limits`] for what Kubernetes delivers.
     pub warnings: Vec<String>,
 }
 
@@ -88,6 +87,8 @@ impl CauseReason {
 
 /// Causes an answer holds; an object with more of them is not made better by a longer list.
 const CAUSES: usize = 64;
+/// Warnings an answer holds: far more than Kubernetes delivers, for whoever can show them all.
+const WARNINGS: usize = 256;
 
 impl Verdict {
     /// Whether the object may be stored.
@@ -223,7 +224,8 @@ impl Findings {
                 last.message.push_str(&format!(", and {more} more problems"));
             }
         }
-        Verdict { causes: self.causes, warnings: within_limits(self.warnings) }
+        self.warnings.truncate(WARNINGS);
+        Verdict { causes: self.causes, warnings: self.warnings }
     }
 }
 

@@ -36,11 +36,20 @@ pub const EMBEDDED_CORE_PROPERTIES: [&str; 16] = [
 
 /// The three CustomResourceDefinitions, the same on every call.
 pub fn custom_resource_definitions() -> Vec<CustomResourceDefinition> {
-    vec![
-        shipped(CoderControlPlane::crd(), SpecDefault::Empty, ".status.url"),
-        shipped(CoderProvisioner::crd(), SpecDefault::None, ".status.controlPlaneURL"),
-        shipped(CoderWorkspaceProxy::crd(), SpecDefault::Empty, ".status.url"),
-    ]
+    let kinds = ["CoderControlPlane", "CoderProvisioner", "CoderWorkspaceProxy"];
+    kinds.into_iter().filter_map(custom_resource_definition).collect()
+}
+
+/// The CustomResourceDefinition of one kind: whoever needs one does not pay for three.
+pub fn custom_resource_definition(kind: &str) -> Option<CustomResourceDefinition> {
+    match kind {
+        "CoderControlPlane" => Some(shipped(CoderControlPlane::crd(), SpecDefault::Empty, ".status.url")),
+        "CoderProvisioner" => {
+            Some(shipped(CoderProvisioner::crd(), SpecDefault::None, ".status.controlPlaneURL"))
+        }
+        "CoderWorkspaceProxy" => Some(shipped(CoderWorkspaceProxy::crd(), SpecDefault::Empty, ".status.url")),
+        _ => None,
+    }
 }
 
 /// What the API server puts in place of a missing `spec`.

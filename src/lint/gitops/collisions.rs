@@ -29,7 +29,7 @@ pub(super) fn judge<'a>(
     }
     by_source.values().for_each(|members| compare(members, collected));
     units.all.iter().for_each(|unit| compare(&unit.members, collected));
-    deliveries.iter().for_each(|delivery| compare(&delivery.unit.members, collected));
+    Delivery::places(deliveries).for_each(|there| compare(&there.unit.members, collected));
 }
 
 fn compare<'a>(members: &[&'a Object<'a>], collected: &mut Collected<'a>) {

@@ -7,33 +7,55 @@ use super::super::node::{Content, Node};
 use super::super::objects::{Object, Role};
 use super::is_operator;
 use super::units::{Unit, Units};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::rc::Rc;
 
 /// What one tool object applies.
 pub(super) struct Delivery<'a> {
     object: &'a Object<'a>,
     /// Path of the field that says where.
     field: String,
-    /// What is there.
+    /// What is there; shared by all that point there.
+    there: Rc<There<'a>>,
+}
+
+/// What is applied from one place.
+pub(super) struct There<'a> {
     pub(super) unit: Unit<'a>,
+    objects: bool,
+    operator: bool,
 }
 
 impl<'a> Delivery<'a> {
     /// Every delivery whose place was given.
     pub(super) fn all(objects: &'a [Object<'a>], units: &Units<'a>) -> Vec<Self> {
         let mut deliveries = Vec::new();
+        let mut known: BTreeMap<PathBuf, Rc<There<'a>>> = BTreeMap::new();
         for object in objects.iter().filter(|object| matches!(object.role, Role::Flux | Role::Argo)) {
             for (field, path) in places(object) {
-                if let Some(unit) = units.delivered(object, path) {
-                    deliveries.push(Self { object, field, unit });
-                }
+                let Some(place) = units.place(object, path) else { continue };
+                let there = known.entry(place).or_insert_with_key(|place| {
+                    let unit = units.at(place);
+                    let (objects, operator) = (brings_objects(&unit), brings_operator(&unit));
+                    Rc::new(There { unit, objects, operator })
+                });
+                deliveries.push(Self { object, field, there: there.clone() });
             }
         }
         deliveries
     }
+
+    /// What is applied, each place once.
+    pub(super) fn places<'r>(deliveries: &'r [Self]) -> impl Iterator<Item = &'r There<'a>> {
+        let mut seen = BTreeSet::new();
+        let all = deliveries.iter().map(|delivery| &delivery.there);
+        all.filter(move |there| seen.insert(Rc::as_ptr(there))).map(|there| &**there)
+    }
 }
 
 /// Fields that say where the manifests are, and what they say.
-fn places<'a>(object: &Object<'a>) -> Vec<(String, &'a str)> {
+pub(super) fn places<'a>(object: &Object<'a>) -> Vec<(String, &'a str)> {
     let text = |path: &str| {
         let found = object.node.follow(path);
         found.node.text().filter(|_| found.whole).map(|text| (path.to_owned(), text))
@@ -66,9 +88,12 @@ pub(super) fn judge<'a>(
     for unit in &units.all {
         together(unit, objects, collected);
     }
+    let flux = deliveries.iter().filter(|other| other.object.role == Role::Flux && other.there.operator);
+    let operators: Vec<&str> = flux.map(|other| other.object.name).collect();
+    let operators = Operators { first: operators.first().copied(), all: operators.into_iter().collect() };
     for delivery in deliveries {
-        let (ours, operator) = (brings_objects(&delivery.unit), brings_operator(&delivery.unit));
-        if ours && operator && delivery.unit.gathered_by.is_none() {
+        let (ours, operator) = (delivery.there.objects, delivery.there.operator);
+        if ours && operator && delivery.there.unit.gathered_by.is_none() {
             let message = "this path holds the operator and objects of it";
             let draft = Draft::new(&codes::ONE_UNIT, message);
             collected.field(delivery.object, delivery.field.clone(), Spot::Value, draft);
@@ -80,7 +105,7 @@ pub(super) fn judge<'a>(
             forced(delivery.object, collected);
         }
         if ours && !operator && delivery.object.role == Role::Flux {
-            ordered(delivery.object, deliveries, collected);
+            ordered(delivery.object, &operators, collected);
         }
     }
 }
@@ -129,21 +154,20 @@ fn replaced<'a>(object: &'a Object<'a>, collected: &mut Collected<'a>) {
     }
 }
 
+/// The names of what brings the operator.
+struct Operators<'a> {
+    first: Option<&'a str>,
+    all: BTreeSet<&'a str>,
+}
+
 /// Flux applies objects after the operator, wherever that is known to come from.
-fn ordered<'a>(object: &'a Object<'a>, deliveries: &[Delivery<'a>], collected: &mut Collected<'a>) {
+fn ordered<'a>(object: &'a Object<'a>, operators: &Operators<'_>, collected: &mut Collected<'a>) {
     let entries = object.node.at(&["spec", "dependsOn"]).map_or(&[][..], Node::items);
-    let named: Vec<&str> = entries.iter().filter_map(|entry| entry.text_at(&["name"])).collect();
-    let flux = deliveries.iter().filter(|other| other.object.role == Role::Flux);
-    let operators: Vec<&str> =
-        flux.filter(|other| brings_operator(&other.unit)).map(|other| other.object.name).collect();
-    let satisfied = if operators.is_empty() {
-        !named.is_empty()
-    } else {
-        operators.iter().any(|operator| named.contains(operator))
-    };
+    let mut named = entries.iter().filter_map(|entry| entry.text_at(&["name"]));
+    let satisfied = named.any(|name| operators.first.is_none() || operators.all.contains(name));
     if !satisfied {
         let draft = Draft::new(&codes::DEPENDS_ON, "it does not wait for the operator");
-        let draft = match operators.first() {
+        let draft = match operators.first {
             Some(operator) => draft.with_help(format!("add dependsOn with the name {operator}")),
             None => draft,
         };

@@ -6,10 +6,12 @@ mod delivery;
 mod references;
 mod registrations;
 mod secrets;
+mod substitutions;
 mod units;
 
 use super::findings::Collected;
 use super::objects::{Object, Role};
+pub(super) use substitutions::Substitutions;
 pub(super) use units::Units;
 
 /// Judges all objects together.

@@ -9,6 +9,8 @@ use super::super::node::{Content, Node};
 use super::super::objects::{Object, Role};
 use super::secrets::Kept;
 use super::units::Units;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 /// What a field refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,16 +61,18 @@ const REFERENCES: [(&str, Target); 15] = [
 pub(super) fn judge<'a>(
     objects: &'a [Object<'a>],
     units: &Units<'a>,
-    kept: &Kept,
+    kept: &Kept<'a>,
     collected: &mut Collected<'a>,
 ) {
+    let mut sets = BTreeMap::new();
     for object in objects.iter().filter(|object| object.our_kind().is_some() && !units.is_patch(object)) {
-        let Some(set) = Set::around(object, units) else { continue };
+        let set = sets.entry(units.company(object)).or_insert_with(|| Set::around(object, units, kept));
+        let Some(set) = set else { continue };
         for (pattern, target) in REFERENCES {
             let mut found = Vec::new();
             descend(object.node, pattern, "", false, &mut found);
             for (field, name) in found {
-                if let Some(draft) = set.misses(target, name, object, kept) {
+                if let Some(draft) = set.misses(target, name, object) {
                     collected.field(object, field, Spot::Value, draft);
                 }
             }
@@ -107,44 +111,105 @@ fn descend<'n>(
 }
 
 /// The objects that come with one object.
+#[derive(Default)]
 struct Set<'a> {
-    members: Vec<&'a Object<'a>>,
-    generated: Vec<String>,
+    secrets: Named<'a>,
+    config_maps: Named<'a>,
+    control_planes: Named<'a>,
+    /// Names of what kustomize generates.
+    generated: BTreeSet<&'a str>,
+    /// Names of the Secrets that the operator keeps.
+    kept: BTreeSet<&'a str>,
+}
+
+/// Objects of one sort: the namespaces each name is in, and all of them.
+#[derive(Default)]
+struct Named<'a> {
+    by_name: BTreeMap<&'a str, BTreeSet<&'a str>>,
+    namespaces: BTreeSet<&'a str>,
+}
+
+impl<'a> Named<'a> {
+    fn add(&mut self, object: &Object<'a>) {
+        self.by_name.entry(name_of(object)).or_default().insert(object.namespace);
+        self.namespaces.insert(object.namespace);
+    }
+
+    fn has(&self, name: &str, from: &Object<'_>) -> bool {
+        self.by_name.get(name).is_some_and(|namespaces| is_near(namespaces, from))
+    }
+
+    /// The name that kustomize made of a name.
+    fn hashed(&self, name: &str, from: &Object<'_>) -> Option<&'a str> {
+        let start = format!("{name}-");
+        let from_there = (Bound::Included(start.as_str()), Bound::Unbounded);
+        let mut longer = self
+            .by_name
+            .range::<str, _>(from_there)
+            .map_while(|(there, namespaces)| there.starts_with(&start).then_some((*there, namespaces)));
+        let found = longer.find(|(there, namespaces)| is_hashed(there, name) && is_near(namespaces, from));
+        found.map(|(there, _)| there)
+    }
+}
+
+/// [`Object::is_near`] for any of some namespaces.
+fn is_near(namespaces: &BTreeSet<&str>, from: &Object<'_>) -> bool {
+    let own = from.namespace;
+    (own.is_empty() && !namespaces.is_empty()) || namespaces.contains(own) || namespaces.contains("")
 }
 
 impl<'a> Set<'a> {
     /// Everything in the units and the folder of an object; none where a part of it was not given.
-    fn around(object: &Object<'_>, units: &Units<'a>) -> Option<Self> {
-        let mut set = Self { members: units.neighbours(object).to_vec(), generated: Vec::new() };
+    fn around<'r: 'a>(object: &Object<'_>, units: &'r Units<'a>, kept: &'r Kept<'a>) -> Option<Self> {
+        let mut set = Self::default();
+        let mut members: Vec<&Object<'a>> = units.neighbours(object).to_vec();
         for unit in units.with(object) {
             if !unit.complete {
                 return None;
             }
-            set.members.extend(unit.members.iter().copied());
-            set.generated.extend(unit.generated.iter().cloned());
+            members.extend(unit.members.iter().copied());
+            set.generated.extend(unit.generated.iter().map(String::as_str));
+        }
+        for member in members {
+            set.kept.extend(kept.of_object(member).iter().map(String::as_str));
+            let targets = [Target::Secret, Target::ConfigMap, Target::ControlPlane].into_iter();
+            targets.filter(|target| target.is(member)).for_each(|target| set.of_mut(target).add(member));
         }
         Some(set)
     }
 
+    fn of_mut(&mut self, target: Target) -> &mut Named<'a> {
+        match target {
+            Target::Secret => &mut self.secrets,
+            Target::ConfigMap => &mut self.config_maps,
+            Target::ControlPlane => &mut self.control_planes,
+        }
+    }
+
+    fn of(&self, target: Target) -> &Named<'a> {
+        match target {
+            Target::Secret => &self.secrets,
+            Target::ConfigMap => &self.config_maps,
+            Target::ControlPlane => &self.control_planes,
+        }
+    }
+
     /// A finding where a reference leads nowhere.
-    fn misses(&self, target: Target, name: &str, from: &Object<'_>, kept: &Kept) -> Option<Draft> {
-        let candidates: Vec<_> =
-            self.members.iter().filter(|object| target.is(object) && object.is_near(from)).collect();
+    fn misses(&self, target: Target, name: &str, from: &Object<'_>) -> Option<Draft> {
+        let candidates = self.of(target);
         let there = || {
-            candidates.iter().any(|object| name_of(object) == name)
-                || (target != Target::ControlPlane && self.generated.iter().any(|known| known == name))
-                || (target == Target::Secret && self.members.iter().any(|object| kept.has(object, name)))
+            candidates.has(name, from)
+                || (target != Target::ControlPlane && self.generated.contains(name))
+                || (target == Target::Secret && self.kept.contains(name))
         };
-        if candidates.is_empty() || there() {
+        if !is_near(&candidates.namespaces, from) || there() {
             return None;
         }
         let message = format!("no {} {} comes with this object", target.name(), shown(name));
         let draft = Draft::new(&codes::MISSING_REFERENCE, message);
-        let hashed = candidates.iter().find(|object| is_hashed(name_of(object), name));
-        Some(match hashed {
-            Some(object) => draft.with_help(format!(
-                "kustomize made it {}: let it rewrite the reference by a nameReference, or set disableNameSuffixHash",
-                name_of(object)
+        Some(match candidates.hashed(name, from) {
+            Some(hashed) => draft.with_help(format!(
+                "kustomize made it {hashed}: let it rewrite the reference by a nameReference, or set disableNameSuffixHash"
             )),
             None => draft,
         })

@@ -15,26 +15,35 @@ const CA_SECRET: &str = "coder-k8s-ca";
 
 /// Names of the Secrets that the operator keeps for each object; nothing where no Secret is given to compare with.
 #[derive(Default)]
-pub(super) struct Kept(BTreeMap<*const Node, Vec<String>>);
+pub(super) struct Kept<'a> {
+    by_object: BTreeMap<*const Node, Vec<String>>,
+    by_name: BTreeMap<String, Vec<&'a Object<'a>>>,
+}
 
-impl Kept {
-    pub(super) fn of(objects: &[Object<'_>]) -> Self {
+impl<'a> Kept<'a> {
+    pub(super) fn of(objects: &'a [Object<'a>]) -> Self {
         if !objects.iter().any(|object| object.role == Role::Secret) {
             return Self::default();
         }
-        let ours = objects.iter().filter_map(|object| Some((object, object.our_kind()?)));
-        let kept = ours.map(|(object, kind)| {
+        let mut kept = Self::default();
+        for (object, kind) in objects.iter().filter_map(|object| Some((object, object.our_kind()?))) {
             let names = derived(kind, object).unwrap_or_default().into_iter();
-            let secrets = names.filter(|name| name.kind == DerivedKind::Secret).map(|name| name.name);
-            (std::ptr::from_ref(object.node), secrets.collect())
-        });
-        Self(kept.collect())
+            for name in names.filter(|name| name.kind == DerivedKind::Secret).map(|name| name.name) {
+                kept.by_name.entry(name.clone()).or_default().push(object);
+                kept.by_object.entry(std::ptr::from_ref(object.node)).or_default().push(name);
+            }
+        }
+        kept
     }
 
-    /// Whether the operator keeps a Secret of this name for an object.
-    pub(super) fn has(&self, object: &Object<'_>, name: &str) -> bool {
-        let names = self.0.get(&std::ptr::from_ref(object.node)).into_iter().flatten();
-        names.into_iter().any(|kept| kept == name)
+    /// The Secrets the operator keeps for an object.
+    pub(super) fn of_object(&self, object: &Object<'_>) -> &[String] {
+        self.by_object.get(&std::ptr::from_ref(object.node)).map_or(&[], Vec::as_slice)
+    }
+
+    /// The objects it keeps a Secret of this name for.
+    fn makers(&self, name: &str) -> &[&'a Object<'a>] {
+        self.by_name.get(name).map_or(&[], Vec::as_slice)
     }
 }
 
@@ -42,16 +51,14 @@ impl Kept {
 pub(super) fn judge<'a>(
     objects: &'a [Object<'a>],
     units: &Units<'a>,
-    kept: &Kept,
+    kept: &Kept<'a>,
     collected: &mut Collected<'a>,
 ) {
     let empty = objects.iter().filter(|object| object.role == Role::Secret && is_empty(object));
     for secret in empty {
-        let neighbours = units.neighbours(secret).iter();
-        let mut beside = units.with(secret).flat_map(|unit| unit.members.iter()).chain(neighbours);
-        let maker = beside
-            .find(|object| object.is_near(secret) && kept.has(object, secret.name))
-            .map(|object| object.title());
+        let mut makers = kept.makers(secret.name).iter();
+        let maker = makers.find(|object| object.is_near(secret) && units.are_beside(secret, object));
+        let maker = maker.map(|object| object.title());
         let maker = maker.or_else(|| (secret.name == CA_SECRET).then(|| "the operator".to_owned()));
         if let Some(maker) = maker {
             let message = format!("this empty Secret would erase what {maker} keeps in it");

@@ -110,29 +110,52 @@ impl<'a> Units<'a> {
         numbers.filter_map(|number| self.all.get(*number))
     }
 
+    /// The numbers of the units an object belongs to, and its folder: objects that agree in both have the same company.
+    pub(super) fn company(&self, object: &'a Object<'a>) -> (&[usize], Option<&'a Path>) {
+        let numbers = self.memberships.get(&std::ptr::from_ref(object.node)).map_or(&[][..], Vec::as_slice);
+        (numbers, object.source.path.as_deref().and_then(Path::parent))
+    }
+
+    /// Whether two objects are applied together, or are in the same folder.
+    pub(super) fn are_beside(&self, one: &'a Object<'a>, other: &'a Object<'a>) -> bool {
+        let ((units, folder), (others, place)) = (self.company(one), self.company(other));
+        let neighbours = folder.is_some() && folder == place && !self.is_patch(other);
+        neighbours || units.iter().any(|number| others.contains(number))
+    }
+
     /// Objects in the same folder.
     pub(super) fn neighbours(&self, object: &Object<'_>) -> &[&'a Object<'a>] {
         let path = object.source.path.as_deref().and_then(Path::parent);
         path.and_then(|place| self.folders.get(place)).map_or(&[], Vec::as_slice)
     }
 
-    /// What a tool applies that is pointed to `path` by an object: the kustomization there, or all files below.
+    /// The folder a tool applies that is pointed to `path` by an object: a kustomization, or one with files below it.
     /// The path starts at the root of the repository, which is some folder above the object.
-    pub(super) fn delivered(&self, object: &Object<'_>, path: &str) -> Option<Unit<'a>> {
+    pub(super) fn place(&self, object: &Object<'_>, path: &str) -> Option<PathBuf> {
         let own = object.source.path.as_ref()?;
         let above: Vec<&Path> = own.ancestors().skip(1).collect();
-        above.into_iter().rev().find_map(|root| self.at(&clean(&root.join(path.trim_start_matches('/')))))
+        let places = above.into_iter().rev().map(|root| clean(&root.join(path.trim_start_matches('/'))));
+        places
+            .into_iter()
+            .find(|place| self.by_folder.contains_key(place.as_path()) || self.below(place).next().is_some())
     }
 
-    fn at(&self, place: &Path) -> Option<Unit<'a>> {
-        if let Some(unit) = self.by_folder.get(place).and_then(|index| self.all.get(*index)) {
-            return Some(unit.clone());
-        }
-        let below =
-            self.files.iter().filter(|(path, _)| path.starts_with(place) && !self.patches.contains(*path));
-        let mut members = below.flat_map(|(_, objects)| objects.iter().copied()).peekable();
-        members.peek()?;
-        Some(Unit { members: members.collect(), complete: true, ..Unit::default() })
+    /// What is applied from a place.
+    pub(super) fn at(&self, place: &Path) -> Unit<'a> {
+        let gathered = self.by_folder.get(place).and_then(|index| self.all.get(*index));
+        gathered.cloned().unwrap_or_else(|| Unit {
+            members: self.below(place).collect(),
+            complete: true,
+            ..Unit::default()
+        })
+    }
+
+    /// Objects in the files below a folder, without patches.
+    fn below<'r>(&'r self, place: &'r Path) -> impl Iterator<Item = &'a Object<'a>> + 'r {
+        // Paths are ordered by their parts: those below a folder follow it.
+        let files = self.files.range(place.to_owned()..).take_while(move |(path, _)| path.starts_with(place));
+        let files = files.filter(|(path, _)| !self.patches.contains(*path));
+        files.flat_map(|(_, objects)| objects.iter().copied())
     }
 }
 
@@ -170,6 +193,8 @@ impl<'a> Gathering<'_, 'a> {
         }
         let path = clean(&place.join(entry));
         match self.files.get(&path) {
+            // kustomize refuses a file that is named twice; to count it twice would only take time.
+            Some(_) if !self.seen.insert(path.clone()) => {}
             Some(objects) => self.unit.members.extend(objects.iter().copied()),
             None => self.enter(&path),
         }

@@ -26,7 +26,7 @@ fn data(text: &str) -> String {
     text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
 }
 
-/// Escaped for a property of a command.
+/// Escaped for a property of a command. The name of a file may hold anything but a slash.
 fn property(text: &str) -> String {
-    data(text).replace(':', "%3A").replace(',', "%2C")
+    plain(&data(text)).replace(':', "%3A").replace(',', "%2C")
 }

@@ -21,7 +21,7 @@ pub enum Format {
 }
 
 /// Writes a report.
-pub(super) fn write(report: &Report, format: Format, colors: bool, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(report: &Report, format: Format, colors: bool, out: &mut dyn Write) -> io::Result<()> {
     match format {
         Format::Text => text::write(report, colors, out),
         Format::Json => json::write(report, out),

@@ -33,10 +33,19 @@ pub struct Document {
     pub root: Node,
     /// Spellings that mean something else than they show.
     pub traps: Vec<Trap>,
+    /// False where JSON cannot say what is written: kubectl does not send such a document.
+    pub sendable: bool,
     /// First line after its separator.
     pub first_line: u32,
     /// Line on which it ends.
     pub last_line: u32,
+}
+
+impl Document {
+    /// Whether kubectl would send it: what has no JSON never reaches a cluster.
+    pub fn is_sendable(&self) -> bool {
+        !self.traps.iter().any(|trap| matches!(trap.kind, TrapKind::NoJson { .. }))
+    }
 }
 
 /// Why a document could not be read.
@@ -129,6 +138,21 @@ pub fn read(text: &str) -> Stream {
     stream
 }
 
+/// The lines of a text as the parser counts them, each with the byte it starts at: a carriage return alone ends one too.
+/// The end of the text is the end of a line, also where that line is empty.
+pub fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut next = Some(0);
+    std::iter::from_fn(move || {
+        let start = next?;
+        let rest = text.get(start..)?;
+        let line = rest.split(['\n', '\r']).next().unwrap_or_default();
+        let after = &rest[line.len()..];
+        let ending = if after.starts_with("\r\n") { 2 } else { 1 };
+        next = (!after.is_empty()).then_some(start + line.len() + ending);
+        Some((start, line))
+    })
+}
+
 fn too_much(span: Span, what: &str) -> Flaw {
     Flaw { kind: FlawKind::TooMuch, message: format!("the text {what}"), span }
 }
@@ -152,7 +176,10 @@ fn document<'a>(
                 let (root, traps) = builder.finish();
                 let last_line = span.line;
                 let filled = root.filter(|root| root.content != super::node::Content::Null);
-                return Ok(Some(filled.map(|root| Document { root, traps, first_line, last_line })));
+                return Ok(Some(filled.map(|root| {
+                    let sendable = !traps.iter().any(|trap| matches!(trap.kind, TrapKind::NoJson { .. }));
+                    Document { root, traps, sendable, first_line, last_line }
+                })));
             }
             event => builder.take(event, span).map_err(|refusal| refused(refusal, span))?,
         }

@@ -32,6 +32,16 @@ fn documents_are_counted_and_empty_ones_dropped() {
 }
 
 #[test]
+fn lines_are_those_of_the_parser() {
+    let all = |text: &'static str| lines(text).collect::<Vec<_>>();
+    assert_eq!(all(""), [(0, "")]);
+    assert_eq!(all("a\nb\r\nc\rd\n"), [(0, "a"), (2, "b"), (5, "c"), (7, "d"), (9, "")]);
+    let text = "a: 1\rb: 2\r\n\rc: .inf\n";
+    let place = read(text).documents[0].traps[0].span;
+    assert_eq!(lines(text).nth(place.line as usize - 1), Some((12, "c: .inf")));
+}
+
+#[test]
 fn json_is_read_too() {
     assert_eq!(
         values("{\"a\": [1, \"y\", true, null],\n\t\"b\": \"\\u00e9\\/\"}\n"),

@@ -62,7 +62,7 @@ pub(super) static RULES: &[Rule] = &[
     advice(
         "CODER0603",
         "Variables were replaced",
-        &["spec"],
+        &["metadata", "spec"],
         variable_left,
         [
             "set the variable or write the value",
@@ -118,14 +118,20 @@ fn moving_image(subject: &Subject<'_>) -> Vec<Problem> {
     moving.then(|| Problem::invalid("spec.image", format!("{} moves", quoted(image)))).into_iter().collect()
 }
 
+/// What an author writes, without annotations: tools keep copies of whole objects there.
+const WRITTEN: [&str; 5] =
+    ["metadata.name", "metadata.generateName", "metadata.namespace", "metadata.labels", "spec"];
+
 /// Deeper than any field of ours, and far from the end of the stack.
 const DEPTH: usize = 64;
 
 fn variable_left(subject: &Subject<'_>) -> Vec<Problem> {
     let mut problems = Vec::new();
     // Most objects hold none: the paths are only written for those that do.
-    if let Some(spec) = subject.object.get("spec").filter(|spec| holds_variable(spec, 0)) {
-        look_for_variables(spec, "spec", 0, &mut problems);
+    for path in WRITTEN {
+        if let Some(value) = field::at(subject.object, path).filter(|value| holds_variable(value, 0)) {
+            look_for_variables(value, path, 0, &mut problems);
+        }
     }
     problems
 }

@@ -33,8 +33,7 @@ struct Schema {
 
 impl Schema {
     fn of(kind: Kind) -> Self {
-        let definition =
-            crds::custom_resource_definitions().into_iter().find(|crd| crd.spec.names.kind == kind.name());
+        let definition = crds::custom_resource_definition(kind.name());
         let version = definition.and_then(|definition| definition.spec.versions.into_iter().next());
         let root = version.and_then(|version| version.schema?.open_api_v3_schema);
         let shipped = root.and_then(|root| serde_json::to_value(root).ok()).unwrap_or_default();
@@ -43,18 +42,20 @@ impl Schema {
     }
 
     fn for_kind(kind: Kind) -> &'static Self {
-        static SCHEMAS: LazyLock<[Schema; 3]> = LazyLock::new(|| Kind::ALL.map(Schema::of));
-        let [control_plane, provisioner, workspace_proxy] = &*SCHEMAS;
+        // Each on its own: a short run that meets one kind builds one.
+        static CONTROL_PLANE: LazyLock<Schema> = LazyLock::new(|| Schema::of(Kind::ControlPlane));
+        static PROVISIONER: LazyLock<Schema> = LazyLock::new(|| Schema::of(Kind::Provisioner));
+        static WORKSPACE_PROXY: LazyLock<Schema> = LazyLock::new(|| Schema::of(Kind::WorkspaceProxy));
         match kind {
-            Kind::ControlPlane => control_plane,
-            Kind::Provisioner => provisioner,
-            Kind::WorkspaceProxy => workspace_proxy,
+            Kind::ControlPlane => &CONTROL_PLANE,
+            Kind::Provisioner => &PROVISIONER,
+            Kind::WorkspaceProxy => &WORKSPACE_PROXY,
         }
     }
 }
 
-/// `openAPIV3Schema` of a kind.
-pub(crate) fn shipped(kind: Kind) -> &'static Value {
+/// `openAPIV3Schema` of a kind, built once for everybody.
+pub fn shipped(kind: Kind) -> &'static Value {
     &Schema::for_kind(kind).shipped
 }
 

@@ -28,6 +28,8 @@ fn probe(spec: &Option<ProbeSpec>, on: bool, failures: i32) -> Option<Probe> {
     if !spec.enabled.unwrap_or(on) {
         return None;
     }
+    // Kubernetes takes 0 for silence.
+    let given = |number: Option<i32>| number.filter(|number| *number != 0);
     Some(Probe {
         http_get: Some(HTTPGetAction {
             path: Some("/healthz".to_owned()),
@@ -35,11 +37,11 @@ fn probe(spec: &Option<ProbeSpec>, on: bool, failures: i32) -> Option<Probe> {
             scheme: Some("HTTP".to_owned()),
             ..Default::default()
         }),
-        initial_delay_seconds: Some(spec.initial_delay_seconds.unwrap_or(0)),
-        period_seconds: Some(spec.period_seconds.unwrap_or(10)),
-        timeout_seconds: Some(spec.timeout_seconds.unwrap_or(1)),
-        success_threshold: Some(spec.success_threshold.unwrap_or(1)),
-        failure_threshold: Some(spec.failure_threshold.unwrap_or(failures)),
+        initial_delay_seconds: given(spec.initial_delay_seconds),
+        period_seconds: given(spec.period_seconds).or(Some(10)),
+        timeout_seconds: given(spec.timeout_seconds).or(Some(1)),
+        success_threshold: given(spec.success_threshold).or(Some(1)),
+        failure_threshold: given(spec.failure_threshold).or(Some(failures)),
         ..Default::default()
     })
 }
@@ -51,11 +53,14 @@ mod tests {
 
     fn probe(times: [i32; 5]) -> Value {
         let [delay, period, timeout, success, failure] = times;
-        json!({
-            "httpGet": {"path": "/healthz", "port": "http", "scheme": "HTTP"},
-            "initialDelaySeconds": delay, "periodSeconds": period, "timeoutSeconds": timeout,
-            "successThreshold": success, "failureThreshold": failure,
-        })
+        let mut probe = json!({
+            "httpGet": {"path": "/healthz", "port": "http", "scheme": "HTTP"}, "periodSeconds": period,
+            "timeoutSeconds": timeout, "successThreshold": success, "failureThreshold": failure,
+        });
+        if delay > 0 {
+            probe["initialDelaySeconds"] = json!(delay);
+        }
+        probe
     }
 
     #[test]
@@ -64,6 +69,14 @@ mod tests {
         assert_eq!(container["readinessProbe"], probe([0, 10, 1, 1, 3]));
         assert_eq!(container["startupProbe"], probe([0, 10, 1, 1, 60]));
         assert!(container.get("livenessProbe").is_none());
+    }
+
+    #[test]
+    fn zero_is_silence() {
+        let zero =
+            json!({"periodSeconds": 0, "timeoutSeconds": 0, "successThreshold": 0, "failureThreshold": 0});
+        let container = ControlPlane::test().with("startupProbe", zero).container();
+        assert_eq!(container["startupProbe"], probe([0, 10, 1, 1, 60]));
     }
 
     #[test]

@@ -1,0 +1,70 @@
+//! Decides what must hold for any body sent to the webhooks, whoever wrote it.
+//! Never says which verdict is right: the suites of admission do. Shared by the fuzz target and the replay.
+
+use coder_k8s::admission::decide::{self, Decision};
+use coder_k8s::admission::review::{self, Operation, Request};
+use k8s_openapi::ByteString;
+use serde_json::Value;
+use webhooks::{Config, Inquiry, required_access};
+
+/// A body is answered, or refused as unreadable; defaults are written once, and both webhooks agree.
+pub fn holds(body: &[u8]) {
+    let Ok(request) = review::read(body) else { return };
+    let config = Config::default();
+    let first = decide::mutate(&request, &config);
+    let patch = answered(&request, &first);
+    let judged = decide::validate(&request);
+    assert_eq!(answered(&request, &judged), None, "the validating webhook changes nothing");
+    if !first.allowed() {
+        return;
+    }
+    let mut stored = request.clone();
+    if let Some(patch) = patch {
+        let patch: json_patch::Patch = serde_json::from_slice(&patch).expect("the patch is a JSON patch");
+        json_patch::patch(&mut stored.object, &patch).expect("the patch applies");
+    }
+    let second = decide::mutate(&stored, &config);
+    assert!(second.allowed() && second.patch.0.is_empty(), "defaults are not stable: {:?}", second.patch);
+    let last = decide::validate(&stored);
+    assert!(last.allowed(), "what was let in is refused later: {}", last.message());
+    inquire(&stored);
+}
+
+/// Writes an answer, reads it back, and returns its patch.
+fn answered(request: &Request, decision: &Decision) -> Option<Vec<u8>> {
+    let written = review::write(request, decision);
+    let answer: Value = serde_json::from_str(&written).expect("the answer is JSON");
+    let response = &answer["response"];
+    assert_eq!(response["uid"], request.uid.as_str());
+    assert_eq!(response["allowed"], decision.allowed());
+    if !decision.allowed() {
+        assert_eq!(response["status"]["code"], 403, "{written}");
+        assert!(response.get("patch").is_none() && response.get("patchType").is_none(), "{written}");
+        let causes = response["status"]["details"]["causes"].as_array().expect("there are causes");
+        assert!(!causes.is_empty() && causes.iter().all(|cause| cause["message"] != ""), "{written}");
+        return None;
+    }
+    assert!(response.get("status").is_none(), "{written}");
+    let patch = response.get("patch")?.clone();
+    assert_eq!(response["patchType"], "JSONPatch");
+    Some(serde_json::from_value::<ByteString>(patch).expect("the patch is base64").0)
+}
+
+/// The questions about rights come to an end, whether every answer is yes or no.
+fn inquire(request: &Request) {
+    let old = match &request.operation {
+        Operation::Create => None,
+        Operation::Update { old } => Some(old),
+    };
+    let required = required_access(old, &request.object, &request.namespace, request.kind);
+    for allowed in [true, false] {
+        let mut inquiry = Inquiry::new(required.clone());
+        for _ in 0..=webhooks::authority::QUESTIONS {
+            for question in inquiry.questions() {
+                inquiry.record(question, allowed);
+            }
+        }
+        assert!(inquiry.questions().is_empty(), "more rounds of questions than questions");
+        inquiry.causes();
+    }
+}
