@@ -59,7 +59,27 @@ async fn a_token_of_our_own_is_made_kept_and_taken_back() {
     .await;
     assert_eq!(stage.postgres.sql(&database, user), first, "the same user");
 
-    // A licence needs more rights, and gets them without another token.
+    // Disabled: nothing of it is left, and nothing holds the object.
+    stage.apply(&ns, &json!({ "extraEnv": from_secret(), "operatorAccess": { "disabled": true } })).await;
+    let plane = stage
+        .until(&ns, "disabled and let go", |plane| {
+            condition(plane, "OperatorAccessReady")["reason"] == "Disabled"
+                && plane["metadata"]["finalizers"].is_null()
+        })
+        .await;
+    assert!(plane["status"]["operatorTokenSecretRef"].is_null());
+    assert_eq!((stage.live_tokens(&database).as_str(), stage.record(&ns).await), ("0", None));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_licence_needs_more_rights_and_gets_them_without_another_token() {
+    let stage = Stage::shared().await;
+    let ns = stage.cluster.namespace("licence").await;
+    let (database, url) = stage.database();
+    stage.secret(&ns, "db", &json!({ "url": url })).await;
+    stage.apply(&ns, &json!({ "extraEnv": from_secret() })).await;
+    stage.until_reason(&ns, "OperatorAccessReady", "TokenProven").await;
+    let user = "SELECT id, rbac_roles, is_system FROM users";
     let jwt =
         license_with(&json!({ "jti": "6f1f6a3e-0000-4000-8000-000000000001", "exp": 4_000_000_000_i64 }));
     stage.secret(&ns, "licence", &json!({ "license": jwt })).await;
@@ -82,17 +102,6 @@ async fn a_token_of_our_own_is_made_kept_and_taken_back() {
     assert_eq!(stage.record(&ns).await.unwrap()["data"]["token"], before);
     assert!(stage.postgres.sql(&database, user).ends_with("|{owner}|t"));
     assert_eq!(stage.coderd.licenses().len(), 1);
-
-    // Disabled: nothing of it is left, and nothing holds the object.
-    stage.apply(&ns, &json!({ "extraEnv": from_secret(), "operatorAccess": { "disabled": true } })).await;
-    let plane = stage
-        .until(&ns, "disabled and let go", |plane| {
-            condition(plane, "OperatorAccessReady")["reason"] == "Disabled"
-                && plane["metadata"]["finalizers"].is_null()
-        })
-        .await;
-    assert!(plane["status"]["operatorTokenSecretRef"].is_null());
-    assert_eq!((stage.live_tokens(&database).as_str(), stage.record(&ns).await), ("0", None));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -35,7 +35,9 @@ pub async fn retire(
         return Ok(());
     }
     if let Some(places) = places
-        && let Err(error) = revoke(url(kube, owner, spec, places).await, egress, owner, record.as_deref(), former.is_some()).await
+        && let Err(error) =
+            revoke(url(kube, owner, spec, places).await, egress, owner, record.as_deref(), former.is_some())
+                .await
     {
         tracing::warn!(
             namespace = owner.namespace,
@@ -109,10 +111,7 @@ async fn revoke_once(
 }
 
 /// Revokes the token that the older operator, written in Go, made for this control plane.
-pub async fn revoke_former(
-    database: &mut Database,
-    owner: Owner<'_>,
-) -> Result<u64, Error> {
+pub async fn revoke_former(database: &mut Database, owner: Owner<'_>) -> Result<u64, Error> {
     let email = format!("coder-k8s-operator@{EMAIL_DOMAIN}");
     database.revoke_tokens_named(&email, &operator_token(owner.namespace, owner.name)).await
 }

@@ -2,8 +2,8 @@
 //! It reads what is named and nothing else, and keeps nothing.
 
 use super::plan::{Absent, Kind, Place};
-use crate::confidential::Confidential;
 use crate::coderd::database::DatabaseUrl;
+use crate::confidential::Confidential;
 use crate::controller::control_plane::references::{decoded, secret_value};
 use crate::kubernetes::{CallError, Kube, Target};
 use crds::CoderControlPlaneSpec;
@@ -35,7 +35,12 @@ pub async fn find(kube: &Kube, namespace: &str, places: &[Place]) -> Result<Sour
 }
 
 /// The URL with the authorities that coderd is told to trust, so that the operator trusts no less.
-pub async fn trusting(kube: &Kube, namespace: &str, spec: &CoderControlPlaneSpec, url: DatabaseUrl) -> DatabaseUrl {
+pub async fn trusting(
+    kube: &Kube,
+    namespace: &str,
+    spec: &CoderControlPlaneSpec,
+    url: DatabaseUrl,
+) -> DatabaseUrl {
     let mut pems = Vec::new();
     for cert in spec.certs.iter().flat_map(|certs| &certs.secrets) {
         // One that cannot be read may not be needed; TLS says so if it is.
