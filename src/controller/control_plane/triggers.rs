@@ -67,3 +67,23 @@ fn operator_reads(control_plane: &CoderControlPlane, name: &str) -> bool {
 mod follow;
 
 pub use follow::{ControlPlanes, follow};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{from_value, json};
+
+    #[test]
+    fn the_operators_own_token_concerns_its_control_plane_wherever_it_lives() {
+        let plane: CoderControlPlane =
+            from_value(json!({"metadata": {"name": "coder", "namespace": "team"}, "spec": {}})).unwrap();
+        let token = |name: &str| -> ObjectMeta {
+            from_value(json!({"name": "team.coder.operator-token", "namespace": "operator", "labels": {
+                "coder.com/control-plane": name, "coder.com/control-plane-namespace": "team"}}))
+            .unwrap()
+        };
+        assert!(concerns(Changed::Consumed(Source::Secret), &token("coder"), &plane));
+        assert!(!concerns(Changed::Consumed(Source::Secret), &token("other"), &plane));
+        assert!(!concerns(Changed::Consumed(Source::ConfigMap), &token("coder"), &plane));
+    }
+}
