@@ -29,7 +29,7 @@ impl Stage {
     async fn set() -> Self {
         let options = ClusterOptions { nodes: 2, audit: true, ..Default::default() };
         let cluster: &'static Cluster = Box::leak(Box::new(Cluster::start(options).await));
-        cluster.kubectl_with_input("apply --server-side -f -", &optional_kinds()).await.expect_ok();
+        cluster.kubectl_with_input("apply --server-side -f -", &support::optional_kinds()).await.expect_ok();
         let installation = Installation::new(cluster, "operator").await;
         let coderd = Coderd::builder().api_rate_limit(None).start().await;
         let mut options = installation.operator("controller").await;
@@ -114,21 +114,4 @@ pub fn is_ready(object: &Value) -> bool {
 pub fn condition<'a>(object: &'a Value, name: &str) -> &'a Value {
     let conditions = object["status"]["conditions"].as_array();
     conditions.into_iter().flatten().find(|condition| condition["type"] == name).unwrap_or(&Value::Null)
-}
-
-/// The definitions of kinds that a cluster may have: as much of them as a test needs.
-fn optional_kinds() -> String {
-    let definition = |group: &str, kind: &str, plural: &str| {
-        json!({ "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-            "metadata": { "name": format!("{plural}.{group}"), "annotations": { "api-approved.kubernetes.io": "unapproved, for a test" } },
-            "spec": { "group": group, "scope": "Namespaced",
-                "names": { "kind": kind, "plural": plural, "singular": kind.to_lowercase() },
-                "versions": [{ "name": "v1", "served": true, "storage": true,
-                    "schema": { "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } } }] } })
-    };
-    let items = [
-        definition("gateway.networking.k8s.io", "HTTPRoute", "httproutes"),
-        definition("monitoring.coreos.com", "ServiceMonitor", "servicemonitors"),
-    ];
-    json!({ "apiVersion": "v1", "kind": "List", "items": items }).to_string()
 }

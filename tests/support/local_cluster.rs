@@ -54,6 +54,9 @@ async fn main() {
     println!("--> ready after {:.1} s\n", began.elapsed().as_secs_f64());
 
     cluster.kubectl("create namespace coder").await.expect_ok();
+    // Nobody is behind this address: the operator says so in OperatorAccessReady, and coderd is not kept from anything.
+    let url = "--from-literal=url=postgres://coder@database.coder.svc/coder?sslmode=disable";
+    cluster.kubectl(&format!("create secret generic coder-database -n coder {url}")).await.expect_ok();
     apply(&cluster, "kustomize/samples/codercontrolplane-minimal.yaml").await;
     println!("$ kubectl wait ccp/coder -n coder --for=condition=Ready --timeout=60s");
     println!(
