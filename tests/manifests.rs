@@ -367,7 +367,7 @@ async fn the_operator_may_do_in_a_cluster_what_the_table_says_and_no_more() {
         ("bind roles.rbac.authorization.k8s.io --all-namespaces", false),
         ("create clusterroles.rbac.authorization.k8s.io", false),
         ("create events.events.k8s.io --namespace=rights", true),
-        ("create pods/exec --all-namespaces", false),
+        ("create pods --subresource=exec --all-namespaces", false),
     ] {
         let answer = cluster.kubectl(&format!("auth can-i {question} --as={account}")).await;
         assert_eq!(

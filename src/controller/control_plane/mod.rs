@@ -6,14 +6,17 @@ pub mod consent;
 pub mod desired;
 mod external;
 mod finalizer;
+mod home;
 pub mod license;
 pub mod probe;
 mod reconcile;
 pub mod references;
+mod report;
 pub mod rollout;
 pub mod status;
 mod sweep;
 mod triggers;
+mod workspaces;
 
 pub use reconcile::{Key, Reconciler};
 pub use triggers::{ControlPlanes, follow};

@@ -2,24 +2,21 @@
 //! What should be, and what is said about it, is decided elsewhere; this reads, acts and writes.
 
 use super::access::{self, Asked, Owner};
-use super::consent::{self, Answer, Consent};
-use super::desired::{self, Child, Children, Consumed, Inputs, Source, WorkspaceAccess};
+use super::consent::Consent;
+use super::desired::{self, Children, Consumed, Inputs, Source, WorkspaceAccess};
 use super::external::{self, External};
 use super::probe::{Probe, probe};
-use super::status::{self, Coderd, Exposure, Observed, Rollout, Wish, WishState};
+use super::status::{Coderd, Exposure, Observed, Rollout, Wish, WishState};
 use super::sweep::{self, Origin};
 use super::{finalizer, references, rollout};
 use crate::coderd::{Client, Egress, Retry};
-use crate::controller::conditions::conditions;
-use crate::controller::drift;
 use crate::controller::schedule::Outcome;
-use crate::controller::settle::{Settled, settle};
 use crate::kubernetes::{CallError, Kube, Target};
-use crds::well_known::{annotation, condition, label};
+use crds::well_known::annotation;
 use crds::{CoderControlPlane, CoderControlPlaneSpec, CoderControlPlaneStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
-use serde_json::{Value, from_value, json};
+use serde_json::{Value, from_value};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -40,7 +37,7 @@ pub struct Key {
 }
 
 impl Key {
-    fn target(&self) -> Target<'_> {
+    pub(super) fn target(&self) -> Target<'_> {
         Target {
             api_version: "coder.com/v1alpha1",
             kind: "CoderControlPlane",
@@ -53,28 +50,28 @@ impl Key {
 
 /// What every pass works with.
 pub struct Reconciler {
-    kube: Kube,
-    config: Config,
-    consent: Consent,
+    pub(super) kube: Kube,
+    pub(super) config: Config,
+    pub(super) consent: Consent,
     egress: Egress,
     /// Uid and generation for which everything no longer wanted was removed: it is not looked for again.
     swept: Mutex<BTreeMap<Key, (String, i64)>>,
 }
 
 /// An object under its pass.
-struct Subject {
-    key: Key,
+pub(super) struct Subject {
+    pub(super) key: Key,
     /// As the API server has it.
-    object: Value,
-    uid: String,
-    generation: i64,
+    pub(super) object: Value,
+    pub(super) uid: String,
+    pub(super) generation: i64,
     /// With every default in it.
-    resolved: CoderControlPlane,
-    before: CoderControlPlaneStatus,
+    pub(super) resolved: CoderControlPlane,
+    pub(super) before: CoderControlPlaneStatus,
 }
 
 impl Subject {
-    fn origin(&self) -> Origin<'_> {
+    pub(super) fn origin(&self) -> Origin<'_> {
         Origin { namespace: &self.key.namespace, name: &self.key.name, uid: &self.uid }
     }
 }
@@ -178,159 +175,6 @@ impl Reconciler {
         Ok(outcome)
     }
 
-    /// The children in the object's own namespace but the Deployment and the way from outside.
-    async fn settle_home(&self, subject: &Subject, children: &Children, observed: &mut Observed) {
-        let home =
-            [children.service_account.as_ref(), Some(&children.service), children.disruption_budget.as_ref()];
-        for child in home.into_iter().flatten() {
-            if let Some(trouble) = self.settle_child(subject, child, observed).await {
-                observed.failed.push(trouble);
-            }
-        }
-        if let Some(monitor) = &children.service_monitor {
-            // Without the Prometheus operator there is nothing to monitor with, and nothing wrong.
-            let _ = self.settle_child(subject, monitor, observed).await;
-        }
-    }
-
-    async fn settle_deployment(
-        &self,
-        subject: &Subject,
-        child: &Child,
-        observed: &mut Observed,
-    ) -> Option<Value> {
-        let is_ours = |live: &Value| drift::is_controlled_by(live, &subject.uid);
-        match settle(&self.kube, child.target(), child.manifest.clone(), is_ours).await {
-            Settled::InPlace(live) => {
-                observed.rollout = rollout::rollout(Some(&live));
-                return Some(live);
-            }
-            Settled::Conflict(message) => observed.conflicts.push(message),
-            Settled::Refused(message) => observed.refused.push(message),
-            Settled::Failed(message) | Settled::Nowhere(message) => observed.failed.push(message),
-        }
-        None
-    }
-
-    /// Settles a child; what stands in its way for good is noted, and what may pass is returned.
-    async fn settle_child(
-        &self,
-        subject: &Subject,
-        child: &Child,
-        observed: &mut Observed,
-    ) -> Option<String> {
-        let is_ours = |live: &Value| drift::is_controlled_by(live, &subject.uid);
-        match settle(&self.kube, child.target(), child.manifest.clone(), is_ours).await {
-            Settled::InPlace(_) => None,
-            Settled::Conflict(message) => {
-                observed.conflicts.push(message);
-                None
-            }
-            Settled::Refused(message) => {
-                observed.refused.push(message);
-                None
-            }
-            Settled::Failed(message) | Settled::Nowhere(message) => Some(message),
-        }
-    }
-
-    async fn settle_exposure(&self, subject: &Subject, children: &Children, observed: &mut Observed) {
-        let (child, kind) = match (&children.ingress, &children.http_route) {
-            (Some(child), _) => (child, "Ingress"),
-            (None, Some(child)) => (child, "HTTPRoute"),
-            (None, None) => return,
-        };
-        let is_ours = |live: &Value| drift::is_controlled_by(live, &subject.uid);
-        observed.exposure = match settle(&self.kube, child.target(), child.manifest.clone(), is_ours).await {
-            Settled::InPlace(_) => Exposure::InPlace(kind),
-            Settled::Nowhere(_) if kind == "HTTPRoute" => Exposure::NoGatewayApi,
-            Settled::Conflict(message) => {
-                observed.conflicts.push(message.clone());
-                Exposure::Failed(message)
-            }
-            Settled::Refused(message) | Settled::Failed(message) | Settled::Nowhere(message) => {
-                Exposure::Failed(message)
-            }
-        };
-    }
-
-    /// Grants coderd its rights, namespace by namespace: one that refuses keeps nobody else from his. Those that hold
-    /// are returned.
-    async fn settle_workspaces<'a>(
-        &self,
-        subject: &Subject,
-        children: &'a Children,
-        observed: &mut Observed,
-    ) -> Vec<&'a WorkspaceAccess> {
-        if children.workspace_access.is_empty() {
-            observed.workspaces = None;
-            return Vec::new();
-        }
-        let (mut troubles, mut granted) = (Vec::new(), Vec::new());
-        for access in &children.workspace_access {
-            match self.settle_workspace(subject, access).await {
-                None => granted.push(access),
-                Some(trouble) => {
-                    // What is there already stays until it is known to be unwanted.
-                    if trouble.0 == "Failed" {
-                        granted.push(access);
-                    }
-                    troubles.push(trouble);
-                }
-            }
-        }
-        observed.workspaces = Some(troubles);
-        granted
-    }
-
-    async fn settle_workspace(
-        &self,
-        subject: &Subject,
-        access: &WorkspaceAccess,
-    ) -> Option<(&'static str, String)> {
-        if let Err(trouble) = self.may_grant(subject, access).await {
-            return Some(trouble);
-        }
-        let origin = subject.origin();
-        for child in [&access.role, &access.binding] {
-            let is_ours = |live: &Value| sweep::is_grant_of(live, origin) || is_earlier_grant(live, child);
-            let place = &access.namespace;
-            match settle(&self.kube, child.target(), child.manifest.clone(), is_ours).await {
-                Settled::InPlace(_) => {}
-                Settled::Conflict(message) => return Some(("ChildConflict", format!("{place}: {message}"))),
-                Settled::Refused(message) => return Some(("Refused", format!("{place}: {message}"))),
-                Settled::Failed(message) | Settled::Nowhere(message) => {
-                    return Some(("Failed", format!("{place}: {message}")));
-                }
-            }
-        }
-        None
-    }
-
-    async fn may_grant(
-        &self,
-        subject: &Subject,
-        access: &WorkspaceAccess,
-    ) -> Result<(), (&'static str, String)> {
-        let (from, to) = (&subject.key.namespace, &access.namespace);
-        if from == to {
-            return Ok(());
-        }
-        let failed = |error: CallError| ("Failed", format!("{to}: {error}"));
-        let target =
-            Target { api_version: "v1", kind: "Namespace", plural: "namespaces", namespace: "", name: to };
-        let namespace = self.kube.read(target).await.map_err(failed)?;
-        let label = namespace
-            .as_ref()
-            .map(|namespace| namespace["metadata"]["labels"][label::WORKSPACES_FROM].as_str());
-        let answer = label.map_or(Answer::Missing, Answer::Label);
-        let held = self.kube.read(access.binding.target()).await.map_err(failed)?;
-        let granted_before = held.is_some_and(|live| {
-            sweep::is_grant_of(&live, subject.origin()) || is_earlier_grant(&live, &access.binding)
-        });
-        consent::objection(self.consent, from, to, answer, granted_before).map_or(Ok(()), Err)
-    }
-
     /// Removes what an earlier generation asked for, once for each.
     async fn sweep(
         &self,
@@ -398,80 +242,6 @@ impl Reconciler {
         (!pems.is_empty()).then(|| pems.join("\n"))
     }
 
-    fn describe(
-        &self,
-        subject: &mut Subject,
-        observed: &Observed,
-        deployment: Option<&Value>,
-        url: String,
-        access_url_from_env_from: bool,
-    ) {
-        let (generation, status) = (subject.generation, &mut subject.before);
-        let findings = status::findings(observed);
-        status.conditions = conditions(&findings, &status.conditions, generation, &Time(Timestamp::now()));
-        status.observed_generation = Some(generation);
-        status.last_handled_reconcile_at = reconcile_at(&subject.object);
-        let ready = findings
-            .iter()
-            .any(|finding| finding.about == condition::READY && finding.truth.as_str() == "True");
-        status.phase = Some(if ready { "Ready" } else { "Pending" }.to_owned());
-        status.replicas = Some(rollout::replicas(deployment));
-        status.ready_replicas = Some(rollout::ready_replicas(deployment));
-        status.selector = Some(desired::selector(&subject.resolved));
-        status.url = Some(url);
-        if let Coderd::Answered(version) = &observed.coderd {
-            status.version = Some(version.clone());
-        }
-        let resolved = webhooks::status_resolved(Kind::ControlPlane, &subject.object, &self.config);
-        status.resolved = from_value(resolved).ok();
-        if access_url_from_env_from && let Some(resolved) = &mut status.resolved {
-            resolved.access_url = None;
-        }
-    }
-
-    async fn write_invalid(
-        &self,
-        key: &Key,
-        object: &Value,
-        mut status: CoderControlPlaneStatus,
-        generation: i64,
-        problems: Vec<String>,
-    ) -> Result<Outcome, CallError> {
-        let observed = Observed { problems, ..nothing_observed() };
-        // What runs goes on running as it was: only the three of kstatus change.
-        let findings = status::findings(&observed);
-        let summary = conditions(
-            findings.get(..3).unwrap_or_default(),
-            &status.conditions,
-            generation,
-            &Time(Timestamp::now()),
-        );
-        status.conditions.retain(|old| summary.iter().all(|new| new.type_ != old.type_));
-        status.conditions.splice(..0, summary);
-        status.observed_generation = Some(generation);
-        status.phase = Some("Pending".to_owned());
-        self.write(key, object, status).await?;
-        Ok(Outcome::Settled)
-    }
-
-    async fn write_suspended(
-        &self,
-        key: &Key,
-        object: &Value,
-        mut status: CoderControlPlaneStatus,
-        generation: i64,
-    ) -> Result<Outcome, CallError> {
-        status.observed_generation = Some(generation);
-        status.last_handled_reconcile_at = reconcile_at(object);
-        let message = "spec.suspend is true: nothing is changed until it is not";
-        let finding = crate::controller::conditions::Finding::yes(condition::SUSPENDED, "Suspended", message);
-        let suspended = conditions(&[finding], &status.conditions, generation, &Time(Timestamp::now()));
-        status.conditions.retain(|old| old.type_ != condition::SUSPENDED);
-        status.conditions.extend(suspended);
-        self.write(key, object, status).await?;
-        Ok(Outcome::Settled)
-    }
-
     /// Takes back what was granted outside the namespace, then lets the object go.
     async fn finalize(&self, key: &Key, uid: &str, object: &Value) -> Result<Outcome, CallError> {
         if !finalizer::is_held(object) {
@@ -488,24 +258,6 @@ impl Reconciler {
         Ok(Outcome::Settled)
     }
 
-    /// Writes the status if it differs from what is there.
-    async fn write(
-        &self,
-        key: &Key,
-        object: &Value,
-        status: CoderControlPlaneStatus,
-    ) -> Result<(), CallError> {
-        let status = json!(status);
-        if object["status"] == status {
-            return Ok(());
-        }
-        let operations = json!([
-            {"op": "test", "path": "/metadata/resourceVersion", "value": object["metadata"]["resourceVersion"]},
-            {"op": "add", "path": "/status", "value": status},
-        ]);
-        self.kube.write_status(key.target(), from_value(operations).unwrap_or_default()).await
-    }
-
     fn forget(&self, key: &Key) {
         self.swept().remove(key);
     }
@@ -513,15 +265,6 @@ impl Reconciler {
     fn swept(&self) -> std::sync::MutexGuard<'_, BTreeMap<Key, (String, i64)>> {
         self.swept.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
-}
-
-/// Whether a Role or RoleBinding without the mark of a uid was made for a control plane of this name before.
-fn is_earlier_grant(live: &Value, child: &Child) -> bool {
-    let labels = |object: &Value, name: &str| object["metadata"]["labels"][name].clone();
-    let unmarked = live["metadata"]["annotations"][annotation::WORKSPACE_RBAC_OWNER_UID].is_null();
-    let same = |name| labels(live, name).is_string() && labels(live, name) == labels(&child.manifest, name);
-    unmarked
-        && [label::CONTROL_PLANE, label::CONTROL_PLANE_NAMESPACE, label::MANAGED_BY].into_iter().all(same)
 }
 
 /// Whether some `envFrom` of this source gives the address that would be our default.
@@ -536,11 +279,7 @@ fn gives_access_url(control_plane: &CoderControlPlane, one: &Consumed, keys: &[&
     })
 }
 
-fn reconcile_at(object: &Value) -> Option<String> {
-    object["metadata"]["annotations"][annotation::RECONCILE_AT].as_str().map(str::to_owned)
-}
-
-fn nothing_observed() -> Observed {
+pub(super) fn nothing_observed() -> Observed {
     let not_asked = |what: &str| Wish {
         state: WishState::NotAsked,
         reason: "NotRequested",
