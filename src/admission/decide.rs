@@ -3,7 +3,7 @@
 
 use super::review::{Operation, Request};
 use json_patch::Patch;
-use webhooks::{Cause, Config, Occasion, Review, Verdict, defaulted, defaults};
+use webhooks::{Cause, Config, Occasion, Review, Verdict, defaults, patched};
 
 /// The answer to a request.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,16 +41,13 @@ impl Decision {
 /// Adds defaults, and already refuses what would be refused later: this answer comes before the schema's, whose code
 /// some tools take as a reason to delete the object.
 pub fn mutate(request: &Request, config: &Config) -> Decision {
-    let object = defaulted(request.kind, &request.object, config);
+    let patch = defaults(request.kind, &request.object, config);
+    let object = patched(&request.object, &patch);
     let Verdict { causes, warnings } =
         webhooks::validate(&Review { kind: request.kind, object: &object, occasion: occasion(request) });
     if causes.is_empty() {
         // Warnings come from the validating webhook, which sees the final object; twice would be noise.
-        return Decision {
-            causes,
-            warnings: Vec::new(),
-            patch: defaults(request.kind, &request.object, config),
-        };
+        return Decision { causes, warnings: Vec::new(), patch };
     }
     Decision { causes, warnings, patch: Patch::default() }
 }

@@ -33,8 +33,8 @@ pub fn each<'a>(object: &'a Value, pattern: &str, found: &mut dyn FnMut(&'a Valu
 /// this question is much cheaper than taking the pattern apart.
 fn is_within_reach(object: &Value, pattern: &str) -> bool {
     let Some(below) = pattern.strip_prefix("spec.") else { return true };
-    let key = below.split(['.', '[']).next().unwrap_or(below);
-    object.get("spec").is_some_and(|spec| spec.get(key).is_some())
+    let end = below.bytes().position(|byte| byte == b'.' || byte == b'[').unwrap_or(below.len());
+    object.get("spec").is_some_and(|spec| spec.get(&below[..end]).is_some())
 }
 
 fn descend<'a>(

@@ -28,7 +28,7 @@ pub mod text;
 mod warnings;
 
 pub use authority::{Access, AccessCheck, Inquiry, required_access};
-pub use defaults::{Config, defaulted, defaults, resolved, status_resolved};
+pub use defaults::{Config, defaulted, defaults, patched, resolved, status_resolved};
 pub use kind::Kind;
 pub use review::{Cause, CauseReason, Occasion, Review, Verdict, validate};
 pub use rules::explain;

@@ -41,13 +41,17 @@ pub fn defaults(kind: Kind, object: &Value, config: &Config) -> Patch {
 
 /// The object with the defaults written into it.
 pub fn defaulted<'a>(kind: Kind, object: &'a Value, config: &Config) -> Cow<'a, Value> {
-    let patch = defaults(kind, object, config);
+    patched(object, &defaults(kind, object, config))
+}
+
+/// The object with a patch of [`defaults`] applied to it.
+pub fn patched<'a>(object: &'a Value, patch: &Patch) -> Cow<'a, Value> {
     if patch.0.is_empty() {
         return Cow::Borrowed(object);
     }
     let mut result = object.clone();
     // A patch that only adds keys to maps that are there cannot fail; if it did, the object stays as it was.
-    match json_patch::patch(&mut result, &patch) {
+    match json_patch::patch(&mut result, patch) {
         Ok(()) => Cow::Owned(result),
         Err(_) => Cow::Borrowed(object),
     }
