@@ -27,7 +27,7 @@ impl Stage {
     }
 
     async fn set() -> Self {
-        let options = ClusterOptions { nodes: 2, audit: true, ..Default::default() };
+        let options = ClusterOptions { nodes: 2, audit: true };
         let cluster: &'static Cluster = Box::leak(Box::new(Cluster::start(options).await));
         cluster.kubectl_with_input("apply --server-side -f -", &support::optional_kinds()).await.expect_ok();
         let installation = Installation::new(cluster, "operator").await;
@@ -97,7 +97,7 @@ impl Stage {
 
     /// Waits until a control plane of this generation is ready.
     pub async fn ready(&self, namespace: &str, name: &str) -> Value {
-        self.until(namespace, name, "Ready", |object| is_ready(object)).await
+        self.until(namespace, name, "Ready", is_ready).await
     }
 }
 

@@ -40,32 +40,22 @@ fn kstatus(findings: &[Finding]) -> &'static str {
     }
 }
 
-#[test]
-fn every_state_has_its_reason_and_its_place_in_kstatus() {
-    let text = || vec!["x".to_owned()];
-    let table: Vec<(Observed, &str, &str)> = vec![
-        (healthy(), "Current", "Available"),
+/// States that are Current, with the reason of Ready.
+fn settled() -> Vec<(Observed, &'static str)> {
+    vec![
+        (healthy(), "Available"),
         (
             Observed {
                 rollout: Rollout::ScaledToZero,
                 coderd: Coderd::NotAsked("ScaledToZero"),
                 ..healthy()
             },
-            "Current",
             "ScaledToZero",
         ),
-        (Observed { exposure: Exposure::NotAsked, ..healthy() }, "Current", "Available"),
-        (Observed { workspaces: None, ..healthy() }, "Current", "Available"),
-        (
-            Observed { workspaces: Some(vec![("NamespaceMissing", "x".into())]), ..healthy() },
-            "Current",
-            "Available",
-        ),
-        (
-            Observed { license: wish(WishState::NotAsked, "NotRequested"), ..healthy() },
-            "Current",
-            "Available",
-        ),
+        (Observed { exposure: Exposure::NotAsked, ..healthy() }, "Available"),
+        (Observed { workspaces: None, ..healthy() }, "Available"),
+        (Observed { workspaces: Some(vec![("NamespaceMissing", "x".into())]), ..healthy() }, "Available"),
+        (Observed { license: wish(WishState::NotAsked, "NotRequested"), ..healthy() }, "Available"),
         (
             Observed {
                 access: wish(WishState::Refused, "NoDatabase"),
@@ -73,36 +63,47 @@ fn every_state_has_its_reason_and_its_place_in_kstatus() {
                 license: wish(WishState::NotAsked, "NotRequested"),
                 ..healthy()
             },
-            "Current",
             "Available",
         ),
-        (Observed { problems: text(), ..healthy() }, "Failed", "InvalidSpec"),
-        (Observed { conflicts: text(), ..healthy() }, "Failed", "ChildConflict"),
-        (Observed { refused: text(), ..healthy() }, "Failed", "ChildRefused"),
-        (Observed { rollout: Rollout::Stuck("x".into()), ..healthy() }, "Failed", "RolloutStuck"),
-        (
-            Observed { access: wish(WishState::Refused, "WrongPassword"), ..healthy() },
-            "Failed",
-            "WrongPassword",
-        ),
-        (Observed { license: wish(WishState::Refused, "Invalid"), ..healthy() }, "Failed", "Invalid"),
-        (Observed { failed: text(), ..healthy() }, "InProgress", "ApplyFailed"),
-        (Observed { missing: text(), ..healthy() }, "InProgress", "ReferenceMissing"),
-        (Observed { rollout: Rollout::Absent, ..healthy() }, "InProgress", "Creating"),
-        (Observed { rollout: Rollout::UnderWay("1 of 2".into()), ..healthy() }, "InProgress", "RollingOut"),
-        (Observed { exposure: Exposure::NoGatewayApi, ..healthy() }, "InProgress", "NoGatewayAPI"),
-        (Observed { exposure: Exposure::Failed("x".into()), ..healthy() }, "InProgress", "ExposureFailed"),
-        (Observed { coderd: Coderd::Silent("x".into()), ..healthy() }, "InProgress", "CoderdUnreachable"),
-        (
-            Observed { access: wish(WishState::Pending, "Unreachable"), ..healthy() },
-            "InProgress",
-            "Unreachable",
-        ),
-        (Observed { license: wish(WishState::Pending, "Waiting"), ..healthy() }, "InProgress", "Waiting"),
-    ];
-    for (observed, expected, reason) in table {
-        let findings = findings(&observed);
-        assert_eq!((kstatus(&findings), findings[0].reason), (expected, reason), "{observed:?}");
+    ]
+}
+
+/// States that are Failed, with the reason of Ready.
+fn stuck() -> Vec<(Observed, &'static str)> {
+    let text = || vec!["x".to_owned()];
+    vec![
+        (Observed { problems: text(), ..healthy() }, "InvalidSpec"),
+        (Observed { conflicts: text(), ..healthy() }, "ChildConflict"),
+        (Observed { refused: text(), ..healthy() }, "ChildRefused"),
+        (Observed { rollout: Rollout::Stuck("x".into()), ..healthy() }, "RolloutStuck"),
+        (Observed { access: wish(WishState::Refused, "WrongPassword"), ..healthy() }, "WrongPassword"),
+        (Observed { license: wish(WishState::Refused, "Invalid"), ..healthy() }, "Invalid"),
+    ]
+}
+
+/// States that are InProgress, with the reason of Ready.
+fn going_on() -> Vec<(Observed, &'static str)> {
+    let text = || vec!["x".to_owned()];
+    vec![
+        (Observed { failed: text(), ..healthy() }, "ApplyFailed"),
+        (Observed { missing: text(), ..healthy() }, "ReferenceMissing"),
+        (Observed { rollout: Rollout::Absent, ..healthy() }, "Creating"),
+        (Observed { rollout: Rollout::UnderWay("1 of 2".into()), ..healthy() }, "RollingOut"),
+        (Observed { exposure: Exposure::NoGatewayApi, ..healthy() }, "NoGatewayAPI"),
+        (Observed { exposure: Exposure::Failed("x".into()), ..healthy() }, "ExposureFailed"),
+        (Observed { coderd: Coderd::Silent("x".into()), ..healthy() }, "CoderdUnreachable"),
+        (Observed { access: wish(WishState::Pending, "Unreachable"), ..healthy() }, "Unreachable"),
+        (Observed { license: wish(WishState::Pending, "Waiting"), ..healthy() }, "Waiting"),
+    ]
+}
+
+#[test]
+fn every_state_has_its_reason_and_its_place_in_kstatus() {
+    for (expected, table) in [("Current", settled()), ("Failed", stuck()), ("InProgress", going_on())] {
+        for (observed, reason) in table {
+            let findings = findings(&observed);
+            assert_eq!((kstatus(&findings), findings[0].reason), (expected, reason), "{observed:?}");
+        }
     }
 }
 
