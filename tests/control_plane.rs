@@ -129,6 +129,11 @@ async fn an_object_of_our_name_that_is_not_ours_is_left_alone_and_named() {
         stage.until(&ns, "coder", "Stalled", |plane| condition(plane, "Stalled")["status"] == "True").await;
     assert_eq!(condition(&plane, "Stalled")["reason"], "ChildConflict");
     assert!(text(condition(&plane, "Ready"), "/message").contains("Service coder exists and is not ours"));
+    assert_eq!(
+        condition(&plane, "CoderdReachable")["reason"],
+        "ServiceNotOurs",
+        "a stranger is told nothing"
+    );
     let service = stage.get("service", &ns, "coder").await.unwrap();
     assert_eq!(service["spec"]["ports"][0]["port"], 81);
     assert!(service["metadata"]["ownerReferences"].is_null());

@@ -20,14 +20,21 @@ pub fn fingerprinted(mut manifest: Value) -> Value {
     manifest
 }
 
+/// Lists that nobody else has a part in: one more rule or subject is one right too many.
+const ATOMIC: [&str; 2] = ["rules", "subjects"];
+/// Fields whose absence means true.
+const KEPT_FALSE: [&str; 2] = ["allowPrivilegeEscalation", "automountServiceAccountToken"];
+
 /// Whether the live object holds everything the fingerprinted manifest says.
 pub fn holds(live: &Value, wanted: &Value) -> bool {
     match (live, wanted) {
         (Value::Object(live), Value::Object(wanted)) => {
             wanted.iter().all(|(key, wanted)| match live.get(key) {
-                Some(live) => holds(live, wanted),
+                Some(live) => {
+                    holds(live, wanted) && (!ATOMIC.contains(&key.as_str()) || same_length(live, wanted))
+                }
                 // The API server drops what is empty or zero.
-                None => is_empty(wanted),
+                None => is_empty(wanted) && !KEPT_FALSE.contains(&key.as_str()),
             })
         }
         (Value::Array(live), Value::Array(wanted)) if wanted.iter().all(Value::is_object) => {
@@ -37,6 +44,10 @@ pub fn holds(live: &Value, wanted: &Value) -> bool {
         (Value::String(live), Value::String(wanted)) => live == wanted || same_quantity(live, wanted),
         (live, wanted) => live == wanted,
     }
+}
+
+fn same_length(one: &Value, other: &Value) -> bool {
+    one.as_array().map(Vec::len) == other.as_array().map(Vec::len)
 }
 
 fn is_empty(value: &Value) -> bool {
@@ -159,6 +170,10 @@ mod tests {
             assert!(!holds(&live, &wanted), "{live}");
         }
         assert!(!holds(&json!({"cpu": "100m"}), &json!({"cpu": "1"})));
+        let subjects = |names: &[&str]| json!({"subjects": names.iter().map(|name| json!({"name": name})).collect::<Vec<_>>()});
+        assert!(holds(&subjects(&["a"]), &subjects(&["a"])));
+        assert!(!holds(&subjects(&["a", "b"]), &subjects(&["a"])), "somebody else was let in");
+        assert!(!holds(&json!({}), &json!({"allowPrivilegeEscalation": false})));
     }
 
     #[test]

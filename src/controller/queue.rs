@@ -2,16 +2,20 @@
 //! It decides nothing: see `schedule`.
 
 use super::schedule::{Outcome, Schedule};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
-use tokio::task::JoinSet;
+use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 /// Passes at the same time.
 const AT_ONCE: usize = 8;
 /// With nothing due, the schedule is still looked at this often.
 const IDLE: Duration = Duration::from_secs(3600);
+
+/// The shortest pause after a pass that panicked.
+const AFTER_A_PANIC: Duration = Duration::from_secs(60);
 
 /// Where wishes for a pass are left. Cloning is cheap.
 pub struct Queue<K> {
@@ -48,12 +52,13 @@ impl<K: Ord + Clone + Send + 'static> Queue<K> {
     where
         P: Future<Output = Outcome> + Send + 'static,
     {
-        let mut passes: JoinSet<(K, Outcome)> = JoinSet::new();
+        let mut passes: JoinSet<Outcome> = JoinSet::new();
+        let mut keys: HashMap<Id, K> = HashMap::new();
         loop {
             while passes.len() < AT_ONCE {
                 let Some(key) = self.schedule().take(Instant::now()) else { break };
-                let running = pass(key.clone());
-                passes.spawn(async move { (key, running.await) });
+                let id = passes.spawn(pass(key.clone())).id();
+                keys.insert(id, key);
             }
             let next = self.schedule().next().filter(|_| passes.len() < AT_ONCE);
             let next = next.unwrap_or_else(|| Instant::now() + IDLE);
@@ -61,16 +66,18 @@ impl<K: Ord + Clone + Send + 'static> Queue<K> {
                 () = stop.cancelled() => return,
                 () = self.wished.notified() => {}
                 () = tokio::time::sleep_until(next.into()) => {}
-                Some(ended) = passes.join_next() => self.note(ended),
+                Some(ended) = passes.join_next_with_id() => self.note(ended, &mut keys),
             }
         }
     }
 
-    fn note(&self, ended: Result<(K, Outcome), tokio::task::JoinError>) {
-        match ended {
-            Ok((key, outcome)) => self.schedule().finished(key, outcome, Instant::now()),
-            // The pass of this object panicked. Its key stays under way, so that it cannot do so again and again.
-            Err(error) => tracing::error!(%error, "a pass failed; its object is left alone until a restart"),
+    fn note(&self, ended: Result<(Id, Outcome), JoinError>, keys: &mut HashMap<Id, K>) {
+        let (id, outcome) = ended.unwrap_or_else(|error| {
+            tracing::error!(%error, "a pass panicked; its object is tried again, later each time");
+            (error.id(), Outcome::Failed(AFTER_A_PANIC))
+        });
+        if let Some(key) = keys.remove(&id) {
+            self.schedule().finished(key, outcome, Instant::now());
         }
     }
 

@@ -10,21 +10,31 @@ use kube::runtime::{WatchStreamExt, watcher as watch_objects};
 use kube::{Api, Resource};
 use std::fmt::Debug;
 
+/// An object that changed.
+#[derive(Debug, Clone)]
+pub struct Change {
+    /// Its name, labels and owners.
+    pub metadata: ObjectMeta,
+    /// Whether it is there no more.
+    pub gone: bool,
+}
+
 impl Kube {
     /// Metadata of every object of a kind that changed, of those selected, in all namespaces. Failures are passed on
     /// and tried again, later each time.
     pub fn changes<K>(
         &self,
         selection: &Selection,
-    ) -> impl Stream<Item = Result<ObjectMeta, watcher::Error>> + Send + 'static
+    ) -> impl Stream<Item = Result<Change, watcher::Error>> + Send + 'static
     where
         K: Resource<DynamicType = ()> + Clone + Debug + Send + Sync + 'static,
     {
         let objects = Api::<PartialObjectMeta<K>>::all(self.watches.clone());
         watch_objects(objects, selection.config()).default_backoff().filter_map(async |event| match event {
-            Ok(Event::Apply(object) | Event::InitApply(object) | Event::Delete(object)) => {
-                Some(Ok(object.metadata))
+            Ok(Event::Apply(object) | Event::InitApply(object)) => {
+                Some(Ok(Change { metadata: object.metadata, gone: false }))
             }
+            Ok(Event::Delete(object)) => Some(Ok(Change { metadata: object.metadata, gone: true })),
             Ok(Event::Init | Event::InitDone) => None,
             Err(error) => Some(Err(error)),
         })

@@ -10,6 +10,7 @@ mod namespace;
 mod objects;
 mod reflected;
 
+pub use changes::Change;
 pub use clients::{ConnectError, Kube};
 pub use dynamic::Target;
 pub use namespace::own_namespace;

@@ -50,7 +50,10 @@ impl CallError {
 
     /// The object is no longer the one that was read: a conflict, or a failed `test` of a JSON patch.
     pub fn is_outdated(&self) -> bool {
-        self.is_conflict() || self.status(|status| status.code == 422)
+        let explained = |status: &kube::core::Status| {
+            status.details.as_ref().is_some_and(|details| !details.causes.is_empty())
+        };
+        self.is_conflict() || self.status(|status| status.code == 422 && !explained(status))
     }
 
     /// The API server refuses what was asked, and will again: not a matter of time.

@@ -2,6 +2,7 @@
 //! It touches the rows of that user only, within one transaction, behind a probe of the schema; it never migrates.
 
 mod access;
+mod bounded;
 mod error;
 mod parameters;
 mod schema;

@@ -1,6 +1,7 @@
 //! One connection to coderd's database, and transactions that cannot hang: every wait has an end on both sides.
 //! It never pools, never reads a file or the environment, and closes when it is dropped.
 
+use super::bounded::Bounded;
 use super::error::Error;
 use super::schema::{self, Found};
 use super::url::{DatabaseUrl, SslMode};
@@ -157,7 +158,7 @@ where
     if let Some(password) = &url.password {
         config.password(password.expose());
     }
-    let (client, connection) = config.connect_raw(stream, NoTls).await.map_err(connecting)?;
+    let (client, connection) = config.connect_raw(Bounded::new(stream), NoTls).await.map_err(connecting)?;
     // It ends with the client; its error is also the error of the statement that waits.
     let connection = tokio::spawn(async move { drop(connection.await) });
     Ok(Database { client, limits, _connection: AbortOnDropHandle::new(connection) })

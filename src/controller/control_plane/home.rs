@@ -10,18 +10,36 @@ use crate::controller::settle::{Settled, settle};
 use serde_json::Value;
 
 impl Reconciler {
-    /// The children in the object's own namespace but the Deployment and the way from outside.
-    pub(super) async fn settle_home(&self, subject: &Subject, children: &Children, observed: &mut Observed) {
-        let home =
-            [children.service_account.as_ref(), Some(&children.service), children.disruption_budget.as_ref()];
-        for child in home.into_iter().flatten() {
-            if let Some(trouble) = self.settle_child(subject, child, observed).await {
-                observed.failed.push(trouble);
-            }
+    /// The children in the object's own namespace but the Deployment and the way from outside. Returns whether the
+    /// Service is ours: what answers at somebody else's is not our coderd.
+    pub(super) async fn settle_home(
+        &self,
+        subject: &Subject,
+        children: &Children,
+        observed: &mut Observed,
+    ) -> bool {
+        for child in [&children.service_account, &children.disruption_budget].into_iter().flatten() {
+            self.settle_child(subject, child, observed).await;
         }
         if let Some(monitor) = &children.service_monitor {
-            // Without the Prometheus operator there is nothing to monitor with, and nothing wrong.
-            let _ = self.settle_child(subject, monitor, observed).await;
+            self.settle_monitor(subject, monitor).await;
+        }
+        self.settle_child(subject, &children.service, observed).await
+    }
+
+    /// Without the Prometheus operator there is nothing to monitor with, and nothing wrong.
+    async fn settle_monitor(&self, subject: &Subject, monitor: &Child) {
+        let is_ours = |live: &Value| drift::is_controlled_by(live, &subject.uid);
+        match settle(&self.kube, monitor.target(), monitor.manifest.clone(), is_ours).await {
+            Settled::InPlace(_) | Settled::Nowhere(_) => {}
+            Settled::Conflict(why) | Settled::Refused(why) | Settled::Failed(why) => {
+                tracing::warn!(
+                    namespace = monitor.namespace,
+                    name = monitor.name,
+                    why,
+                    "ServiceMonitor not applied"
+                );
+            }
         }
     }
 
@@ -44,26 +62,16 @@ impl Reconciler {
         None
     }
 
-    /// Settles a child; what stands in its way for good is noted, and what may pass is returned.
-    async fn settle_child(
-        &self,
-        subject: &Subject,
-        child: &Child,
-        observed: &mut Observed,
-    ) -> Option<String> {
+    /// Settles a child and notes what stands in its way; returns whether it is in place.
+    async fn settle_child(&self, subject: &Subject, child: &Child, observed: &mut Observed) -> bool {
         let is_ours = |live: &Value| drift::is_controlled_by(live, &subject.uid);
         match settle(&self.kube, child.target(), child.manifest.clone(), is_ours).await {
-            Settled::InPlace(_) => None,
-            Settled::Conflict(message) => {
-                observed.conflicts.push(message);
-                None
-            }
-            Settled::Refused(message) => {
-                observed.refused.push(message);
-                None
-            }
-            Settled::Failed(message) | Settled::Nowhere(message) => Some(message),
+            Settled::InPlace(_) => return true,
+            Settled::Conflict(message) => observed.conflicts.push(message),
+            Settled::Refused(message) => observed.refused.push(message),
+            Settled::Failed(message) | Settled::Nowhere(message) => observed.failed.push(message),
         }
+        false
     }
 
     pub(super) async fn settle_exposure(
@@ -85,7 +93,9 @@ impl Reconciler {
                 observed.conflicts.push(message.clone());
                 Exposure::Failed(message)
             }
-            Settled::Refused(message) | Settled::Failed(message) | Settled::Nowhere(message) => {
+            Settled::Refused(message) | Settled::Nowhere(message) => Exposure::Failed(message),
+            Settled::Failed(message) => {
+                observed.failed.push(message.clone());
                 Exposure::Failed(message)
             }
         };

@@ -27,7 +27,28 @@ pub async fn probe(url: &str, authorities: Option<&str>, egress: &Egress) -> Pro
         Err(error) => return silent(error.to_string()),
     };
     match client.build_info().await {
-        Ok(info) => Probe { coderd: Coderd::Answered(info.version), client: Some(client), error: None },
+        Ok(info) => {
+            Probe { coderd: Coderd::Answered(shown(&info.version)), client: Some(client), error: None }
+        }
         Err(error) => Probe { coderd: Coderd::Silent(error.to_string()), client: None, error: Some(error) },
+    }
+}
+
+/// Characters of a version that are kept.
+const LONGEST_VERSION: usize = 64;
+
+/// A version as the status shows it: whoever answers chooses the text, and everybody keeps it.
+fn shown(version: &str) -> String {
+    version.chars().filter(char::is_ascii_graphic).take(LONGEST_VERSION).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_short_and_printable() {
+        assert_eq!(shown("v2.36.1+abc"), "v2.36.1+abc");
+        assert_eq!(shown(&"x\n ".repeat(1000)).len(), LONGEST_VERSION);
     }
 }

@@ -92,8 +92,14 @@ impl Reconciler {
         match self.try_pass(&key).await {
             Ok(outcome) => outcome,
             Err(error) => {
-                // Somebody else was faster: what they wrote is looked at again at once.
-                if !error.is_outdated() {
+                // Somebody else was faster: what they wrote is looked at next time.
+                if error.is_outdated() {
+                    tracing::debug!(
+                        namespace = key.namespace,
+                        name = key.name,
+                        "the object changed meanwhile"
+                    );
+                } else {
                     tracing::warn!(namespace = key.namespace, name = key.name, %error, "pass failed; it is tried again");
                 }
                 Outcome::Failed(Duration::ZERO)
@@ -138,7 +144,21 @@ impl Reconciler {
         let namespace = subject.key.namespace.clone();
         let consumed = desired::consumed(&subject.resolved);
         let gives = |one: &Consumed, keys: &[&str]| gives_access_url(&subject.resolved, one, keys);
-        let contents = references::read(&self.kube, &namespace, &consumed, gives).await?;
+        let contents = match references::read(&self.kube, &namespace, &consumed, gives).await {
+            Ok(contents) => contents,
+            Err(error) => {
+                let observed = Observed { failed: vec![error.to_string()], ..nothing_observed() };
+                self.write_summary(
+                    &subject.key,
+                    &subject.object,
+                    subject.before,
+                    subject.generation,
+                    &observed,
+                )
+                .await?;
+                return Ok(Outcome::Failed(Duration::ZERO));
+            }
+        };
         let children = desired::children(&Inputs {
             control_plane: &subject.resolved,
             consumed_checksum: contents.checksum.as_deref(),
@@ -152,12 +172,20 @@ impl Reconciler {
         }
         let mut observed = nothing_observed();
         observed.missing = contents.missing;
-        self.settle_home(&subject, &children, &mut observed).await;
+        let service_is_ours = self.settle_home(&subject, &children, &mut observed).await;
         let deployment = self.settle_deployment(&subject, &children.deployment, &mut observed).await;
         self.settle_exposure(&subject, &children, &mut observed).await;
         let granted = self.settle_workspaces(&subject, &children, &mut observed).await;
-        self.sweep(&subject, &children, &granted).await?;
-        let (client, retry) = self.ask_coderd(&subject, deployment.as_ref(), &mut observed).await;
+        if let Err(error) = self.sweep(&subject, &children, &granted).await {
+            observed.failed.push(error.to_string());
+        }
+        let (client, retry) = if service_is_ours {
+            self.ask_coderd(&subject, deployment.as_ref(), &mut observed).await
+        } else {
+            // Whoever answers there is not our coderd: nothing is asked, and above all no token is sent.
+            observed.coderd = Coderd::NotAsked("ServiceNotOurs");
+            (None, None)
+        };
         let external = self.settle_external(&subject, client.as_ref()).await;
         if (abroad || external.hold()) != finalizer::is_held(&subject.object) {
             // Somebody must be there to take back what is granted or made elsewhere, and only then.
@@ -303,7 +331,8 @@ pub(super) fn nothing_observed() -> Observed {
 
 /// When to look again.
 fn outcome(observed: &Observed, retry: Option<Retry>, external: Option<Retry>) -> Outcome {
-    if !observed.failed.is_empty() {
+    let grant_failed = observed.workspaces.iter().flatten().any(|(reason, _)| *reason == "Failed");
+    if !observed.failed.is_empty() || grant_failed {
         return Outcome::Failed(Duration::ZERO);
     }
     let silent = matches!(observed.coderd, Coderd::Silent(_));

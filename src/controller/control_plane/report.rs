@@ -51,13 +51,25 @@ impl Reconciler {
         &self,
         key: &Key,
         object: &Value,
-        mut status: CoderControlPlaneStatus,
+        status: CoderControlPlaneStatus,
         generation: i64,
         problems: Vec<String>,
     ) -> Result<Outcome, CallError> {
         let observed = Observed { problems, ..nothing_observed() };
-        // What runs goes on running as it was: only the three of kstatus change.
-        let findings = status::findings(&observed);
+        self.write_summary(key, object, status, generation, &observed).await?;
+        Ok(Outcome::Settled)
+    }
+
+    /// Writes only the three of kstatus: what runs goes on running as it was.
+    pub(super) async fn write_summary(
+        &self,
+        key: &Key,
+        object: &Value,
+        mut status: CoderControlPlaneStatus,
+        generation: i64,
+        observed: &Observed,
+    ) -> Result<(), CallError> {
+        let findings = status::findings(observed);
         let summary = conditions(
             findings.get(..3).unwrap_or_default(),
             &status.conditions,
@@ -68,8 +80,7 @@ impl Reconciler {
         status.conditions.splice(..0, summary);
         status.observed_generation = Some(generation);
         status.phase = Some("Pending".to_owned());
-        self.write(key, object, status).await?;
-        Ok(Outcome::Settled)
+        self.write(key, object, status).await
     }
 
     pub(super) async fn write_suspended(

@@ -4,6 +4,7 @@
 use super::desired::{Child, Children};
 use crate::controller::drift;
 use crate::kubernetes::{CallError, Kube, Target};
+use crds::names::instance_label;
 use crds::well_known::{MANAGER, annotation, label};
 use serde_json::Value;
 
@@ -55,7 +56,7 @@ pub async fn grants<'a>(
         "{}={MANAGER},{}={},{}={}",
         label::MANAGED_BY,
         label::CONTROL_PLANE,
-        origin.name,
+        instance_label(origin.name),
         label::CONTROL_PLANE_NAMESPACE,
         origin.namespace
     );
@@ -81,7 +82,7 @@ pub async fn grants<'a>(
 pub fn is_grant_of(live: &Value, origin: Origin<'_>) -> bool {
     let labels = &live["metadata"]["labels"];
     let marked = live["metadata"]["annotations"][annotation::WORKSPACE_RBAC_OWNER_UID] == origin.uid;
-    let ours = labels[label::CONTROL_PLANE] == origin.name
+    let ours = labels[label::CONTROL_PLANE] == instance_label(origin.name)
         && labels[label::CONTROL_PLANE_NAMESPACE] == origin.namespace;
     drift::is_controlled_by(live, origin.uid) || (marked && ours)
 }
@@ -106,6 +107,9 @@ mod tests {
         assert!(is_grant_of(&grant("u1", "a"), origin));
         assert!(!is_grant_of(&grant("u2", "a"), origin), "an earlier control plane of this name");
         assert!(!is_grant_of(&grant("u1", "b"), origin));
+        let long = "x".repeat(70);
+        let labelled = grant("u1", &instance_label(&long));
+        assert!(is_grant_of(&labelled, Origin { name: &long, ..origin }), "labels hold 63 characters");
         assert!(is_grant_of(
             &json!({"metadata": {"ownerReferences": [{"uid": "u1", "controller": true}]}}),
             origin

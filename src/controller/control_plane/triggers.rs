@@ -2,8 +2,9 @@
 //! It keeps no objects: names and labels pass through, contents are read when they are needed.
 
 use super::desired::{self, Source};
-use super::reconcile::Key;
+use crate::kubernetes::Change;
 use crds::CoderControlPlane;
+use crds::names::instance_label;
 use crds::well_known::label;
 use kube::ResourceExt;
 use kube::core::ObjectMeta;
@@ -19,28 +20,25 @@ pub enum Changed {
     Namespace,
 }
 
-/// The control plane that a child belongs to: its controller, or the one its labels name.
-pub fn owner(metadata: &ObjectMeta) -> Option<Key> {
-    let owners = metadata.owner_references.iter().flatten();
-    let mut controller =
-        owners.filter(|owner| owner.controller == Some(true) && owner.kind == "CoderControlPlane");
-    if let (Some(owner), Some(namespace)) = (controller.next(), &metadata.namespace) {
-        return Some(Key { namespace: namespace.clone(), name: owner.name.clone() });
+/// Whether a child belongs to a control plane: by its controller, or by its labels where it has none.
+fn belongs(metadata: &ObjectMeta, control_plane: &CoderControlPlane) -> bool {
+    let mut owners = metadata.owner_references.iter().flatten();
+    if let Some(owner) = owners.find(|owner| owner.controller == Some(true)) {
+        return Some(&owner.uid) == control_plane.metadata.uid.as_ref();
     }
-    let labels = metadata.labels.as_ref()?;
-    Some(Key {
-        namespace: labels.get(label::CONTROL_PLANE_NAMESPACE)?.clone(),
-        name: labels.get(label::CONTROL_PLANE)?.clone(),
-    })
+    let named = |name: &str| metadata.labels.as_ref().and_then(|labels| labels.get(name));
+    named(label::CONTROL_PLANE_NAMESPACE) == control_plane.metadata.namespace.as_ref()
+        && named(label::CONTROL_PLANE) == Some(&instance_label(&control_plane.name_any()))
 }
 
-/// Whether a control plane must be looked at again because of an object that is not its child.
-pub fn concerns(changed: Changed, metadata: &ObjectMeta, control_plane: &CoderControlPlane) -> bool {
+/// Whether a control plane must be looked at again because of an object that changed.
+pub fn concerns(changed: Changed, change: &Change, control_plane: &CoderControlPlane) -> bool {
+    let metadata = &change.metadata;
     let (Some(name), here) = (&metadata.name, metadata.namespace == control_plane.namespace()) else {
         return false;
     };
     match changed {
-        Changed::Child => false,
+        Changed::Child => belongs(metadata, control_plane),
         Changed::Namespace => {
             let rbac = control_plane.spec.rbac.as_ref();
             rbac.is_some_and(|rbac| {
@@ -49,8 +47,9 @@ pub fn concerns(changed: Changed, metadata: &ObjectMeta, control_plane: &CoderCo
         }
         Changed::Consumed(kind) => {
             let named = |one: &desired::Consumed| one.kind == kind && one.name == *name;
-            // The token of our own lives elsewhere and carries the labels of a child.
-            kind == Source::Secret && owner(metadata) == Some(Key::of(control_plane))
+            // The record of our own token carries the labels of a child. Only its loss is news: every other change is
+            // our own, and a pass for each would undo the pauses between failures.
+            change.gone && kind == Source::Secret && belongs(metadata, control_plane)
                 || here && desired::consumed(control_plane).iter().any(named)
                 || here && kind == Source::Secret && operator_reads(control_plane, name)
         }
@@ -77,13 +76,31 @@ mod tests {
     fn the_operators_own_token_concerns_its_control_plane_wherever_it_lives() {
         let plane: CoderControlPlane =
             from_value(json!({"metadata": {"name": "coder", "namespace": "team"}, "spec": {}})).unwrap();
-        let token = |name: &str| -> ObjectMeta {
-            from_value(json!({"name": "team.coder.operator-token", "namespace": "operator", "labels": {
-                "coder.com/control-plane": name, "coder.com/control-plane-namespace": "team"}}))
-            .unwrap()
+        let token = |name: &str, gone| Change {
+            gone,
+            metadata: from_value(
+                json!({"name": "team.coder.operator-token", "namespace": "operator", "labels": {
+                "coder.com/control-plane": name, "coder.com/control-plane-namespace": "team"}}),
+            )
+            .unwrap(),
         };
-        assert!(concerns(Changed::Consumed(Source::Secret), &token("coder"), &plane));
-        assert!(!concerns(Changed::Consumed(Source::Secret), &token("other"), &plane));
-        assert!(!concerns(Changed::Consumed(Source::ConfigMap), &token("coder"), &plane));
+        assert!(concerns(Changed::Consumed(Source::Secret), &token("coder", true), &plane));
+        assert!(
+            !concerns(Changed::Consumed(Source::Secret), &token("coder", false), &plane),
+            "written by us"
+        );
+        assert!(!concerns(Changed::Consumed(Source::Secret), &token("other", true), &plane));
+        assert!(!concerns(Changed::Consumed(Source::ConfigMap), &token("coder", true), &plane));
+    }
+
+    #[test]
+    fn a_grant_elsewhere_finds_its_control_plane_however_long_its_name() {
+        let name = "x".repeat(70);
+        let plane: CoderControlPlane =
+            from_value(json!({"metadata": {"name": name, "namespace": "team"}, "spec": {}})).unwrap();
+        let metadata = from_value(json!({"name": "role", "namespace": "elsewhere", "labels": {
+            "coder.com/control-plane": instance_label(&name), "coder.com/control-plane-namespace": "team"}}));
+        let change = Change { gone: false, metadata: metadata.unwrap() };
+        assert!(concerns(Changed::Child, &change, &plane));
     }
 }

@@ -77,9 +77,11 @@ fn sets(flux: &Object<'_>, name: &str) -> bool {
 
 /// Variables of a text that come without a value of their own: of `${A} ${B:=x} $${C}` only A.
 fn variables(text: &str) -> impl Iterator<Item = &str> {
+    // Looked for once: a text of many openings and no end must not be read again for each of them.
+    let last = text.rfind('}').unwrap_or_default();
     let starts = text.match_indices("${").map(|(at, _)| at);
-    starts.filter(|at| !text[..*at].ends_with('$')).filter_map(|at| {
-        let (inner, _) = text[at + 2..].split_once('}')?;
+    starts.filter(move |at| *at < last && !text[..*at].ends_with('$')).filter_map(|at| {
+        let inner = &text[at + 2..];
         let end = inner.find(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
         let (name, rest) = inner.split_at(end.unwrap_or(inner.len()));
         let own = [":=", ":-", "=", "-"].iter().any(|mark| rest.starts_with(mark));

@@ -71,7 +71,11 @@ impl<'a> Work<'a> {
         let secret = asked.kube.ours::<Secret>().get(&name).await.map_err(unrecorded)?;
         let (record, version) = match record::read(secret.as_ref()) {
             Found::Nothing => (None, None),
-            Found::Ours { record, version, .. } => (record.map(|record| *record), Some(version)),
+            // What an earlier object of this name left is not sent to the coderd of this one: a new token is made.
+            Found::Ours { record, version, owner, .. } if owner == asked.owner.uid => {
+                (record.map(|record| *record), Some(version))
+            }
+            Found::Ours { version, .. } => (None, Some(version)),
             Found::Foreign => {
                 let place = asked.kube.namespace();
                 let message =

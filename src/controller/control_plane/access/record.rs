@@ -70,10 +70,12 @@ pub enum Found {
         uid: String,
         /// Its version, which the next write must meet.
         version: String,
+        /// Uid of the control plane it was made for.
+        owner: String,
     },
 }
 
-/// Looks at what was found. The mark is enough: an earlier control plane of this name had the same user.
+/// Looks at what was found. The mark is enough to be ours: an earlier control plane of this name had the same user.
 pub fn read(secret: Option<&Secret>) -> Found {
     let Some(secret) = secret else { return Found::Nothing };
     let marked = secret.metadata.labels.as_ref().and_then(|labels| labels.get(label::MANAGED_BY));
@@ -83,7 +85,8 @@ pub fn read(secret: Option<&Secret>) -> Found {
     let text = |value: &Option<String>| value.clone().unwrap_or_default();
     let record = secret.data.as_ref().and_then(parse).map(Box::new);
     let (uid, version) = (text(&secret.metadata.uid), text(&secret.metadata.resource_version));
-    Found::Ours { record, uid, version }
+    let made_for = secret.metadata.annotations.as_ref().and_then(|all| all.get(OWNER_UID));
+    Found::Ours { record, uid, version, owner: text(&made_for.cloned()) }
 }
 
 type Data = BTreeMap<String, ByteString>;
@@ -192,7 +195,7 @@ mod tests {
         ] {
             let mut secret = written(OWNER, "operator", &record, Some("7"));
             secret.metadata.uid = Some("s1".to_owned());
-            let Found::Ours { record: again, uid, version } = read(Some(&secret)) else {
+            let Found::Ours { record: again, uid, version, .. } = read(Some(&secret)) else {
                 panic!("{secret:?}")
             };
             assert_eq!((again, uid.as_str(), version.as_str()), (Some(Box::new(record)), "s1", "7"));

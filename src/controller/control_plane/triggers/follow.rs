@@ -1,11 +1,11 @@
 //! Follows everything that can make a control plane due, and leaves wishes in the queue.
 //! It never looks into an object: what concerns whom is decided one level above.
 
-use super::{Changed, concerns, owner};
+use super::{Changed, concerns};
 use crate::controller::control_plane::desired::Source;
 use crate::controller::control_plane::reconcile::Key;
 use crate::controller::queue::Queue;
-use crate::kubernetes::{Kube, Reflected, Selection};
+use crate::kubernetes::{Change, Kube, Reflected, Selection};
 use crds::CoderControlPlane;
 use crds::well_known::{MANAGER, annotation, label};
 use futures::{Stream, StreamExt};
@@ -40,28 +40,26 @@ pub async fn follow(kube: &Kube, control_planes: ControlPlanes, queue: Queue<Key
     hear(kube.changes::<ConfigMap>(&everything).boxed(), Changed::Consumed(Source::ConfigMap));
     hear(kube.changes::<Namespace>(&everything).boxed(), Changed::Namespace);
     followed.spawn(listen_to_objects(control_planes, queue));
-    // None of them ends by itself; dropping this ends them all.
-    while followed.join_next().await.is_some() {}
+    // None of them ends by itself: if one does, the duty starts anew with all of them. Dropping this ends them all.
+    if let Some(Err(error)) = followed.join_next().await {
+        tracing::error!(%error, "a watch of the reconciler failed");
+    }
 }
 
-type Changes = std::pin::Pin<Box<dyn Stream<Item = Result<ObjectMeta, watcher::Error>> + Send>>;
+type Changes = std::pin::Pin<Box<dyn Stream<Item = Result<Change, watcher::Error>> + Send>>;
 
 async fn listen(mut changes: Changes, changed: Changed, control_planes: ControlPlanes, queue: Queue<Key>) {
     while let Some(change) = changes.next().await {
-        let metadata = match change {
-            Ok(metadata) => metadata,
+        let change = match change {
+            Ok(change) => change,
             Err(error) => {
                 tracing::warn!(?changed, %error, "watch failed; it is tried again");
                 continue;
             }
         };
-        if changed == Changed::Child {
-            owner(&metadata).into_iter().for_each(|key| queue.wish(key));
-            continue;
-        }
         for control_plane in control_planes.all() {
             if let Ok(control_plane) = &control_plane.0
-                && concerns(changed, &metadata, control_plane)
+                && concerns(changed, &change, control_plane)
             {
                 queue.wish(Key::of(control_plane));
             }
