@@ -16,6 +16,7 @@ pub mod admission;
 pub mod app;
 pub mod coderd;
 pub mod confidential;
+pub mod controller;
 pub mod kubernetes;
 pub mod lint;
 pub mod manifests;

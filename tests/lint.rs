@@ -181,7 +181,8 @@ fn exit_codes() {
     assert_eq!(code(&["render", "-"], BAD), 0);
     assert_eq!(code(&["render", "-"], "a: 1\n"), 2);
     assert_eq!(code(&["render", "-"], "a: [\n"), 2);
-    assert_eq!(code(&["render", "--children", "-"], BAD), 2);
+    assert_eq!(code(&["render", "--children", "-"], WARNED), 0);
+    assert_eq!(code(&["render", "--children", "-"], "a: 1\n"), 2);
 }
 
 #[test]
@@ -269,7 +270,11 @@ fn render_takes_the_image_of_the_operator_and_can_write_every_default() {
     let resolved = run(&["render", "--resolved", "-"], WARNED);
     assert!(resolved.stdout.contains("serviceAccount:"), "{}", resolved.stdout);
     let children = run(&["render", "--children", "-"], WARNED);
-    assert!(children.stderr.contains("come with the reconcilers"), "{}", children.stderr);
+    assert!(children.stdout.contains("kind: Deployment\n"), "{}", children.stdout);
+    assert!(children.stdout.contains("kind: Service\n"), "{}", children.stdout);
+    let sample = "kustomize/samples/coderprovisioner-minimal.yaml";
+    let none = run(&["render", "--children", sample], "");
+    assert!(none.stderr.contains("come with its reconciler"), "{}", none.stderr);
 }
 
 #[test]

@@ -60,7 +60,15 @@ fn used(cluster: &Cluster, installation: &Installation<'_>) -> (BTreeSet<Right>,
         if event["responseStatus"]["code"] == 403 {
             refused.push(line.to_owned());
         }
-        rights.insert(right(&text(&event["verb"]), &text(&object["apiGroup"]), &text(&object["resource"])));
+        let resource = match object["subresource"].as_str() {
+            Some(part) => format!("{}/{part}", text(&object["resource"])),
+            None => text(&object["resource"]),
+        };
+        rights.insert(right(&text(&event["verb"]), &text(&object["apiGroup"]), &resource));
+        // An apply that makes an object needs both rights.
+        if event["verb"] == "patch" && event["responseStatus"]["code"] == 201 {
+            rights.insert(right("create", &text(&object["apiGroup"]), &resource));
+        }
     }
     (rights, refused)
 }
@@ -75,6 +83,7 @@ async fn granted_minus_used_is_nothing_and_nothing_is_refused() {
     let mut operator = Operator::start(BINARY, &options).await;
     operator.ready(LIMIT).await;
     exercise(&cluster, &installation, operator.ports.webhooks, operator.ports.metrics).await;
+    run_a_control_plane(&cluster, &installation.namespace).await;
 
     let granted = granted(&cluster, &installation).await;
     until("every granted right to be used", LIMIT, async || {
@@ -86,6 +95,49 @@ async fn granted_minus_used_is_nothing_and_nothing_is_refused() {
     let (used, refused) = used(&cluster, &installation);
     assert_eq!(refused, Vec::<String>::new(), "the operator tried what it may not do");
     assert_eq!(used.difference(&granted).collect::<Vec<_>>(), Vec::<&Right>::new());
+}
+
+/// Makes the operator do everything it does for a control plane, and take all of it back again.
+async fn run_a_control_plane(cluster: &Cluster, namespace: &str) {
+    cluster.kubectl_with_input("apply --server-side -f -", &support::optional_kinds()).await.expect_ok();
+    let team = cluster.namespace("team").await;
+    cluster
+        .kubectl(&format!("label namespace {team} coder.com/workspaces-from={namespace}"))
+        .await
+        .expect_ok();
+    cluster
+        .kubectl(&format!("create configmap settings -n {namespace} --from-literal=A=1"))
+        .await
+        .expect_ok();
+    let apply = async |spec: serde_json::Value| {
+        let manifest = serde_json::json!({ "apiVersion": "coder.com/v1alpha1", "kind": "CoderControlPlane",
+            "metadata": { "name": "coder", "namespace": namespace }, "spec": spec });
+        let words = "apply --server-side --field-manager=git -f -";
+        cluster.kubectl_with_input(words, &manifest.to_string()).await.expect_ok();
+    };
+    let count = async |kinds: &str, wanted: usize| {
+        until(&format!("{wanted} of {kinds}"), LIMIT, async || {
+            let found = cluster.kubectl(&format!("get {kinds} -n {namespace} -o name")).await.expect_ok();
+            holds(found.lines().filter(|line| line.ends_with("/coder")).count() == wanted, found)
+        })
+        .await;
+    };
+    let database = serde_json::json!({ "name": "CODER_PG_CONNECTION_URL",
+        "value": "postgres://coder@nobody.invalid/coder" });
+    apply(serde_json::json!({
+        "extraEnv": [database], "envFrom": [{ "configMapRef": { "name": "settings" } }], "podDisruptionBudget": {},
+        "metrics": { "serviceMonitor": {} }, "rbac": { "workspaceNamespaces": [team] },
+        "expose": { "ingress": { "host": "coder.example.com" } },
+    }))
+    .await;
+    count("deployment,ingress,poddisruptionbudget,servicemonitor", 4).await;
+    let gateway = serde_json::json!({ "host": "coder.example.com", "parentRefs": [{ "name": "edge" }] });
+    apply(serde_json::json!({ "extraEnv": [database], "expose": { "gateway": gateway } })).await;
+    count("ingress,poddisruptionbudget,servicemonitor", 0).await;
+    count("httproute", 1).await;
+    apply(serde_json::json!({})).await;
+    count("httproute", 0).await;
+    cluster.kubectl(&format!("delete ccp coder -n {namespace} --timeout=30s")).await.expect_ok();
 }
 
 /// Makes the operator do everything it can do: inject into each kind of target, rotate, review a caller.

@@ -119,7 +119,8 @@ pub struct TlsSpec {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProbeSpec {
-    /// Whether the kubelet probes at all. Default: true for readiness, false for liveness.
+    /// Whether the kubelet probes at all. Default: true for startup and readiness, false for
+    /// liveness.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
     /// Seconds between the start of the container and the first probe. Default 0.
@@ -138,7 +139,8 @@ pub struct ProbeSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub success_threshold: Option<i32>,
-    /// Failures in a row that count as failed. Default 3.
+    /// Failures in a row that count as failed. Default 3, for startup 60: with a period of ten seconds that is
+    /// ten minutes, because coderd answers only after it has migrated its database.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub failure_threshold: Option<i32>,

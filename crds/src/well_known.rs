@@ -31,8 +31,15 @@ pub mod annotation {
     pub const WORKSPACE_RBAC_OWNER_UID: &str = "coder.com/workspace-rbac-owner-uid";
     /// On a provisioner's pod template: a new key rolls the Deployment.
     pub const KEY_CHECKSUM: &str = "checksum/provisioner-key";
-    /// On the CRDs: Argo CD must not keep a copy of something this large in an annotation.
+    /// On a control plane's pod template: a new value in a Secret or ConfigMap it reads rolls the Deployment.
+    pub const CHECKSUM: &str = "coder.com/checksum";
+    /// On the CRDs: Argo CD must not keep a copy of something this large in an annotation. On children in other
+    /// Fingerprint of the manifest an object was made from, so that a field no longer wanted is noticed.
+    pub const FINGERPRINT: &str = "coder.com/fingerprint";
+    /// namespaces: Argo CD must not prune them.
     pub const ARGOCD_SYNC_OPTIONS: &str = "argocd.argoproj.io/sync-options";
+    /// On children in other namespaces: they are no difference to what is in Git.
+    pub const ARGOCD_COMPARE_OPTIONS: &str = "argocd.argoproj.io/compare-options";
 }
 
 /// Labels, on children unless the constant says otherwise.
@@ -85,9 +92,18 @@ pub mod default {
     pub const SERVICE_PORT: i32 = 80;
     /// Organization of a provisioner key.
     pub const ORGANIZATION: &str = "default";
+    /// Seconds coderd may take to stop.
+    pub const CONTROL_PLANE_GRACE_PERIOD_SECONDS: i64 = 60;
+    /// Failures of the startup probe, ten seconds apart, before coderd is restarted. It answers only after it has
+    /// migrated its database, which takes minutes after a large jump, and a restart would begin it anew.
+    pub const STARTUP_FAILURES: i32 = 60;
     /// Seconds a provisioner may take to finish its builds.
     pub const TERMINATION_GRACE_PERIOD_SECONDS: i64 = 600;
 }
+
+/// What coderd may do with each kind of object where it runs workspaces, if it may do anything.
+pub const WORKSPACE_VERBS: [&str; 8] =
+    ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
 
 /// Names coderd keeps for itself. The rules in the schema spell them again, and a test holds them together.
 pub mod reserved {
@@ -107,6 +123,16 @@ pub mod condition {
     pub const RECONCILING: &str = "Reconciling";
     /// Nothing will change until somebody changes something; absent or False otherwise.
     pub const STALLED: &str = "Stalled";
+    /// The Deployment of a control plane is rolled out.
+    pub const DEPLOYMENT_AVAILABLE: &str = "DeploymentAvailable";
+    /// The Ingress or HTTPRoute is in place.
+    pub const EXPOSED: &str = "Exposed";
+    /// The rights of coderd in workspace namespaces are in place.
+    pub const WORKSPACE_RBAC_READY: &str = "WorkspaceRBACReady";
+    /// coderd answers.
+    pub const CODERD_REACHABLE: &str = "CoderdReachable";
+    /// The object is left alone because its spec says so.
+    pub const SUSPENDED: &str = "Suspended";
     /// CoderControlPlane: the licence is in coderd.
     pub const LICENSE_APPLIED: &str = "LicenseApplied";
     /// CoderProvisioner: the control plane exists and has an address.

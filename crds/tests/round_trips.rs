@@ -53,7 +53,8 @@ fn empty_objects_inside_a_spec_stay_empty() {
         json!({
             "service": {}, "operatorAccess": {}, "serviceAccount": {}, "rbac": {}, "resources": {}, "tls": {},
             "securityContext": {}, "podSecurityContext": {}, "readinessProbe": {}, "livenessProbe": {},
-            "expose": {}, "certs": {}, "affinity": {}, "aggregation": {},
+            "startupProbe": {}, "expose": {}, "certs": {}, "affinity": {}, "aggregation": {}, "lifecycle": {},
+            "podDisruptionBudget": {}, "metrics": {"serviceMonitor": {}},
         }),
     );
     comes_back::<CoderProvisioner>(
@@ -94,7 +95,7 @@ fn a_full_status_of_each_kind_comes_back() {
         "url": "http://x", "operatorTokenSecretRef": {"name": "t", "namespace": "op", "key": "token"},
         "operatorAccessReady": true, "licenseLastApplied": "2026-01-02T03:04:05Z", "licenseTier": "premium",
         "licenseLastAppliedHash": "ab", "entitlementsLastChecked": "2026-01-02T03:04:05Z",
-        "externalProvisionerDaemonsEntitlement": "entitled", "resolved": {"accessURL": "http://x", "servicePort": 80},
+        "externalProvisionerDaemonsEntitlement": "entitled", "resolved": {"accessURL": "http://x", "servicePort": 80, "terminationGracePeriodSeconds": 60},
     });
     let provisioner = json!({
         "organizationID": "1", "organizationName": "default", "provisionerKeyID": "2", "provisionerKeyName": "k",

@@ -245,7 +245,9 @@ fn lists_with_owners_are_keyed_as_in_the_core_api() {
     let crd = control_plane();
     let keyed = [
         ("spec.extraEnv", json!(["name"])),
+        ("spec.hostAliases", json!(["ip"])),
         ("spec.imagePullSecrets", json!(["name"])),
+        ("spec.initContainers", json!(["name"])),
         ("spec.volumes", json!(["name"])),
         ("spec.volumeMounts", json!(["mountPath"])),
         ("spec.topologySpreadConstraints", json!(["topologyKey", "whenUnsatisfiable"])),

@@ -1,8 +1,8 @@
 //! The command line as a whole: flags of the process, and subcommands that need no cluster.
 
 use super::flags::Flags;
-use crate::lint;
 use crate::manifests::{self, File};
+use crate::{controller, lint};
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use std::io::Write;
@@ -47,7 +47,7 @@ pub enum Command {
 /// Runs a subcommand.
 pub fn run(command: Command) -> ExitCode {
     let outcome = match command {
-        Command::Offline(command) => return lint::run(&command),
+        Command::Offline(command) => return lint::run(&command, &controller::printed),
         Command::Completion { shell } => completion(shell),
         Command::Manifests { output } => manifests(output),
     };

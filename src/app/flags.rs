@@ -6,6 +6,7 @@ use super::logging::{Format, Level};
 use super::modes::Mode;
 use crate::coderd::{AllowedUrls, Egress, Resolve, allowed, resolve};
 use crate::confidential::Confidential;
+use crate::controller::control_plane::consent::Consent;
 use crate::kubernetes::lease::Timing;
 use crate::serving::authority::Times;
 use clap::{Args, ValueEnum};
@@ -57,6 +58,11 @@ pub struct Flags {
     /// The Coder image of objects that name none: a pinned release.
     #[arg(long, default_value = crds::well_known::default::IMAGE, env = "CODER_K8S_DEFAULT_IMAGE")]
     pub default_image: String,
+
+    /// Whether a workspace namespace must agree by its label coder.com/workspaces-from; off where every namespace of the
+    /// cluster belongs to the same people.
+    #[arg(long, value_enum, default_value_t, env = "CODER_K8S_NAMESPACE_CONSENT")]
+    pub namespace_consent: Consent,
 
     /// How logs are written.
     #[arg(long, value_enum, default_value = "json", env = "CODER_K8S_LOG_FORMAT")]

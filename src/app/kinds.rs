@@ -2,6 +2,7 @@
 //! A required kind gates readiness until its first list is complete; an optional one never does.
 
 use super::process::{Context, Fatal, Running};
+use crate::controller::control_plane::ControlPlanes;
 use crate::kubernetes::{Objects, Reflected, Selection};
 use crate::serving::metrics::Named;
 use crds::{CoderControlPlane, CoderProvisioner, CoderWorkspaceProxy};
@@ -12,9 +13,14 @@ use std::fmt::Debug;
 
 /// Follows the three kinds the reconcilers need. Guarded: an object our types cannot read is one bad object, not the
 /// end of its kind for everybody.
-pub fn follow(context: &Context, running: &mut Running) {
+pub fn follow(context: &Context, running: &mut Running) -> ControlPlanes {
     let kube = &context.kube;
-    require(context, running, "CoderControlPlane", kube.everywhere::<DeserializeGuard<CoderControlPlane>>());
+    let control_planes = require(
+        context,
+        running,
+        "CoderControlPlane",
+        kube.everywhere::<DeserializeGuard<CoderControlPlane>>(),
+    );
     require(context, running, "CoderProvisioner", kube.everywhere::<DeserializeGuard<CoderProvisioner>>());
     require(
         context,
@@ -22,23 +28,30 @@ pub fn follow(context: &Context, running: &mut Running) {
         "CoderWorkspaceProxy",
         kube.everywhere::<DeserializeGuard<CoderWorkspaceProxy>>(),
     );
+    control_planes
 }
 
-fn require<K>(context: &Context, running: &mut Running, kind: &'static str, objects: Objects<K>)
+fn require<K>(
+    context: &Context,
+    running: &mut Running,
+    kind: &'static str,
+    objects: Objects<K>,
+) -> Reflected<K>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
 {
     let gate = context.readiness.gate(kind);
     gate.close("its first list");
     let reflected = reflect(context, running, kind, objects, &Selection::All);
-    let unfollow = context.unfollow.clone();
+    let (unfollow, listed) = (context.unfollow.clone(), reflected.clone());
     running.followers.spawn(async move {
-        if reflected.synced().await {
+        if listed.synced().await {
             gate.open();
         }
         unfollow.cancelled().await;
         Ok::<_, Fatal>(())
     });
+    reflected
 }
 
 /// Follows objects of a kind for whoever reads the handle.

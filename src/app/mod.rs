@@ -11,6 +11,7 @@ mod listeners;
 mod logging;
 mod modes;
 mod process;
+mod reconcilers;
 mod shutdown;
 
 pub use flags::{Flags, WebhookCa};

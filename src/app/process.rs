@@ -9,6 +9,7 @@ use super::kinds;
 use super::listeners;
 use super::logging;
 use super::modes::Part;
+use super::reconcilers;
 use super::shutdown::Signals;
 use crate::kubernetes::events::Events;
 use crate::kubernetes::lease::CONTROLLER_LEASE;
@@ -160,9 +161,8 @@ async fn start(context: &Context, running: &mut Running) -> Result<(), Fatal> {
     let mut duties = Vec::new();
     let leaf = certificates::start(context, running, &mut duties);
     if context.flags.app.runs(Part::Controller) {
-        kinds::follow(context, running);
-        let work: Work = Box::new(|stop| Box::pin(async move { stop.cancelled().await }));
-        duties.push(context.duty(CONTROLLER_LEASE, work));
+        let control_planes = kinds::follow(context, running);
+        duties.push(context.duty(CONTROLLER_LEASE, reconcilers::work(context, control_planes)));
     }
     listeners::start(context, running, &leaf).await?;
     for duty in duties {

@@ -1,7 +1,9 @@
 //! The only place that talks to kube-apiserver: clients, calls with a deadline, watches, leases, Events.
 //! It carries decisions out; it never makes one about Coder.
 
+mod changes;
 mod clients;
+mod dynamic;
 pub mod events;
 pub mod lease;
 mod namespace;
@@ -9,6 +11,7 @@ mod objects;
 mod reflected;
 
 pub use clients::{ConnectError, Kube};
+pub use dynamic::Target;
 pub use namespace::own_namespace;
 pub use objects::{CallError, Objects};
 pub use reflected::{Reflected, Selection};

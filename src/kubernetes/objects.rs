@@ -9,12 +9,12 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 /// How long a read may take.
-const READ_LIMIT: Duration = Duration::from_secs(10);
+pub(super) const READ_LIMIT: Duration = Duration::from_secs(10);
 /// How long a write may take.
 pub(super) const WRITE_LIMIT: Duration = Duration::from_secs(15);
 
 /// The name under which our writes appear in `managedFields`.
-const FIELD_MANAGER: &str = "coder-k8s";
+pub(super) const FIELD_MANAGER: &str = "coder-k8s";
 
 /// A call that did not succeed.
 #[derive(Debug, thiserror::Error)]
@@ -53,9 +53,14 @@ impl CallError {
         self.is_conflict() || self.status(|status| status.code == 422)
     }
 
-    /// The object does not exist.
+    /// The API server refuses what was asked, and will again: not a matter of time.
+    pub fn is_refused(&self) -> bool {
+        self.status(|status| matches!(status.code, 400 | 403 | 405 | 422))
+    }
+
+    /// The object does not exist, or its whole kind does not: that is said in plain text, with the code alone.
     pub fn is_not_found(&self) -> bool {
-        self.status(|status| status.is_not_found())
+        self.status(|status| status.code == 404)
     }
 
     fn status(&self, holds: impl Fn(&kube::core::Status) -> bool) -> bool {

@@ -26,7 +26,7 @@ pub enum Selection {
 }
 
 impl Selection {
-    fn config(&self) -> watcher::Config {
+    pub(super) fn config(&self) -> watcher::Config {
         match self {
             Self::All => watcher::Config::default(),
             Self::Labelled(selector) => watcher::Config::default().labels(selector),

@@ -94,14 +94,15 @@ const CLEAN: u8 = 0;
 const FOUND: u8 = 1;
 const UNUSABLE: u8 = 2;
 
-/// Runs a subcommand on the streams of the process. Colours go to a terminal only, and never with `NO_COLOR`.
-pub fn run(command: &Command) -> ExitCode {
+/// Runs a subcommand on the streams of the process; `children` prints what the operator creates. Colours go to a
+/// terminal only, and never with `NO_COLOR`.
+pub fn run(command: &Command, children: PrintChildren<'_>) -> ExitCode {
     let colors =
         io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let mut output = io::BufWriter::new(io::stdout().lock());
     let mut streams =
         Streams { input: &mut io::stdin().lock(), output: &mut output, errors: &mut io::stderr(), colors };
-    let code = run_with(command, &mut streams, None);
+    let code = run_with(command, &mut streams, Some(children));
     // Whoever closed the pipe has read enough.
     let _ = output.flush();
     ExitCode::from(code)

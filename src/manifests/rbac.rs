@@ -12,6 +12,9 @@ pub const PLACEHOLDER_NAMESPACE: &str = "system";
 
 /// The kinds of [`well_known::GROUP`], as RBAC names them.
 const KINDS: &[&str] = &["codercontrolplanes", "coderprovisioners", "coderworkspaceproxies"];
+/// What coderd may do with the objects its workspaces consist of.
+const WORKSPACE_VERBS: &[&str] =
+    &["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
 const SCALES: &[&str] =
     &["codercontrolplanes/scale", "coderprovisioners/scale", "coderworkspaceproxies/scale"];
 
@@ -89,6 +92,61 @@ pub const ROLES: &[Role] = &[
                 reason: "The operator follows the objects it is there for.",
             },
             Grant {
+                on: On::Resources { group: well_known::GROUP, resources: &["codercontrolplanes"] },
+                verbs: &["get", "patch"],
+                reason: "A pass reads the object as it is now; the patch is for our finalizer alone.",
+            },
+            Grant {
+                on: On::Resources { group: well_known::GROUP, resources: &["codercontrolplanes/status"] },
+                verbs: &["patch"],
+                reason: "It says what it observed.",
+            },
+            Grant {
+                on: On::Resources { group: "", resources: &["secrets", "configmaps", "namespaces"] },
+                verbs: &["get", "list", "watch"],
+                reason: "Objects refer to Secrets and ConfigMaps by name: those are read when they are needed and never \
+                         kept. Lists and watches ask for metadata only; namespaces say by a label whose workspaces \
+                         they take.",
+            },
+            Grant {
+                on: On::Resources { group: "", resources: &["services", "serviceaccounts"] },
+                verbs: &["get", "list", "watch", "create", "patch"],
+                reason: "Children of a control plane; they go with their owner.",
+            },
+            Grant {
+                on: On::Resources { group: "apps", resources: &["deployments"] },
+                verbs: &["get", "list", "watch", "create", "patch"],
+                reason: "The same for its pods.",
+            },
+            Grant {
+                on: On::Resources {
+                    group: "rbac.authorization.k8s.io",
+                    resources: &["roles", "rolebindings"],
+                },
+                verbs: &["get", "list", "watch", "create", "patch", "delete"],
+                reason: "What coderd may do where it runs workspaces; taken back when it is no longer asked for.",
+            },
+            Grant {
+                on: On::Resources { group: "networking.k8s.io", resources: &["ingresses"] },
+                verbs: &["get", "list", "watch", "create", "patch", "delete"],
+                reason: "The way from outside; removed when it is no longer asked for.",
+            },
+            Grant {
+                on: On::Resources { group: "gateway.networking.k8s.io", resources: &["httproutes"] },
+                verbs: &["get", "create", "patch", "delete"],
+                reason: "The same by the Gateway API, where the cluster has it.",
+            },
+            Grant {
+                on: On::Resources { group: "policy", resources: &["poddisruptionbudgets"] },
+                verbs: &["get", "create", "patch", "delete"],
+                reason: "Keeps replicas apart from drains, where it is asked for.",
+            },
+            Grant {
+                on: On::Resources { group: "monitoring.coreos.com", resources: &["servicemonitors"] },
+                verbs: &["get", "create", "patch", "delete"],
+                reason: "Tells the Prometheus operator where to look, where there is one.",
+            },
+            Grant {
                 on: On::Resources {
                     group: "admissionregistration.k8s.io",
                     resources: &["mutatingwebhookconfigurations", "validatingwebhookconfigurations"],
@@ -112,6 +170,25 @@ pub const ROLES: &[Role] = &[
                 on: On::Resources { group: "authorization.k8s.io", resources: &["subjectaccessreviews"] },
                 verbs: &["create"],
                 reason: "It asks the API server whether a caller may do what it asks for.",
+            },
+        ],
+    },
+    Role {
+        name: "coder-k8s-workspaces",
+        holder: Holder::OperatorEverywhere,
+        purpose: "What the operator hands on to coderd for its workspaces and does not do itself: Kubernetes lets nobody \
+                  grant what he does not hold. A rule of spec.rbac.extraRules beyond this needs a ClusterRole of your own \
+                  that is bound to the operator.",
+        grants: &[
+            Grant {
+                on: On::Resources { group: "", resources: &["pods", "persistentvolumeclaims"] },
+                verbs: WORKSPACE_VERBS,
+                reason: "Workspaces are pods with volumes.",
+            },
+            Grant {
+                on: On::Resources { group: "apps", resources: &["deployments"] },
+                verbs: WORKSPACE_VERBS,
+                reason: "Many templates run a workspace as a Deployment.",
             },
         ],
     },
@@ -160,6 +237,12 @@ pub const ROLES: &[Role] = &[
                 on: On::Named { group: "", resources: &["secrets"], names: &[CA_SECRET] },
                 verbs: &["get", "list", "watch", "update"],
                 reason: "Every replica follows the CA that signs its certificate; one of them rotates it.",
+            },
+            Grant {
+                on: On::Resources { group: "", resources: &["secrets"] },
+                verbs: &["get", "create", "update", "delete"],
+                reason: "Its own token for each control plane, which it makes, renews and takes back. The name is derived \
+                         from the control plane's, so the right cannot be limited by name.",
             },
             Grant {
                 on: On::Resources { group: "events.k8s.io", resources: &["events"] },
@@ -258,11 +341,10 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_read_by_name_and_in_the_own_namespace_only() {
+    fn secrets_are_written_in_the_own_namespace_only() {
         for (role, grant) in rows().filter(|(_, grant)| words(grant).contains(&"secrets")) {
-            assert_eq!(role.holder, Holder::OperatorAtHome, "{}", role.name);
-            let named = matches!(grant.on, On::Named { names: [CA_SECRET], .. });
-            assert!(named || grant.verbs == ["create"], "{grant:?}");
+            let reads = grant.verbs.iter().all(|verb| ["get", "list", "watch"].contains(verb));
+            assert!(reads || role.holder == Holder::OperatorAtHome, "{grant:?}");
         }
     }
 

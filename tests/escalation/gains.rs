@@ -169,6 +169,27 @@ fn references_of_control_planes() -> Vec<Gain> {
     ]
 }
 
+/// What a container that runs before coderd shows.
+fn references_of_init_containers() -> Vec<Gain> {
+    let gain = |resource: &str, field: &str, mut container: Value| {
+        container["name"] = json!("before");
+        let spec = json!({ "initContainers": [container] });
+        reading(ControlPlane, resource, &format!("spec.initContainers[0].{field}"), spec)
+    };
+    let payroll = json!({ "name": "payroll" });
+    let env = |from: &str| json!({ "env": [{ "name": "A", "valueFrom": { from: { "name": "payroll", "key": "k" } } }] });
+    vec![
+        gain("secrets", "env[0].valueFrom.secretKeyRef.name", env("secretKeyRef")),
+        gain("configmaps", "env[0].valueFrom.configMapKeyRef.name", env("configMapKeyRef")),
+        gain("secrets", "envFrom[0].secretRef.name", json!({ "envFrom": [{ "secretRef": payroll }] })),
+        gain(
+            "configmaps",
+            "envFrom[0].configMapRef.name",
+            json!({ "envFrom": [{ "configMapRef": payroll }] }),
+        ),
+    ]
+}
+
 fn references_of_volumes() -> Vec<Gain> {
     let gain = |resource: &str, field: &str, mut volume: Value| {
         volume["name"] = json!("v");
@@ -254,6 +275,26 @@ fn powers_of_contexts() -> Vec<Gain> {
     gains
 }
 
+/// Doors to the node beside the contexts of coderd.
+fn powers_of_containers() -> Vec<Gain> {
+    let before = |field: &str, mut container: Value| {
+        container["name"] = json!("before");
+        power(&format!("spec.initContainers[0].{field}"), json!({ "initContainers": [container] }))
+    };
+    let hook = json!({ "preStop": { "httpGet": { "host": "192.0.2.1", "port": 80 } } });
+    vec![
+        before("securityContext.privileged", json!({ "securityContext": { "privileged": true } })),
+        before(
+            "securityContext.capabilities.add[0]",
+            json!({ "securityContext": { "capabilities": { "add": ["SYS_ADMIN"] } } }),
+        ),
+        before("ports[0].hostPort", json!({ "ports": [{ "containerPort": 22, "hostPort": 22 }] })),
+        before("lifecycle.preStop.httpGet.host", json!({ "lifecycle": hook })),
+        power("spec.lifecycle.preStop.httpGet.host", json!({ "lifecycle": hook })),
+        power("spec.priorityClassName", json!({ "priorityClassName": "system-node-critical" })),
+    ]
+}
+
 fn other_kinds() -> Vec<Gain> {
     let payroll = json!({ "name": "payroll" });
     let pull = json!({ "imagePullSecrets": [payroll] });
@@ -319,9 +360,11 @@ pub fn gains() -> Vec<Gain> {
         namespaces(),
         accounts(),
         references_of_control_planes(),
+        references_of_init_containers(),
         references_of_volumes(),
         powers_of_volumes(),
         powers_of_contexts(),
+        powers_of_containers(),
         other_kinds(),
         sent_away(),
     ]

@@ -7,15 +7,17 @@
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use support::coderd::Coderd;
 use support::installation::repository;
 use support::{Cluster, ClusterOptions, Installation, Operator, tools};
 
 const READY_LIMIT: Duration = Duration::from_secs(60);
 /// What a user would type; each line is run as it is printed.
-const SHOWN: [&str; 7] = [
+const SHOWN: [&str; 8] = [
     "get ccp/coder -n coder -o jsonpath={.spec}",
     "get coder -A",
     "get codercontrolplanes -n coder -o wide",
+    "get deployment,service,serviceaccount,role,rolebinding -n coder",
     "explain codercontrolplane.spec.expose",
     "scale ccp/coder -n coder --replicas=2",
     "get leases -n coder-system",
@@ -42,13 +44,26 @@ async fn main() {
     say("applying kustomize/overlays/local");
     let installation = Installation::shipped(&cluster).await;
     say("starting the operator");
-    let mut operator = Operator::start(&binary, &installation.operator("all").await).await;
+    // Simulated pods serve nothing: a stand-in answers for every coderd of the demo.
+    let coderd = Coderd::builder().api_rate_limit(None).start().await;
+    let mut options = installation.operator("all").await;
+    options.flags.push(format!("--resolve=*.svc.cluster.local={}", coderd.addr()));
+    let mut operator = Operator::start(&binary, &options).await;
     operator.ready(READY_LIMIT).await;
     installation.admit(operator.ports.webhooks, &[]).await;
     println!("--> ready after {:.1} s\n", began.elapsed().as_secs_f64());
 
     cluster.kubectl("create namespace coder").await.expect_ok();
+    // Nobody is behind this address: the operator says so in OperatorAccessReady, and coderd is not kept from anything.
+    let url = "--from-literal=url=postgres://coder@database.coder.svc/coder?sslmode=disable";
+    cluster.kubectl(&format!("create secret generic coder-database -n coder {url}")).await.expect_ok();
     apply(&cluster, "kustomize/samples/codercontrolplane-minimal.yaml").await;
+    println!("$ kubectl wait ccp/coder -n coder --for=condition=Ready --timeout=60s");
+    println!(
+        "{}",
+        cluster.kubectl("wait ccp/coder -n coder --for=condition=Ready --timeout=60s").await.expect_ok()
+    );
+    say("coderd itself is a stand-in of the test harness here: nodes and pods are simulated");
     apply(&cluster, "docs/refused.yaml").await;
     for words in SHOWN {
         println!("$ kubectl {words}");

@@ -54,6 +54,21 @@ pub static CODER_NAME: Pattern = Pattern::new(
     "^[a-zA-Z0-9]+(-[a-zA-Z0-9]+)*$",
     "a Coder name (letters and digits, single '-' between them)",
 );
+/// Key of a label or annotation.
+pub static QUALIFIED_NAME: Pattern = Pattern::new(
+    r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-._A-Za-z0-9]{0,61}[A-Za-z0-9])?$",
+    "a key such as team or example.com/team",
+);
+/// Value of a label.
+pub static LABEL_VALUE: Pattern = Pattern::new(
+    "^([A-Za-z0-9]([-._A-Za-z0-9]{0,61}[A-Za-z0-9])?)?$",
+    "a label value (at most 63 letters, digits, '-', '_' and '.', a letter or digit at each end)",
+);
+/// Time between two scrapes of Prometheus.
+pub static INTERVAL: Pattern = Pattern::new(
+    "^(0|([0-9]+y)?([0-9]+w)?([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?)$",
+    "a duration such as 30s or 1m30s",
+);
 /// Host of an Ingress or HTTPRoute.
 pub static HOST: Pattern = Pattern::new(
     r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
@@ -177,7 +192,7 @@ pub fn quoted(text: &str) -> String {
 mod tests {
     use super::*;
 
-    static ALL: [&Pattern; 13] = [
+    static ALL: [&Pattern; 16] = [
         &LABEL,
         &LETTER_LABEL,
         &ANY_LABEL,
@@ -191,6 +206,9 @@ mod tests {
         &URL,
         &PROTECTED_URL,
         &LOCAL_URL,
+        &QUALIFIED_NAME,
+        &LABEL_VALUE,
+        &INTERVAL,
     ];
 
     #[test]
@@ -201,6 +219,20 @@ mod tests {
             assert!(pattern.text.trim_start_matches("(?i)").starts_with('^'), "{}", pattern.text);
             assert!(pattern.text.ends_with('$'), "{}", pattern.text);
         }
+    }
+
+    #[test]
+    fn labels_and_durations() {
+        for good in ["team", "example.com/team", "A_b.c", "a/b"] {
+            assert!(QUALIFIED_NAME.matches(good), "{good}");
+        }
+        for bad in ["", "/a", "a/", "a/b/c", "Example.com/a", "-a", "a b"] {
+            assert!(!QUALIFIED_NAME.matches(bad), "{bad}");
+        }
+        assert!(LABEL_VALUE.matches("") && LABEL_VALUE.matches(&"a".repeat(63)));
+        assert!(!LABEL_VALUE.matches(&"a".repeat(64)) && !LABEL_VALUE.matches("a&b"));
+        assert!(INTERVAL.matches("30s") && INTERVAL.matches("1m30s") && INTERVAL.matches("0"));
+        assert!(!INTERVAL.matches("30") && !INTERVAL.matches("30s1m") && !INTERVAL.matches("soon"));
     }
 
     #[test]

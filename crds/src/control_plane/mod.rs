@@ -1,13 +1,15 @@
 //! Decides what a CoderControlPlane may say in `spec`, and what its kind is called.
 //! Never decides what becomes of it: see the reconciler.
 
+mod operations;
 mod status;
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{
-    Affinity, EnvFromSource, EnvVar, LocalObjectReference, PodSecurityContext, ResourceRequirements,
-    SecurityContext, Toleration, TopologySpreadConstraint, Volume, VolumeMount,
+    Affinity, Container, EnvFromSource, EnvVar, HostAlias, Lifecycle, LocalObjectReference,
+    PodSecurityContext, ResourceRequirements, SecurityContext, Toleration, TopologySpreadConstraint, Volume,
+    VolumeMount,
 };
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -19,6 +21,7 @@ use crate::shared::{
     ProbeSpec, RbacSpec, SecretKeySelector, ServiceAccountSpec, ServiceSpec, TlsSpec, bounded_string_map,
 };
 
+pub use operations::{DisruptionBudgetSpec, MetricsSpec, ServiceMonitorSpec};
 pub use status::{CoderControlPlaneStatus, ResolvedControlPlane};
 
 /// What a Coder deployment should look like. Everything is optional: `spec` may be omitted.
@@ -98,10 +101,12 @@ pub struct CoderControlPlaneSpec {
     /// Processor and memory of the coderd container. Default: nothing requested, no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceRequirements>,
-    /// Security context of the coderd container. Default: none.
+    /// Security context of the coderd container. Where it is silent: no privilege escalation, all capabilities
+    /// dropped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub security_context: Option<SecurityContext>,
-    /// Security context of the pod. Default: none.
+    /// Security context of the pod. Where it is silent: not root, user and group 1000, the seccomp profile of
+    /// the container runtime.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod_security_context: Option<PodSecurityContext>,
     /// HTTPS served by coderd itself. Default: plain HTTP, as wanted behind an Ingress or a Gateway.
@@ -113,6 +118,10 @@ pub struct CoderControlPlaneSpec {
     /// When a pod is restarted. Default: off, because a long database migration looks like a hang.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub liveness_probe: Option<ProbeSpec>,
+    /// How long coderd may take to start, migrations of its database included, before its container is
+    /// restarted. Default: on, ten minutes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub startup_probe: Option<ProbeSpec>,
     /// Set `CODER_ACCESS_URL` to the address of the Service unless `extraEnv` or `envFrom` sets it. Default
     /// true.
     #[serde(rename = "envUseClusterAccessURL", skip_serializing_if = "Option::is_none")]
@@ -149,7 +158,8 @@ pub struct CoderControlPlaneSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub tolerations: Vec<Toleration>,
-    /// Which nodes and neighbours coderd prefers or needs.
+    /// Which nodes and neighbours coderd prefers or needs. Default: other nodes than its other pods, if there
+    /// are any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub affinity: Option<Affinity>,
     /// How coderd pods spread over zones and nodes.
@@ -160,6 +170,42 @@ pub struct CoderControlPlaneSpec {
         "x-kubernetes-list-map-keys" = ["topologyKey", "whenUnsatisfiable"]
     ))]
     pub topology_spread_constraints: Vec<TopologySpreadConstraint>,
+    /// Labels of the pods, in addition to those the operator sets; those of the operator win.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(transform = bounded_string_map)]
+    pub pod_labels: BTreeMap<String, String>,
+    /// Annotations of the pods, in addition to those the operator sets; those of the operator win.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(transform = bounded_string_map)]
+    pub pod_annotations: BTreeMap<String, String>,
+    /// Containers that run before coderd; with `restartPolicy: Always`, beside it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub init_containers: Vec<Container>,
+    /// What happens right after the coderd container starts and right before it stops. Default: nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lifecycle: Option<Lifecycle>,
+    /// Lines for the `/etc/hosts` of the pods.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["ip"]))]
+    pub host_aliases: Vec<HostAlias>,
+    /// PriorityClass of the pods. Default: the one the cluster marks as default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253))]
+    pub priority_class_name: Option<String>,
+    /// Seconds coderd may take to finish what it is doing when it is stopped. Default 60.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub termination_grace_period_seconds: Option<i64>,
+    /// How many pods may be taken away at once, for example to drain nodes. Default: no budget, however many
+    /// replicas there are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pod_disruption_budget: Option<DisruptionBudgetSpec>,
+    /// Metrics for Prometheus. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metrics: Option<MetricsSpec>,
     /// How workspaces and templates of this control plane appear in `kubectl get`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub aggregation: Option<AggregationSpec>,

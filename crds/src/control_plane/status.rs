@@ -85,6 +85,9 @@ pub struct ResolvedControlPlane {
     /// ServiceAccount of coderd.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service_account_name: Option<String>,
+    /// Seconds coderd may take to stop.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub termination_grace_period_seconds: Option<i64>,
     /// `CODER_ACCESS_URL` as the operator sets it; absent when the environment you give decides.
     #[serde(rename = "accessURL", skip_serializing_if = "Option::is_none")]
     pub access_url: Option<String>,

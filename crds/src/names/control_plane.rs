@@ -11,7 +11,7 @@ const OPERATOR_TOKEN_SUFFIX: &str = ".operator-token";
 const FORMER_OPERATOR_TOKEN: Rule =
     Rule { prefix: "", suffix: "-operator-token", limit: LABEL_LIMIT, trim: Trim::Dot };
 
-/// Deployment, Service, Ingress and HTTPRoute: the name of the object.
+/// Deployment, Service, Ingress, HTTPRoute, PodDisruptionBudget and ServiceMonitor: the name of the object.
 pub fn workload(name: &str) -> &str {
     name
 }

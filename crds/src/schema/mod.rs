@@ -15,13 +15,16 @@ use crate::{CoderControlPlane, CoderProvisioner, CoderWorkspaceProxy};
 
 /// Properties that hold types of the core API, wherever they appear. Their schema is complete but goes without
 /// descriptions: they would be most of the CRD, and Kubernetes documents them already.
-pub const EMBEDDED_CORE_PROPERTIES: [&str; 13] = [
+pub const EMBEDDED_CORE_PROPERTIES: [&str; 16] = [
     "affinity",
     "conditions",
     "envFrom",
     "extraEnv",
     "extraRules",
+    "hostAliases",
     "imagePullSecrets",
+    "initContainers",
+    "lifecycle",
     "podSecurityContext",
     "resources",
     "securityContext",

@@ -139,6 +139,23 @@ pub(super) struct Token {
     hashed_secret: Vec<u8>,
     user: Uuid,
     expires_at: Timestamp,
+    /// It comes from a database and goes with its row.
+    followed: bool,
+}
+
+/// A token as a row of `api_keys` has it, with what `users` says of its holder.
+#[derive(Clone, Debug)]
+pub struct DatabaseToken {
+    /// The half that names it.
+    pub id: String,
+    /// SHA-256 of the other half.
+    pub hashed_secret: Vec<u8>,
+    /// Its holder, by anything that tells users apart.
+    pub user: String,
+    /// What the holder may do.
+    pub role: Role,
+    /// How long it still lives.
+    pub lifetime: Duration,
 }
 
 /// Why a session token does not open the door.
@@ -295,8 +312,32 @@ impl Coderd {
         let user = world.user_mut(username).id;
         let hashed_secret = secrets::hash(&secret);
         let token = format!("{id}-{secret}");
-        world.tokens.push(Token { id, hashed_secret, user, expires_at });
+        world.tokens.push(Token { id, hashed_secret, user, expires_at, followed: false });
         token
+    }
+
+    /// Knows the tokens of a real database, these and no others of the kind: a real coderd would look there.
+    pub fn follow_database(&self, rows: &[DatabaseToken]) {
+        let known = |name: &str| self.world().users.iter().any(|user| user.username == name);
+        for row in rows.iter().filter(|row| !known(&row.user)) {
+            self.add_user(NewUser::named(&row.user));
+        }
+        let now = self.clock().now();
+        let mut world = self.world();
+        let mut tokens = Vec::new();
+        for row in rows {
+            let user = world.user_mut(&row.user);
+            user.roles = vec![if row.role == Role::Owner { Granted::Owner } else { Granted::TemplateAdmin }];
+            tokens.push(Token {
+                id: row.id.clone(),
+                hashed_secret: row.hashed_secret.clone(),
+                user: user.id,
+                expires_at: now + row.lifetime,
+                followed: true,
+            });
+        }
+        world.tokens.retain(|token| !token.followed);
+        world.tokens.extend(tokens);
     }
 
     /// A day's token of a new user with these roles; no role makes a plain member of the default organisation.

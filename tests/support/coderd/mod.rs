@@ -32,7 +32,7 @@ mod tests;
 
 pub use clock::{Clock, Timestamp};
 pub use faults::{Fault, FaultHandle, Occurrence};
-pub use identity::{NewUser, Role, UserStatus};
+pub use identity::{DatabaseToken, NewUser, Role, UserStatus};
 pub use ids::Uuid;
 pub use record::{Call, Credential, Outcome};
 pub use routes::entitlements::Entitlement;

@@ -3,14 +3,12 @@
 
 use std::collections::BTreeSet;
 
+use crds::well_known::WORKSPACE_VERBS;
 use serde_json::Value;
 
 use super::{Access, AccessCheck};
 use crate::field;
 
-/// What coderd may always do where it runs workspaces, if it may do anything.
-const WORKSPACE_VERBS: [&str; 8] =
-    ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
 const RBAC: &str = "rbac.authorization.k8s.io";
 /// Single rights that are written out; with more, only `escalate` and `bind` can answer within the limit.
 const WRITTEN_OUT: usize = super::QUESTIONS;

@@ -150,9 +150,10 @@ pub const TABLE: &[Line] = &[
     Line {
         code: "CODER0507",
         fields: "`spec.volumes[]` with another source than emptyDir, secret, configMap, projected, downwardAPI or image; \
-                 in `spec.securityContext` and `spec.podSecurityContext`: privileged, allowPrivilegeEscalation, \
-                 capabilities.add, procMount, seccompProfile and appArmorProfile of type Unconfined, seLinuxOptions, \
-                 sysctls, windowsOptions.hostProcess",
+                 in `spec.securityContext`, `spec.podSecurityContext` and `spec.initContainers[].securityContext`: \
+                 privileged, allowPrivilegeEscalation, capabilities.add, procMount, seccompProfile and appArmorProfile \
+                 of type Unconfined, seLinuxOptions, sysctls, windowsOptions.hostProcess; in `spec.initContainers[]` \
+                 and `spec.lifecycle`: hostPort, and the host of a probe or hook; `spec.priorityClassName`",
         asked: "`create pods`, in the own namespace",
         instead: "nothing",
     },

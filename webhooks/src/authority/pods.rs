@@ -11,7 +11,7 @@ use crate::field;
 /// Sources of volumes that stay within the pod; the Secrets and ConfigMaps among them are asked for one by one.
 const HARMLESS: [&str; 6] = ["emptyDir", "secret", "configMap", "projected", "downwardAPI", "image"];
 
-/// The security contexts of the container and of the pod.
+/// The security contexts of coderd's container and of the pod; init containers have theirs.
 const CONTEXTS: [&str; 2] = ["spec.securityContext", "spec.podSecurityContext"];
 
 /// When a field of a security context loosens the pod.
@@ -42,8 +42,35 @@ const LOOSENING: &[(&str, Loose)] = &[
     ("windowsOptions.hostProcess", Loose::True),
 ];
 
+/// Fields of a container that reach past the pod: a port of the node, and the address of somebody else that the node
+/// asks in a probe or a hook.
+const REACHING: [&str; 2] = ["hostPort", "host"];
+
 /// What an object asks for: a description that does not move when lists do, and the field.
 fn powers(object: &Value) -> Vec<(String, String)> {
+    let mut powers = powers_of_volumes(object);
+    for context in CONTEXTS {
+        powers_of_context(field::at(object, context), context, context, &mut powers);
+    }
+    reaching(field::at(object, "spec.lifecycle"), "spec.lifecycle", "spec.lifecycle", &mut powers);
+    for (index, container) in field::items_at(object, "spec.initContainers").iter().enumerate() {
+        let path = format!("spec.initContainers[{index}]");
+        // Known by its name: a container that is new has nothing yet.
+        let name = container.get("name").and_then(Value::as_str).unwrap_or_default();
+        let identity = format!("spec.initContainers[{name}]");
+        let context = container.get("securityContext");
+        let in_context = |of: &str| format!("{of}.securityContext");
+        powers_of_context(context, &in_context(&path), &in_context(&identity), &mut powers);
+        reaching(Some(container), &path, &identity, &mut powers);
+    }
+    // A class can drive the pods of others away.
+    if let Some(class) = field::at(object, "spec.priorityClassName") {
+        powers.push((described("priorityClassName", class), "spec.priorityClassName".to_owned()));
+    }
+    powers
+}
+
+fn powers_of_volumes(object: &Value) -> Vec<(String, String)> {
     let mut powers = Vec::new();
     for (index, volume) in field::items_at(object, "spec.volumes").iter().enumerate() {
         let sources = volume.as_object().into_iter().flatten();
@@ -51,19 +78,43 @@ fn powers(object: &Value) -> Vec<(String, String)> {
             powers.push((described(kind, source), format!("spec.volumes[{index}].{kind}")));
         }
     }
-    for context in CONTEXTS {
-        let Some(given) = field::at(object, context) else { continue };
-        for (key, loose) in LOOSENING {
-            if let Some(value) = field::at(given, key) {
-                powers.extend(loosened(format!("{context}.{key}"), *loose, value));
-            }
-        }
-    }
     powers
 }
 
+/// What a security context at a path asks for.
+fn powers_of_context(given: Option<&Value>, path: &str, identity: &str, powers: &mut Vec<(String, String)>) {
+    let Some(given) = given else { return };
+    for (key, loose) in LOOSENING {
+        if let Some(value) = field::at(given, key) {
+            powers.extend(loosened(format!("{path}.{key}"), &format!("{identity}.{key}"), *loose, value));
+        }
+    }
+}
+
+/// Every field below a value that reaches past the pod.
+fn reaching(value: Option<&Value>, path: &str, identity: &str, powers: &mut Vec<(String, String)>) {
+    match value {
+        Some(Value::Object(map)) => {
+            for (key, value) in map {
+                let path = field::child(path, key);
+                if REACHING.contains(&key.as_str()) && !value.is_object() {
+                    powers.push((described(&format!("{identity} {key}"), value), path));
+                } else {
+                    reaching(Some(value), &path, identity, powers);
+                }
+            }
+        }
+        Some(Value::Array(items)) => {
+            for (index, item) in items.iter().enumerate() {
+                reaching(Some(item), &format!("{path}[{index}]"), identity, powers);
+            }
+        }
+        _ => {}
+    }
+}
+
 /// What one field of a security context asks for.
-fn loosened(path: String, loose: Loose, value: &Value) -> Vec<(String, String)> {
+fn loosened(path: String, identity: &str, loose: Loose, value: &Value) -> Vec<(String, String)> {
     let loosens = match loose {
         Loose::Given => true,
         Loose::True => value == &Value::Bool(true),
@@ -71,10 +122,12 @@ fn loosened(path: String, loose: Loose, value: &Value) -> Vec<(String, String)> 
         Loose::IsNot(word) => value != word,
         Loose::Items => {
             let items = value.as_array().into_iter().flatten().enumerate();
-            return items.map(|(index, item)| (described(&path, item), format!("{path}[{index}]"))).collect();
+            return items
+                .map(|(index, item)| (described(identity, item), format!("{path}[{index}]")))
+                .collect();
         }
     };
-    if loosens { vec![(described(&path, value), path)] } else { Vec::new() }
+    if loosens { vec![(described(identity, value), path)] } else { Vec::new() }
 }
 
 /// The whole value in words, however its keys are ordered.

@@ -1,6 +1,8 @@
 //! Tests of what is asked for which change, and of how answers become a decision.
 //! They never meet a cluster: the answers are given by the test.
 
+mod pods;
+
 use serde_json::{Value, json};
 
 use super::*;
@@ -359,99 +361,6 @@ fn a_rule_that_is_too_large_is_passed_in_parts() {
     assert_eq!(denied(Kind::ControlPlane, None, &rule(30), holds), [""; 0]);
     assert_eq!(denied(Kind::ControlPlane, Some(&rule(30)), &rule(60), holds), [""; 0]);
     assert_eq!(denied(Kind::ControlPlane, Some(&rule(30)), &rule(60), |_| false), ["CODER0502"]);
-}
-
-#[test]
-fn what_reaches_below_the_pod_needs_the_right_to_make_pods() {
-    let object = control_plane(json!({
-        "volumes": [{"name": "n", "hostPath": {"path": "/"}}, {"name": "c", "persistentVolumeClaim": {"claimName": "x"}}],
-        "securityContext": {"privileged": true, "capabilities": {"add": ["NET_ADMIN"]}},
-    }));
-    assert_eq!(denied(Kind::ControlPlane, None, &object, |_| false), ["CODER0507"; 4]);
-    assert_eq!(denied(Kind::ControlPlane, None, &object, |check| check.resource == "pods"), [""; 0]);
-    assert_eq!(asked(Kind::ControlPlane, Some(&object), &object), []);
-}
-
-#[test]
-fn a_volume_of_any_source_but_a_few_needs_the_right_to_make_pods() {
-    let volume = |kind: &str, source: Value| {
-        let mut volume = json!({"name": "v"});
-        volume[kind] = source;
-        control_plane(json!({"volumes": [volume]}))
-    };
-    for (kind, source) in [
-        ("nfs", json!({"server": "s", "path": "/"})),
-        ("ephemeral", json!({"volumeClaimTemplate": {"spec": {}}})),
-        ("csi", json!({"driver": "d"})),
-        ("gitRepo", json!({"repository": "r"})),
-        ("ofTomorrow", json!({})),
-    ] {
-        let object = volume(kind, source);
-        assert_eq!(
-            asked(Kind::ControlPlane, None, &object),
-            [(format!("spec.volumes[0].{kind}"), vec!["create pods in namespace coder".to_owned()])]
-        );
-        assert_eq!(asked(Kind::ControlPlane, Some(&object), &object), []);
-    }
-    for kind in ["emptyDir", "secret", "configMap", "projected", "downwardAPI", "image"] {
-        assert_eq!(asked(Kind::ControlPlane, None, &volume(kind, json!({}))), [], "{kind}");
-    }
-    let csi = json!({"driver": "d", "nodePublishSecretRef": {"name": "n"}});
-    assert_eq!(
-        denied(Kind::ControlPlane, None, &volume("csi", csi), |check| check.verb == "get"),
-        ["CODER0507"],
-        "to read the Secret is not to mount the volume"
-    );
-    let claim = |spec: Value| volume("ephemeral", json!({"volumeClaimTemplate": {"spec": spec}}));
-    let (empty, copy) = (claim(json!({})), claim(json!({"dataSource": {"kind": "PersistentVolumeClaim"}})));
-    assert_eq!(asked(Kind::ControlPlane, Some(&empty), &copy).len(), 1, "all of the source counts");
-}
-
-#[test]
-fn what_loosens_a_security_context_needs_the_right_to_make_pods() {
-    let loose = json!({
-        "privileged": true, "allowPrivilegeEscalation": true, "capabilities": {"add": ["A", "B"]},
-        "procMount": "Unmasked", "seccompProfile": {"type": "Unconfined"}, "appArmorProfile": {"type": "Unconfined"},
-        "seLinuxOptions": {"type": "t"}, "sysctls": [{"name": "a", "value": "1"}], "windowsOptions": {"hostProcess": true},
-    });
-    let tight = json!({
-        "privileged": false, "allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]},
-        "procMount": "Default", "seccompProfile": {"type": "RuntimeDefault"}, "appArmorProfile": {"type": "RuntimeDefault"},
-        "runAsNonRoot": true, "runAsUser": 1000, "sysctls": [], "windowsOptions": {"hostProcess": false},
-    });
-    for context in ["securityContext", "podSecurityContext"] {
-        let object = |value: &Value| {
-            let mut spec = json!({});
-            spec[context] = value.clone();
-            control_plane(spec)
-        };
-        let (loose, tight) = (object(&loose), object(&tight));
-        assert_eq!(asked(Kind::ControlPlane, None, &tight), []);
-        let questions = asked(Kind::ControlPlane, Some(&tight), &loose);
-        let fields: Vec<&str> = questions
-            .iter()
-            .filter_map(|(field, _)| field.strip_prefix("spec.")?.strip_prefix(context)?.strip_prefix('.'))
-            .collect();
-        assert_eq!(
-            fields,
-            [
-                "privileged",
-                "allowPrivilegeEscalation",
-                "capabilities.add[0]",
-                "capabilities.add[1]",
-                "procMount",
-                "seccompProfile.type",
-                "appArmorProfile.type",
-                "seLinuxOptions",
-                "sysctls[0]",
-                "windowsOptions.hostProcess",
-            ]
-        );
-        assert_eq!(asked(Kind::ControlPlane, Some(&loose), &loose), []);
-        let mut other = loose.clone();
-        other["spec"][context]["sysctls"][0]["value"] = json!("2");
-        assert_eq!(asked(Kind::ControlPlane, Some(&loose), &other).len(), 1);
-    }
 }
 
 #[test]

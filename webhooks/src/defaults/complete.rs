@@ -63,7 +63,10 @@ fn silent(kind: Kind, object: &Value) -> Value {
     let mut spec = Map::new();
     spec.insert("suspend".into(), json!(false));
     match kind {
-        Kind::ControlPlane => control_plane(&mut spec, &given),
+        Kind::ControlPlane => {
+            control_plane(&mut spec, &given);
+            operations(&mut spec, object, &given);
+        }
         Kind::Provisioner => provisioner(&mut spec, &given),
         Kind::WorkspaceProxy => workspace_proxy(&mut spec, &given),
     }
@@ -71,21 +74,24 @@ fn silent(kind: Kind, object: &Value) -> Value {
 }
 
 fn control_plane(spec: &mut Map<String, Value>, given: &dyn Fn(&str) -> bool) {
-    let probe = |enabled: bool| {
+    let probe = |enabled: bool, failures: i32| {
         json!({
             "enabled": enabled,
             "initialDelaySeconds": 0,
             "periodSeconds": 10,
             "timeoutSeconds": 1,
             "successThreshold": 1,
-            "failureThreshold": 3,
+            "failureThreshold": failures,
         })
     };
     spec.insert("operatorAccess".into(), json!({"disabled": false}));
     spec.insert("serviceAccount".into(), json!({"disableCreate": false}));
     spec.insert("rbac".into(), json!({"workspacePerms": true, "enableDeployments": true}));
-    spec.insert("readinessProbe".into(), probe(true));
-    spec.insert("livenessProbe".into(), probe(false));
+    spec.insert("readinessProbe".into(), probe(true, 3));
+    spec.insert("livenessProbe".into(), probe(false, 3));
+    spec.insert("startupProbe".into(), probe(true, default::STARTUP_FAILURES));
+    let grace_period = json!(default::CONTROL_PLANE_GRACE_PERIOD_SECONDS);
+    spec.insert("terminationGracePeriodSeconds".into(), grace_period);
     spec.insert("envUseClusterAccessURL".into(), json!(true));
     spec.insert("aggregation".into(), json!({"names": "Short"}));
     if given("spec.licenseSecretRef") {
@@ -94,6 +100,24 @@ fn control_plane(spec: &mut Map<String, Value>, given: &dyn Fn(&str) -> bool) {
     if given("spec.operatorAccess.tokenSecretRef") {
         let access = json!({"disabled": false, "tokenSecretRef": {"key": secret_key::TOKEN}});
         spec.insert("operatorAccess".into(), access);
+    }
+}
+
+/// What is given is on, and what is not given stays away.
+fn operations(spec: &mut Map<String, Value>, object: &Value, given: &dyn Fn(&str) -> bool) {
+    if given("spec.podDisruptionBudget") {
+        let mut budget = json!({"enabled": true});
+        if field::at(object, "spec.podDisruptionBudget.minAvailable").is_none() {
+            budget["maxUnavailable"] = json!(1);
+        }
+        spec.insert("podDisruptionBudget".into(), budget);
+    }
+    if given("spec.metrics") {
+        let mut metrics = json!({"enabled": true});
+        if given("spec.metrics.serviceMonitor") {
+            metrics["serviceMonitor"] = json!({"enabled": true});
+        }
+        spec.insert("metrics".into(), metrics);
     }
 }
 

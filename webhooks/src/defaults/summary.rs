@@ -19,6 +19,7 @@ pub fn status_resolved(kind: Kind, object: &Value, config: &Config) -> Value {
             ("serviceType", "spec.service.type"),
             ("servicePort", "spec.service.port"),
             ("serviceAccountName", "spec.serviceAccount.name"),
+            ("terminationGracePeriodSeconds", "spec.terminationGracePeriodSeconds"),
         ],
         Kind::Provisioner => &[
             ("image", "spec.image"),

@@ -107,3 +107,36 @@ fn the_summary_has_the_shape_of_the_status_and_the_address_of_the_service() {
     assert_eq!(serde_json::to_value(&typed).unwrap(), summary);
     assert_eq!(typed.termination_grace_period_seconds, Some(600));
 }
+
+#[test]
+fn coderd_gets_ten_minutes_to_start_and_one_to_stop() {
+    let complete = resolved(Kind::ControlPlane, &json!({"metadata": {"name": "c"}}), &Config::default());
+    let probe = &complete["spec"]["startupProbe"];
+    assert_eq!(probe["enabled"], true);
+    assert_eq!(probe["periodSeconds"].as_i64().unwrap() * probe["failureThreshold"].as_i64().unwrap(), 600);
+    assert_eq!(complete["spec"]["terminationGracePeriodSeconds"], 60);
+    assert_eq!(complete["spec"]["readinessProbe"]["failureThreshold"], 3);
+    let given = json!({"metadata": {"name": "c"}, "spec": {"startupProbe": {"failureThreshold": 5}}});
+    let complete = resolved(Kind::ControlPlane, &given, &Config::default());
+    assert_eq!(complete["spec"]["startupProbe"]["failureThreshold"], 5);
+    assert_eq!(complete["spec"]["startupProbe"]["enabled"], true);
+}
+
+#[test]
+fn what_is_given_is_on_and_what_is_not_stays_away() {
+    let complete = |spec: Value| {
+        resolved(Kind::ControlPlane, &json!({"metadata": {"name": "c"}, "spec": spec}), &Config::default())
+    };
+    let silent = complete(json!({"replicas": 3}));
+    assert!(silent["spec"].get("podDisruptionBudget").is_none(), "also with several replicas");
+    assert!(silent["spec"].get("metrics").is_none());
+    let given = complete(json!({"podDisruptionBudget": {}, "metrics": {"serviceMonitor": {}}}));
+    assert_eq!(given["spec"]["podDisruptionBudget"], json!({"enabled": true, "maxUnavailable": 1}));
+    assert_eq!(given["spec"]["metrics"], json!({"enabled": true, "serviceMonitor": {"enabled": true}}));
+    let chosen = complete(json!({"podDisruptionBudget": {"minAvailable": "50%"}, "metrics": {}}));
+    assert_eq!(chosen["spec"]["podDisruptionBudget"], json!({"enabled": true, "minAvailable": "50%"}));
+    assert_eq!(chosen["spec"]["metrics"], json!({"enabled": true}));
+    let off = complete(json!({"podDisruptionBudget": {"enabled": false}, "metrics": {"enabled": false}}));
+    assert_eq!(off["spec"]["podDisruptionBudget"]["enabled"], false);
+    assert_eq!(off["spec"]["metrics"]["enabled"], false);
+}

@@ -87,7 +87,7 @@ pub(super) const ODD_TEXTS: &[&str] = &[
 
 /// Fields that cost much and show little: they come from the core API.
 pub(super) const RARE: &[&str] =
-    &["affinity", "topologySpreadConstraints", "podSecurityContext", "tolerations", "ephemeral"];
+    &["affinity", "topologySpreadConstraints", "podSecurityContext", "tolerations", "ephemeral", "lifecycle"];
 
 /// Texts that suit a field of this name.
 pub(super) fn suiting(name: &str) -> &'static [&'static str] {
@@ -110,6 +110,9 @@ pub(super) fn suiting(name: &str) -> &'static [&'static str] {
         "key" | "secretKey" => &["token", "ca.crt", "license"],
         "name" => &["coder", "coder-license", "CODER_VERBOSE", "a.b", "psk"],
         "value" => &["true", "x", "https://coder.example.com"],
+        "interval" => &["30s", "1m30s", "soon"],
+        "priorityClassName" => &["coder", "system-cluster-critical"],
+        "ip" => &["192.0.2.10", "2001:db8::1"],
         "scope" => &["organization", "user"],
         _ => &["coder", "team-a", "coder-tls", "frankfurt", "a.b.c", "x"],
     }

@@ -222,9 +222,15 @@ fn operator_sets(kind: Kind) -> &'static [&'static str] {
     }
 }
 
+/// What the operator adds when a control plane serves metrics.
+const FOR_METRICS: [&str; 2] = ["CODER_PROMETHEUS_ENABLE", "CODER_PROMETHEUS_ADDRESS"];
+
 fn set_by_operator(subject: &Subject<'_>) -> Vec<Problem> {
-    let ours = operator_sets(subject.kind);
-    entries(subject, "spec.extraEnv", |item| name_of(item).is_some_and(|name| ours.contains(&name)))
+    let metrics = field::at(subject.object, "spec.metrics").filter(|metrics| metrics.is_object());
+    let serves = metrics.is_some_and(|metrics| metrics.get("enabled") != Some(&Value::Bool(false)));
+    let ours =
+        |name: &str| operator_sets(subject.kind).contains(&name) || (serves && FOR_METRICS.contains(&name));
+    entries(subject, "spec.extraEnv", |item| name_of(item).is_some_and(ours))
         .map(|(path, item)| {
             let name = name_of(item).unwrap_or_default();
             Problem::invalid(format!("{path}.name"), format!("the operator sets {name}"))

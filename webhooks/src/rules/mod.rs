@@ -8,6 +8,7 @@ mod exposure;
 mod grants;
 mod identity;
 mod names;
+mod pods;
 mod references;
 mod rights;
 mod values;
@@ -349,6 +350,7 @@ pub fn rules() -> impl Iterator<Item = &'static Rule> {
         references::RULES,
         values::RULES,
         environment::RULES,
+        pods::RULES,
         exposure::RULES,
         addresses::RULES,
         grants::RULES,

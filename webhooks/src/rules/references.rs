@@ -75,6 +75,7 @@ pub(super) static RULES: &[Rule] = &[
         kinds: &[Kind::ControlPlane, Kind::Provisioner],
         fields: &[
             "spec.serviceAccount.name",
+            "spec.priorityClassName",
             "spec.controlPlaneRef.name",
             "spec.expose.ingress.className",
             "spec.expose.gateway.parentRefs[].name",

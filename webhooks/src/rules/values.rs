@@ -42,6 +42,8 @@ pub(super) static RULES: &[Rule] = &[
             "spec.certs.secrets[].name",
             "spec.certs.secrets[].key",
             "spec.serviceAccount.name",
+            "spec.priorityClassName",
+            "spec.metrics.serviceMonitor.interval",
             "spec.rbac.workspaceNamespaces[]",
             "spec.expose.ingress.className",
             "spec.expose.ingress.host",
@@ -59,6 +61,7 @@ pub(super) static RULES: &[Rule] = &[
             "spec.extraEnv[].valueFrom.secretKeyRef.key",
             "spec.extraEnv[].valueFrom.configMapKeyRef.name",
             "spec.extraEnv[].valueFrom.configMapKeyRef.key",
+            "spec.initContainers[].name",
             "spec.organizationName",
             "spec.key.name",
             "spec.key.secretName",
@@ -141,15 +144,15 @@ pub(super) static RULES: &[Rule] = &[
     },
     Rule {
         code: "CODER0207",
-        title: "A liveness probe succeeds at the first success",
+        title: "A liveness or startup probe succeeds at the first success",
         kinds: &[Kind::ControlPlane],
-        fields: &["spec.livenessProbe.successThreshold"],
+        fields: &["spec.livenessProbe.successThreshold", "spec.startupProbe.successThreshold"],
         severity: Severity::Deny,
         when: When::Always,
         layers: EVERYWHERE,
         check: Check::Number { min: 0, max: 1 },
         fix: "remove it or use 1",
-        why: "Kubernetes refuses a Deployment whose liveness probe wants more than one success.",
+        why: "Kubernetes refuses a Deployment whose liveness or startup probe wants more than one success.",
         bad: "spec:\n  livenessProbe:\n    successThreshold: 3",
         good: "spec:\n  livenessProbe:\n    enabled: true",
     },
@@ -172,7 +175,7 @@ pub(super) static RULES: &[Rule] = &[
         code: "CODER0209",
         title: "A mount names a volume",
         kinds: &[Kind::ControlPlane],
-        fields: &["spec.volumeMounts[].name"],
+        fields: &["spec.volumeMounts[].name", "spec.initContainers[].volumeMounts[].name"],
         severity: Severity::Deny,
         when: When::Always,
         layers: IN_RUST,
@@ -210,14 +213,16 @@ fn mount_without_volume(subject: &Subject<'_>) -> Vec<Problem> {
     let name_of = |item: &'_ Value| item.get("name").and_then(Value::as_str).map(str::to_owned);
     let volumes: std::collections::BTreeSet<String> =
         field::items_at(subject.object, "spec.volumes").iter().filter_map(name_of).collect();
-    let mounts = field::items_at(subject.object, "spec.volumeMounts").iter().enumerate();
-    mounts
-        .filter_map(|(index, mount)| Some((index, name_of(mount)?)))
-        .filter(|(_, name)| !volumes.contains(name) && !OWN_VOLUMES.iter().any(|own| name.starts_with(own)))
-        .map(|(index, name)| {
-            let problem = format!("there is no volume {}", quoted(&name));
-            Problem::invalid(format!("spec.volumeMounts[{index}].name"), problem)
-                .because(CauseReason::NotFound)
-        })
-        .collect()
+    let known = |name: &str| volumes.contains(name) || OWN_VOLUMES.iter().any(|own| name.starts_with(own));
+    let mut problems = Vec::new();
+    for pattern in ["spec.volumeMounts[].name", "spec.initContainers[].volumeMounts[].name"] {
+        field::each(subject.object, pattern, &mut |value, indices| {
+            if let Some(name) = value.as_str().filter(|name| !known(name)) {
+                let problem = format!("there is no volume {}", quoted(name));
+                let problem = Problem::invalid(field::path(pattern, indices), problem);
+                problems.push(problem.because(CauseReason::NotFound));
+            }
+        });
+    }
+    problems
 }

@@ -1,0 +1,35 @@
+//! The work of the controller's lease: the reconcilers, each with a queue of its own, while this replica leads.
+//! It wires them; what they do is not known here.
+
+use super::duties::Work;
+use super::process::Context;
+use crate::controller::control_plane::{ControlPlanes, Reconciler, follow};
+use crate::controller::queue::Queue;
+use std::sync::Arc;
+use webhooks::Config;
+
+/// What the leader does: everything is looked at once, then again whenever something changes.
+pub fn work(context: &Context, control_planes: ControlPlanes) -> Work {
+    let config = Config { default_image: context.flags.default_image.clone() };
+    let reconciler = Reconciler::new(
+        context.kube.clone(),
+        config,
+        context.flags.namespace_consent,
+        context.flags.egress(),
+    );
+    let reconciler = Arc::new(reconciler);
+    Box::new(move |stop| {
+        let (reconciler, control_planes) = (reconciler.clone(), control_planes.clone());
+        Box::pin(async move {
+            let queue = Queue::default();
+            let passes = queue.run(stop, |key| {
+                let reconciler = reconciler.clone();
+                async move { reconciler.pass(key).await }
+            });
+            tokio::select! {
+                () = passes => {}
+                () = follow(reconciler.kube(), control_planes, queue.clone()) => {}
+            }
+        })
+    })
+}

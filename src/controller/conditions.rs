@@ -1,0 +1,96 @@
+//! Decides how a condition is written: its time changes with its status only, and it says which generation it is about.
+//! It never decides what is true of an object.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+
+/// The three values a condition has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Truth {
+    /// It holds.
+    True,
+    /// It does not.
+    False,
+    /// Nobody can tell.
+    Unknown,
+}
+
+impl Truth {
+    /// As in `status:` of a condition.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::True => "True",
+            Self::False => "False",
+            Self::Unknown => "Unknown",
+        }
+    }
+}
+
+/// What is known about one aspect of an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// Type of the condition.
+    pub about: &'static str,
+    /// Whether it holds.
+    pub truth: Truth,
+    /// Why, as one word of the catalogue.
+    pub reason: &'static str,
+    /// Why, for a person, with the next step.
+    pub message: String,
+}
+
+impl Finding {
+    /// Something that holds.
+    pub fn yes(about: &'static str, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { about, truth: Truth::True, reason, message: message.into() }
+    }
+
+    /// Something that does not hold.
+    pub fn no(about: &'static str, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { about, truth: Truth::False, reason, message: message.into() }
+    }
+
+    /// Something nobody can tell.
+    pub fn unknown(about: &'static str, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { about, truth: Truth::Unknown, reason, message: message.into() }
+    }
+}
+
+/// Characters of a message; more would only hide the beginning in a terminal.
+const LONGEST_MESSAGE: usize = 1024;
+
+/// The conditions for what was found; one whose status stays keeps its time.
+pub fn conditions(findings: &[Finding], before: &[Condition], generation: i64, now: &Time) -> Vec<Condition> {
+    findings
+        .iter()
+        .map(|finding| {
+            let status = finding.truth.as_str();
+            let same = before.iter().find(|old| old.type_ == finding.about && old.status == status);
+            Condition {
+                type_: finding.about.to_owned(),
+                status: status.to_owned(),
+                reason: finding.reason.to_owned(),
+                message: finding.message.chars().take(LONGEST_MESSAGE).collect(),
+                observed_generation: Some(generation),
+                last_transition_time: same
+                    .map_or_else(|| now.clone(), |old| old.last_transition_time.clone()),
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::jiff::Timestamp;
+
+    #[test]
+    fn the_time_moves_with_the_status_alone() {
+        let (early, late) = (Time(Timestamp::UNIX_EPOCH), Time(Timestamp::from_second(100).unwrap()));
+        let first = conditions(&[Finding::no("Ready", "Waiting", "a")], &[], 1, &early);
+        let same = conditions(&[Finding::no("Ready", "Failing", "b")], &first, 2, &late);
+        assert_eq!((&same[0].last_transition_time, &*same[0].message), (&early, "b"));
+        assert_eq!(same[0].observed_generation, Some(2));
+        let other = conditions(&[Finding::yes("Ready", "Available", "")], &same, 2, &late);
+        assert_eq!(other[0].last_transition_time, late);
+    }
+}

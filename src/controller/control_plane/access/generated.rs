@@ -1,0 +1,263 @@
+//! A token of our own, step by step: what `steps` decides is done here, each step recorded before the next.
+//! A token that works stays in use whatever fails on the way to the next one.
+
+use super::plan::Place;
+use super::reasons::{Trouble, pending, unproven, wish};
+use super::record::{self, Found};
+use super::source::{self, Source};
+use super::steps::{self, LIFETIME, Record, Seen, Standing, Step, Which};
+use super::{Accessed, Asked, reference, retire, waiting_for_coderd};
+use crate::coderd::database::{self, AccessRequest, Database, DatabaseUrl, Limits, Role};
+use crate::coderd::{Error, NewToken, Uuid};
+use crate::controller::control_plane::status::WishState;
+use crds::well_known::secret_key;
+use k8s_openapi::api::core::v1::Secret;
+
+/// More than any way from nothing to rest.
+const STEPS: usize = 12;
+/// Wanted name of the user; taken ones get a suffix.
+const USERNAME: &str = "coder-k8s-operator";
+
+const OTHER_DATABASE: &str = "coderd does not know the token that the operator wrote to the database; \
+     CODER_PG_CONNECTION_URL may name another database than coderd uses";
+
+/// The URL at these places, or what is wrong with it; nothing if none of them has one.
+pub async fn url(asked: &Asked<'_>, places: &[Place]) -> Option<Result<DatabaseUrl, Trouble>> {
+    match source::find(asked.kube, asked.owner.namespace, places).await {
+        Ok(Source::Url(url)) => Some(DatabaseUrl::parse(&url).map_err(Trouble::from)),
+        Ok(Source::Missing(what)) => Some(Err(Trouble::passing("DatabaseUrlMissing", what))),
+        Ok(Source::Nowhere) => None,
+        Err(error) => Some(Err(Trouble::passing("ReferenceUnreadable", error.to_string()))),
+    }
+}
+
+/// The access that a token of our own gives.
+pub async fn settle(asked: &Asked<'_>, url: Result<DatabaseUrl, Trouble>) -> Accessed {
+    let readable = url.is_ok();
+    if !asked.held {
+        // Nothing was made yet, and nothing is made before somebody is there to undo it.
+        let wish = url.map_or_else(
+            |trouble| trouble.wish,
+            |_| pending("Preparing", "the operator's access is being made"),
+        );
+        return Accessed { hold: readable, ..Accessed::without(wish) };
+    }
+    let mut work = match Work::start(asked, url).await {
+        Ok(work) => work,
+        Err(trouble) => {
+            return Accessed { hold: true, retry: Some(trouble.retry), ..Accessed::without(trouble.wish) };
+        }
+    };
+    let trouble = work.run().await;
+    let hold = readable || work.exists();
+    Accessed { hold, ..work.accessed(trouble) }
+}
+
+/// One pass over the steps.
+struct Work<'a> {
+    asked: &'a Asked<'a>,
+    url: Result<DatabaseUrl, Trouble>,
+    record: Option<Record>,
+    /// Version of the Secret; none if there is no Secret.
+    version: Option<String>,
+    standing: Standing,
+    /// Opened when the first step needs it.
+    database: Option<Database>,
+}
+
+impl<'a> Work<'a> {
+    async fn start(asked: &'a Asked<'a>, url: Result<DatabaseUrl, Trouble>) -> Result<Self, Trouble> {
+        let name = asked.owner.secret();
+        let secret = asked.kube.ours::<Secret>().get(&name).await.map_err(unrecorded)?;
+        let (record, version) = match record::read(secret.as_ref()) {
+            Found::Nothing => (None, None),
+            Found::Ours { record, version, .. } => (record.map(|record| *record), Some(version)),
+            Found::Foreign => {
+                let place = asked.kube.namespace();
+                let message =
+                    format!("Secret {name} in namespace {place} exists and is not ours; remove or rename it");
+                return Err(Trouble::lasting("SecretConflict", message));
+            }
+        };
+        let mut work = Self { asked, url, record, version, standing: Standing::Unknown, database: None };
+        work.standing = work.look().await;
+        Ok(work)
+    }
+
+    /// What coderd says of the current token.
+    async fn look(&self) -> Standing {
+        let current = self.record.as_ref().and_then(|record| record.current.as_ref());
+        let (Some(client), Some(current)) = (self.asked.client, current) else { return Standing::Unknown };
+        match client.with_token(current.token.plaintext()).me().await {
+            Ok(_) => Standing::Accepted,
+            Err(Error::Unauthorized { .. }) => Standing::Rejected,
+            Err(_) => Standing::Unknown,
+        }
+    }
+
+    fn role(&self) -> Role {
+        if self.asked.spec.license_secret_ref.is_some() { Role::Owner } else { Role::TemplateAdmin }
+    }
+
+    fn exists(&self) -> bool {
+        self.version.is_some()
+    }
+
+    /// Step after step, until nothing is left to do or one fails.
+    async fn run(&mut self) -> Option<Trouble> {
+        for _ in 0..STEPS {
+            let step = steps::next(&Seen {
+                held: self.asked.held,
+                record: self.record.as_ref(),
+                standing: self.standing,
+                role: self.role(),
+                now: self.asked.now,
+            });
+            if step == Step::Rest {
+                return None;
+            }
+            if let Err(trouble) = self.act(step).await {
+                return Some(trouble);
+            }
+        }
+        Some(Trouble::passing("DatabaseError", "the token was made over and over without coming into use"))
+    }
+
+    async fn act(&mut self, step: Step) -> Result<(), Trouble> {
+        let record = self.record.clone();
+        match (step, record) {
+            (Step::Prepare, record) => self.prepare(record.as_ref()).await,
+            (Step::Ensure(which), Some(record)) => self.ensure(&record, which).await,
+            (Step::Prove, Some(record)) => self.prove(&record).await,
+            (Step::Revoke, Some(record)) => {
+                if let Some(current) = &record.current {
+                    self.database().await?.revoke_all_but(record.user_id, current.token.id()).await?;
+                }
+                self.write(record.revoked()).await
+            }
+            (Step::ClearFormer, Some(record)) => {
+                self.clear_former().await?;
+                self.write(record.cleared()).await
+            }
+            // Not held is handled before, and without a record the step is to prepare one.
+            (Step::Hold | Step::Rest, _) | (_, None) => Ok(()),
+        }
+    }
+
+    async fn prepare(&mut self, record: Option<&Record>) -> Result<(), Trouble> {
+        // Without a way to the database a new token is of no use.
+        self.url.as_ref().map_err(Clone::clone)?;
+        let no_luck =
+            |error: crate::coderd::uuid::NoRandomness| Trouble::passing("RecordFailed", error.to_string());
+        let (user, token) = (Uuid::random().map_err(no_luck)?, NewToken::generate().map_err(no_luck)?);
+        self.write(Record::prepared(record, user, token)).await
+    }
+
+    async fn ensure(&mut self, record: &Record, which: Which) -> Result<(), Trouble> {
+        let Some(kept) = record.kept(which) else { return Ok(()) };
+        let owner = self.asked.owner;
+        let role = self.role();
+        let request = AccessRequest {
+            user_id: record.user_id,
+            email: owner.email(),
+            username: USERNAME.to_owned(),
+            role,
+            token: kept.token.clone(),
+            token_name: owner.token_name(kept.generation),
+            lifetime: LIFETIME,
+            now: self.asked.now,
+        };
+        match self.database().await?.ensure_access(&request).await {
+            Ok(ensured) => self.write(record.ensured(which, ensured.user_id, role, ensured.expires_at)).await,
+            // Its id is somebody else's by chance: another one is made.
+            Err(database::Error::TokenTaken) if which == Which::Next => self.prepare(Some(record)).await,
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn prove(&mut self, record: &Record) -> Result<(), Trouble> {
+        let Some(next) = &record.next else { return Ok(()) };
+        let Some(client) = self.asked.client else {
+            return Err(Trouble { wish: waiting_for_coderd(), retry: crate::coderd::Retry::WhenChanged });
+        };
+        match client.with_token(next.token.plaintext()).me().await {
+            Ok(_) => {
+                self.write(record.promoted()).await?;
+                self.standing = Standing::Accepted;
+                Ok(())
+            }
+            Err(Error::Unauthorized { .. }) => {
+                self.write(record.doubted()).await?;
+                Err(Trouble::passing("TokenRejected", OTHER_DATABASE))
+            }
+            Err(error) => Err(unproven(&error)),
+        }
+    }
+
+    async fn clear_former(&mut self) -> Result<(), Trouble> {
+        let (kube, owner, spec) = (self.asked.kube, self.asked.owner, self.asked.spec);
+        let Some((name, uid)) = retire::former(kube, owner, spec).await.map_err(unrecorded)? else {
+            return Ok(());
+        };
+        retire::revoke_former(self.database().await?, owner).await?;
+        retire::remove_former(kube, owner, &name, &uid).await.map_err(unrecorded)
+    }
+
+    async fn database(&mut self) -> Result<&mut Database, Trouble> {
+        let database = match self.database.take() {
+            Some(database) => database,
+            None => {
+                let url = self.url.clone()?;
+                let Asked { kube, owner, spec, egress, .. } = self.asked;
+                let url = source::trusting(kube, owner.namespace, spec, url).await;
+                Database::connect(&url, &egress.resolve, Limits::default()).await?
+            }
+        };
+        Ok(self.database.insert(database))
+    }
+
+    /// Writes the record; somebody who was faster makes it fail.
+    async fn write(&mut self, record: Record) -> Result<(), Trouble> {
+        let (kube, secrets) = (self.asked.kube, self.asked.kube.ours::<Secret>());
+        let secret = record::written(self.asked.owner, kube.namespace(), &record, self.version.as_deref());
+        let written = match self.version {
+            Some(_) => secrets.replace(&secret).await,
+            None => secrets.create(&secret).await,
+        };
+        self.version = written.map_err(unrecorded)?.metadata.resource_version;
+        self.record = Some(record);
+        Ok(())
+    }
+
+    /// What came of it.
+    fn accessed(&self, trouble: Option<Trouble>) -> Accessed {
+        let usable =
+            self.record.as_ref().and_then(|record| steps::usable(record, self.standing, self.asked.now));
+        let Some(current) = usable else {
+            let trouble = trouble.unwrap_or_else(|| Trouble {
+                wish: waiting_for_coderd(),
+                retry: crate::coderd::Retry::WhenChanged,
+            });
+            // Without coderd nothing is to be gained by hurry: it is asked again when it is there.
+            let retry = self.asked.client.map(|_| trouble.retry);
+            return Accessed { retry, ..Accessed::without(trouble.wish) };
+        };
+        let message = match trouble {
+            None => "the operator's own token works and renews itself".to_owned(),
+            Some(trouble) => format!(
+                "the operator's own token works; renewing it is tried again: {}",
+                trouble.wish.message
+            ),
+        };
+        let asked = self.asked;
+        Accessed {
+            client: asked.client.map(|client| client.with_token(current.token.plaintext())),
+            token: Some(reference(asked.kube.namespace(), &asked.owner.secret(), secret_key::TOKEN)),
+            ..Accessed::without(wish(WishState::Granted, "TokenProven", message))
+        }
+    }
+}
+
+fn unrecorded(error: crate::kubernetes::CallError) -> Trouble {
+    Trouble::passing("RecordFailed", error.to_string())
+}

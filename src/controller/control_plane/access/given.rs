@@ -1,0 +1,89 @@
+//! A token that somebody gave us: read, shown to coderd, and reported.
+//! It is never changed, renewed, copied or revoked.
+
+use super::reasons::{Trouble, pending, unproven, wish};
+use super::{Accessed, Asked, reference, waiting_for_coderd};
+use crate::coderd::Error;
+use crate::confidential::Confidential;
+use crate::controller::control_plane::references;
+use crate::controller::control_plane::status::{Wish, WishState};
+
+/// What coderd says of the token.
+type Answer = Option<Result<(), Error>>;
+
+/// The access this token gives.
+pub async fn settle(asked: &Asked<'_>, secret: &str, key: &str) -> Accessed {
+    let namespace = asked.owner.namespace;
+    let token = match references::secret_value(asked.kube, namespace, secret, key).await {
+        Ok(Some(token)) => token,
+        Ok(None) => {
+            let message =
+                format!("Secret {secret} with a token under the key {key} does not exist, or it is empty");
+            return Accessed::without(pending("TokenSecretMissing", message));
+        }
+        Err(error) => return failed(Trouble::passing("ReferenceUnreadable", error.to_string())),
+    };
+    let place = reference(namespace, secret, key);
+    let before = asked.before;
+    let worked = before.operator_access_ready == Some(true)
+        && before.operator_token_secret_ref.as_ref() == Some(&place);
+    let answer = ask(asked, &token).await;
+    let client = asked.client.map(|client| client.with_token(token));
+    match judge(answer, worked) {
+        Ok(wish) if wish.state == WishState::Granted => {
+            Accessed { client, token: Some(place), ..Accessed::without(wish) }
+        }
+        Ok(wish) => Accessed { token: Some(place), ..Accessed::without(wish) },
+        Err(trouble) => Accessed { token: Some(place), ..failed(trouble) },
+    }
+}
+
+async fn ask(asked: &Asked<'_>, token: &Confidential<String>) -> Answer {
+    let client = asked.client?.with_token(token.clone());
+    Some(client.me().await.map(drop))
+}
+
+fn failed(trouble: Trouble) -> Accessed {
+    Accessed { retry: Some(trouble.retry), ..Accessed::without(trouble.wish) }
+}
+
+/// What to say. A token that worked is not given up because coderd does not answer for a while.
+fn judge(answer: Answer, worked: bool) -> Result<Wish, Trouble> {
+    let granted = |message: String| Ok(wish(WishState::Granted, "TokenProven", message));
+    match answer {
+        Some(Ok(())) => granted("coderd accepts the token of spec.operatorAccess.tokenSecretRef".to_owned()),
+        Some(Err(error @ Error::Unauthorized { .. })) => {
+            let mut trouble = unproven(&error);
+            trouble.wish.message += "; put another one into the Secret of spec.operatorAccess.tokenSecretRef";
+            Err(trouble)
+        }
+        Some(Err(error)) if worked => granted(format!("the token worked before; now {error}")),
+        Some(Err(error)) => Err(unproven(&error)),
+        None if worked => granted("the token worked before; coderd does not answer now".to_owned()),
+        None => Ok(waiting_for_coderd()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::coderd::error::Operation;
+
+    #[test]
+    fn a_token_counts_when_coderd_knows_it_and_until_coderd_says_no() {
+        let operation = Operation::Me;
+        let silent = || Some(Err(Error::TimedOut { operation }));
+        let said = |answer, worked| match judge(answer, worked) {
+            Ok(wish) | Err(Trouble { wish, .. }) => (wish.state, wish.reason),
+        };
+        for worked in [false, true] {
+            assert_eq!(said(Some(Ok(())), worked), (WishState::Granted, "TokenProven"));
+            let rejected = Some(Err(Error::Unauthorized { operation }));
+            assert_eq!(said(rejected, worked), (WishState::Refused, "TokenRejected"));
+        }
+        assert_eq!(said(silent(), true), (WishState::Granted, "TokenProven"));
+        assert_eq!(said(silent(), false), (WishState::Pending, "ProofFailed"));
+        assert_eq!(said(None, true), (WishState::Granted, "TokenProven"));
+        assert_eq!(said(None, false), (WishState::Pending, "WaitingForCoderd"));
+    }
+}

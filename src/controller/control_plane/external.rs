@@ -1,0 +1,64 @@
+//! What a control plane has outside of Kubernetes, settled in the order in which one needs the other: the operator's
+//! access, then the licence. It decides nothing of its own but what a control plane without pods can be asked for.
+
+use super::access::{self, Accessed, Asked};
+use super::license::{self, Licensed};
+use super::status::{Coderd, Observed, Wish, WishState};
+use crate::coderd::Retry;
+use crds::CoderControlPlaneStatus;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+/// Everything outside.
+pub struct External {
+    accessed: Accessed,
+    licensed: Licensed,
+    entitlements: Option<(&'static str, &'static str)>,
+}
+
+/// Brings everything outside to what it should be, as far as it goes now.
+pub async fn settle(asked: &Asked<'_>) -> External {
+    let accessed = access::settle(asked).await;
+    let namespace = asked.owner.namespace;
+    let licensed = license::settle(asked.kube, namespace, asked.spec, asked.before, &accessed).await;
+    External { accessed, licensed, entitlements: license::entitlements(asked.client).await }
+}
+
+impl External {
+    /// Whether our finalizer must be on the object.
+    pub fn hold(&self) -> bool {
+        self.accessed.hold
+    }
+
+    /// When to try again, if something failed: the longer pause counts, since it was asked for.
+    pub fn retry(&self) -> Option<Retry> {
+        match (self.accessed.retry, self.licensed.retry) {
+            (Some(Retry::After(one)), Some(Retry::After(other))) => Some(Retry::After(one.max(other))),
+            (Some(Retry::After(pause)), _) | (_, Some(Retry::After(pause))) => Some(Retry::After(pause)),
+            (Some(Retry::Backoff), _) | (_, Some(Retry::Backoff)) => Some(Retry::Backoff),
+            (one, other) => one.or(other),
+        }
+    }
+
+    /// Notes it for the conditions.
+    pub fn observe(&self, observed: &mut Observed) {
+        let stopped = observed.coderd == Coderd::NotAsked("ScaledToZero");
+        observed.access = while_stopped(stopped, &self.accessed.wish);
+        observed.access_needed = self.accessed.needed;
+        observed.license = while_stopped(stopped, &self.licensed.wish);
+    }
+
+    /// Writes it into the status.
+    pub fn describe(&self, status: &mut CoderControlPlaneStatus, now: &Time) {
+        self.accessed.describe(status);
+        self.licensed.describe(status, now);
+        license::describe_entitlements(status, self.entitlements, now);
+    }
+}
+
+/// Nobody waits for what cannot come while no replicas are asked for.
+fn while_stopped(stopped: bool, wish: &Wish) -> Wish {
+    if stopped && wish.state == WishState::Pending {
+        return Wish { state: WishState::NotAsked, reason: "ScaledToZero", message: wish.message.clone() };
+    }
+    wish.clone()
+}

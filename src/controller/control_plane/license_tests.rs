@@ -1,0 +1,91 @@
+//! What is said of each answer about a licence, and what the status keeps.
+
+use super::*;
+use crate::coderd::error::Operation;
+use crate::coderd::license::NotALicense;
+use k8s_openapi::jiff::Timestamp;
+use std::time::Duration;
+
+const OPERATION: Operation = Operation::UploadLicense;
+
+fn said(answer: Result<Applied, ApplyError>) -> Licensed {
+    judge(Some(answer), "h1".to_owned(), None)
+}
+
+#[test]
+fn what_is_there_is_applied_and_its_time_changes_only_with_it() {
+    let judged = |answer, before| judge(answer, "h1".to_owned(), before);
+    let there = || Some(Ok(Applied::AlreadyThere { id: 1 }));
+    let uploaded = || Some(Ok(Applied::Uploaded { id: 1 }));
+    let fresh = Some("h1".to_owned());
+    for (answer, before, applied) in [
+        (there(), Some("h1"), None),
+        (there(), Some("h0"), fresh.clone()),
+        (there(), None, fresh.clone()),
+        (uploaded(), Some("h1"), fresh.clone()),
+        (uploaded(), None, fresh),
+    ] {
+        let licensed = judged(answer, before);
+        assert_eq!((licensed.wish.state, licensed.wish.reason), (WishState::Granted, "Applied"));
+        assert_eq!((licensed.applied, licensed.retry), (applied, None), "{before:?}");
+    }
+    assert_eq!(judged(None, Some("h1")).wish.state, WishState::Granted, "silence takes nothing away");
+    assert_eq!(judged(None, Some("h0")).wish.reason, "WaitingForCoderd");
+}
+
+#[test]
+fn every_refusal_has_its_reason_and_what_may_pass_is_tried_again() {
+    let call = |error: Error| said(Err(ApplyError::Call(error)));
+    for (licensed, state, reason) in [
+        (said(Err(NotALicense::NotAJwt.into())), WishState::Refused, "Invalid"),
+        (
+            call(Error::Invalid { operation: OPERATION, message: "expired".to_owned() }),
+            WishState::Refused,
+            "Invalid",
+        ),
+        (call(Error::RouteMissing { operation: OPERATION }), WishState::Refused, "NotSupported"),
+        (call(Error::Forbidden { operation: OPERATION }), WishState::Refused, "Forbidden"),
+        (call(Error::Unauthorized { operation: OPERATION }), WishState::Pending, "Error"),
+        (call(Error::Server { operation: OPERATION, status: 500 }), WishState::Pending, "Error"),
+    ] {
+        assert_eq!((licensed.wish.state, licensed.wish.reason), (state, reason));
+        let retry = if state == WishState::Refused { Retry::WhenChanged } else { Retry::Backoff };
+        assert_eq!((licensed.retry, licensed.applied), (Some(retry), None), "{reason}");
+    }
+    let pause = Duration::from_secs(9);
+    let limited = call(Error::RateLimited { operation: OPERATION, retry_after: pause });
+    assert_eq!(limited.retry, Some(Retry::After(pause)));
+}
+
+#[test]
+fn without_access_it_waits_or_says_who_denies_it() {
+    let access = |state| Accessed {
+        wish: Wish { state, reason: "X", message: "why".to_owned() },
+        needed: true,
+        client: None,
+        token: None,
+        retry: None,
+        hold: false,
+    };
+    let reason =
+        |state| without_access(&access(state)).map(|licensed| (licensed.wish.state, licensed.wish.reason));
+    assert_eq!(reason(WishState::Granted), None);
+    assert_eq!(reason(WishState::Pending), Some((WishState::Pending, "WaitingForAccess")));
+    assert_eq!(reason(WishState::Refused), Some((WishState::Pending, "WaitingForAccess")));
+    assert_eq!(reason(WishState::NotAsked), Some((WishState::Refused, "AccessDisabled")));
+}
+
+#[test]
+fn entitlements_have_no_heartbeat() {
+    let at = |second| Time(Timestamp::from_second(second).unwrap());
+    let mut status = CoderControlPlaneStatus::default();
+    describe_entitlements(&mut status, Some(("none", "not_entitled")), &at(1));
+    describe_entitlements(&mut status, Some(("none", "not_entitled")), &at(2));
+    describe_entitlements(&mut status, None, &at(3));
+    assert_eq!(status.entitlements_last_checked, Some(at(1)));
+    describe_entitlements(&mut status, Some(("premium", "entitled")), &at(4));
+    assert_eq!(
+        (status.license_tier.as_deref(), status.entitlements_last_checked),
+        (Some("premium"), Some(at(4)))
+    );
+}

@@ -1,0 +1,37 @@
+//! CoderControlPlane: a Coder server from one manifest, with truthful status.
+//! `desired` decides what should exist, `status` what is said about it; `reconcile` reads, acts and writes.
+
+pub mod access;
+pub mod consent;
+pub mod desired;
+mod external;
+mod finalizer;
+mod home;
+pub mod license;
+pub mod probe;
+mod reconcile;
+pub mod references;
+mod report;
+pub mod rollout;
+pub mod status;
+mod sweep;
+mod triggers;
+mod workspaces;
+
+pub use reconcile::{Key, Reconciler};
+pub use triggers::{ControlPlanes, follow};
+
+use crate::kubernetes::Target;
+
+impl desired::Child {
+    /// Where calls about it go.
+    pub fn target(&self) -> Target<'_> {
+        Target {
+            api_version: self.api_version,
+            kind: self.kind,
+            plural: self.plural,
+            namespace: &self.namespace,
+            name: &self.name,
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! One pass over one control plane: read it, bring its children to what they should be, ask coderd, write the status.
+//! What should be, and what is said about it, is decided elsewhere; this reads, acts and writes.
+
+use super::access::{self, Asked, Owner};
+use super::consent::Consent;
+use super::desired::{self, Children, Consumed, Inputs, Source, WorkspaceAccess};
+use super::external::{self, External};
+use super::probe::{Probe, probe};
+use super::status::{Coderd, Exposure, Observed, Rollout, Wish, WishState};
+use super::sweep::{self, Origin};
+use super::{finalizer, references, rollout};
+use crate::coderd::{Client, Egress, Retry};
+use crate::controller::schedule::Outcome;
+use crate::kubernetes::{CallError, Kube, Target};
+use crds::well_known::annotation;
+use crds::{CoderControlPlane, CoderControlPlaneSpec, CoderControlPlaneStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{Value, from_value};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::time::Duration;
+use webhooks::{Config, Kind, Occasion, Review};
+
+/// How often coderd is asked again when all is well.
+const RECHECK: Duration = Duration::from_secs(300);
+/// How often something that comes by itself is looked at when nobody tells us.
+const SOON: Duration = Duration::from_secs(30);
+
+/// Which control plane.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl Key {
+    pub(super) fn target(&self) -> Target<'_> {
+        Target {
+            api_version: "coder.com/v1alpha1",
+            kind: "CoderControlPlane",
+            plural: "codercontrolplanes",
+            namespace: &self.namespace,
+            name: &self.name,
+        }
+    }
+}
+
+/// What every pass works with.
+pub struct Reconciler {
+    pub(super) kube: Kube,
+    pub(super) config: Config,
+    pub(super) consent: Consent,
+    egress: Egress,
+    /// Uid and generation for which everything no longer wanted was removed: it is not looked for again.
+    swept: Mutex<BTreeMap<Key, (String, i64)>>,
+}
+
+/// An object under its pass.
+pub(super) struct Subject {
+    pub(super) key: Key,
+    /// As the API server has it.
+    pub(super) object: Value,
+    pub(super) uid: String,
+    pub(super) generation: i64,
+    /// With every default in it.
+    pub(super) resolved: CoderControlPlane,
+    pub(super) before: CoderControlPlaneStatus,
+}
+
+impl Subject {
+    pub(super) fn origin(&self) -> Origin<'_> {
+        Origin { namespace: &self.key.namespace, name: &self.key.name, uid: &self.uid }
+    }
+}
+
+impl Reconciler {
+    /// A reconciler of control planes.
+    pub fn new(kube: Kube, config: Config, consent: Consent, egress: Egress) -> Self {
+        Self { kube, config, consent, egress, swept: Mutex::default() }
+    }
+
+    /// The API server it works with.
+    pub fn kube(&self) -> &Kube {
+        &self.kube
+    }
+
+    /// One pass.
+    pub async fn pass(&self, key: Key) -> Outcome {
+        match self.try_pass(&key).await {
+            Ok(outcome) => outcome,
+            Err(error) => {
+                // Somebody else was faster: what they wrote is looked at again at once.
+                if !error.is_outdated() {
+                    tracing::warn!(namespace = key.namespace, name = key.name, %error, "pass failed; it is tried again");
+                }
+                Outcome::Failed(Duration::ZERO)
+            }
+        }
+    }
+
+    async fn try_pass(&self, key: &Key) -> Result<Outcome, CallError> {
+        let Some(object) = self.kube.read(key.target()).await? else {
+            self.forget(key);
+            return Ok(Outcome::Settled);
+        };
+        let complete = webhooks::resolved(Kind::ControlPlane, &object, &self.config);
+        let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let before = from_value(object["status"].clone()).unwrap_or_default();
+        let generation = object["metadata"]["generation"].as_i64().unwrap_or_default();
+        let uid = text("/metadata/uid");
+        if !object["metadata"]["deletionTimestamp"].is_null() {
+            return self.finalize(key, &uid, &object).await;
+        }
+        let resolved = match from_value::<CoderControlPlane>(complete) {
+            Ok(resolved) => resolved,
+            Err(error) => {
+                let problems = vec![format!("the object cannot be read: {error}")];
+                return self.write_invalid(key, &object, before, generation, problems).await;
+            }
+        };
+        if resolved.spec.suspend == Some(true) {
+            return self.write_suspended(key, &object, before, generation).await;
+        }
+        let review = Review { kind: Kind::ControlPlane, object: &object, occasion: Occasion::Stored };
+        let causes = webhooks::validate(&review).causes;
+        if !causes.is_empty() {
+            let problems = causes.iter().map(webhooks::Cause::line).collect();
+            return self.write_invalid(key, &object, before, generation, problems).await;
+        }
+        let subject = Subject { key: key.clone(), object, uid, generation, resolved, before };
+        self.reconcile(subject).await
+    }
+
+    async fn reconcile(&self, mut subject: Subject) -> Result<Outcome, CallError> {
+        let namespace = subject.key.namespace.clone();
+        let consumed = desired::consumed(&subject.resolved);
+        let gives = |one: &Consumed, keys: &[&str]| gives_access_url(&subject.resolved, one, keys);
+        let contents = references::read(&self.kube, &namespace, &consumed, gives).await?;
+        let children = desired::children(&Inputs {
+            control_plane: &subject.resolved,
+            consumed_checksum: contents.checksum.as_deref(),
+            access_url_from_env_from: contents.provided,
+        });
+        let abroad = children.workspace_access.iter().any(|access| access.namespace != namespace);
+        if abroad && !finalizer::is_held(&subject.object) {
+            // Before the first right abroad is granted, somebody must be there to take it back.
+            self.kube.patch(subject.key.target(), finalizer::hold(&subject.object)).await?;
+            return Ok(Outcome::After(Duration::ZERO));
+        }
+        let mut observed = nothing_observed();
+        observed.missing = contents.missing;
+        self.settle_home(&subject, &children, &mut observed).await;
+        let deployment = self.settle_deployment(&subject, &children.deployment, &mut observed).await;
+        self.settle_exposure(&subject, &children, &mut observed).await;
+        let granted = self.settle_workspaces(&subject, &children, &mut observed).await;
+        self.sweep(&subject, &children, &granted).await?;
+        let (client, retry) = self.ask_coderd(&subject, deployment.as_ref(), &mut observed).await;
+        let external = self.settle_external(&subject, client.as_ref()).await;
+        if (abroad || external.hold()) != finalizer::is_held(&subject.object) {
+            // Somebody must be there to take back what is granted or made elsewhere, and only then.
+            let patch =
+                if finalizer::is_held(&subject.object) { finalizer::release } else { finalizer::hold };
+            self.kube.patch(subject.key.target(), patch(&subject.object)).await?;
+            return Ok(Outcome::After(Duration::ZERO));
+        }
+        external.observe(&mut observed);
+        external.describe(&mut subject.before, &Time(Timestamp::now()));
+        let url = desired::cluster_url(&subject.resolved);
+        self.describe(&mut subject, &observed, deployment.as_ref(), url, contents.provided);
+        let outcome = outcome(&observed, retry, external.retry());
+        self.write(&subject.key, &subject.object, subject.before).await?;
+        Ok(outcome)
+    }
+
+    /// Removes what an earlier generation asked for, once for each.
+    async fn sweep(
+        &self,
+        subject: &Subject,
+        children: &Children,
+        granted: &[&WorkspaceAccess],
+    ) -> Result<(), CallError> {
+        let done = (subject.uid.clone(), subject.generation);
+        if self.swept().get(&subject.key) == Some(&done) {
+            return Ok(());
+        }
+        sweep::optional_children(&self.kube, subject.origin(), children).await?;
+        let kept = granted.iter().flat_map(|access| [&access.role, &access.binding]);
+        sweep::grants(&self.kube, subject.origin(), kept).await?;
+        self.swept().insert(subject.key.clone(), done);
+        Ok(())
+    }
+
+    /// Asks coderd, if somebody is there to answer, and returns it, or when to ask again.
+    async fn ask_coderd(
+        &self,
+        subject: &Subject,
+        deployment: Option<&Value>,
+        observed: &mut Observed,
+    ) -> (Option<Client>, Option<Retry>) {
+        if rollout::ready_replicas(deployment) == 0 {
+            let why =
+                if observed.rollout == Rollout::ScaledToZero { "ScaledToZero" } else { "NoReplicaReady" };
+            observed.coderd = Coderd::NotAsked(why);
+            return (None, None);
+        }
+        let authorities = self.authorities(subject).await;
+        let url = desired::cluster_url(&subject.resolved);
+        let Probe { coderd, client, error } = probe(&url, authorities.as_deref(), &self.egress).await;
+        observed.coderd = coderd;
+        (client, error.map(|error| error.retry()))
+    }
+
+    /// The operator's access and the licence.
+    async fn settle_external(&self, subject: &Subject, client: Option<&Client>) -> External {
+        let asked = Asked {
+            kube: &self.kube,
+            egress: &self.egress,
+            owner: Owner { namespace: &subject.key.namespace, name: &subject.key.name, uid: &subject.uid },
+            spec: &subject.resolved.spec,
+            before: &subject.before,
+            held: finalizer::is_held(&subject.object),
+            client,
+            now: Timestamp::now(),
+        };
+        external::settle(&asked).await
+    }
+
+    /// What to trust besides the public authorities: what coderd serves with, as its own Secret tells.
+    async fn authorities(&self, subject: &Subject) -> Option<String> {
+        let tls = subject.resolved.spec.tls.as_ref()?;
+        let mut pems = Vec::new();
+        for name in &tls.secret_names {
+            for key in ["ca.crt", "tls.crt"] {
+                let value =
+                    references::secret_value(&self.kube, &subject.key.namespace, name.trim(), key).await;
+                pems.extend(value.ok().flatten().map(|pem| pem.expose().clone()));
+            }
+        }
+        (!pems.is_empty()).then(|| pems.join("\n"))
+    }
+
+    /// Takes back what was granted outside the namespace, then lets the object go.
+    async fn finalize(&self, key: &Key, uid: &str, object: &Value) -> Result<Outcome, CallError> {
+        if !finalizer::is_held(object) {
+            return Ok(Outcome::Settled);
+        }
+        let origin = Origin { namespace: &key.namespace, name: &key.name, uid };
+        sweep::grants(&self.kube, origin, std::iter::empty()).await?;
+        let owner = Owner { namespace: &key.namespace, name: &key.name, uid };
+        let spec: CoderControlPlaneSpec = from_value(object["spec"].clone()).unwrap_or_default();
+        let release = object["metadata"]["annotations"][annotation::RELEASE_EXTERNAL] == "true";
+        access::end(&self.kube, &self.egress, owner, &spec, release).await?;
+        self.kube.patch(key.target(), finalizer::release(object)).await?;
+        self.forget(key);
+        Ok(Outcome::Settled)
+    }
+
+    fn forget(&self, key: &Key) {
+        self.swept().remove(key);
+    }
+
+    fn swept(&self) -> std::sync::MutexGuard<'_, BTreeMap<Key, (String, i64)>> {
+        self.swept.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// Whether some `envFrom` of this source gives the address that would be our default.
+fn gives_access_url(control_plane: &CoderControlPlane, one: &Consumed, keys: &[&str]) -> bool {
+    control_plane.spec.env_from.iter().any(|source| {
+        let name = match one.kind {
+            Source::Secret => source.secret_ref.as_ref().map(|reference| &reference.name),
+            Source::ConfigMap => source.config_map_ref.as_ref().map(|reference| &reference.name),
+        };
+        name == Some(&one.name)
+            && desired::provides_access_url(source.prefix.as_deref(), keys.iter().copied())
+    })
+}
+
+pub(super) fn nothing_observed() -> Observed {
+    let not_asked = |what: &str| Wish {
+        state: WishState::NotAsked,
+        reason: "NotRequested",
+        message: format!("{what} is not asked for"),
+    };
+    Observed {
+        problems: Vec::new(),
+        conflicts: Vec::new(),
+        refused: Vec::new(),
+        failed: Vec::new(),
+        missing: Vec::new(),
+        rollout: Rollout::Absent,
+        exposure: Exposure::NotAsked,
+        workspaces: Some(Vec::new()),
+        coderd: Coderd::NotAsked("NoReplicaReady"),
+        access: not_asked("access of the operator"),
+        access_needed: false,
+        license: not_asked("a licence"),
+    }
+}
+
+/// When to look again.
+fn outcome(observed: &Observed, retry: Option<Retry>, external: Option<Retry>) -> Outcome {
+    if !observed.failed.is_empty() {
+        return Outcome::Failed(Duration::ZERO);
+    }
+    let silent = matches!(observed.coderd, Coderd::Silent(_));
+    match external.filter(|_| !silent) {
+        Some(Retry::After(pause)) => return Outcome::Failed(pause),
+        Some(Retry::Backoff) => return Outcome::Failed(Duration::ZERO),
+        Some(Retry::WhenChanged) | None => {}
+    }
+    match (&observed.coderd, retry) {
+        (Coderd::Silent(_), Some(Retry::After(pause))) => Outcome::Failed(pause),
+        (Coderd::Silent(_), _) => Outcome::Failed(Duration::ZERO),
+        _ if observed.exposure == Exposure::NoGatewayApi => Outcome::After(RECHECK),
+        // Watches tell of rollouts; the timer is for a watch that was cut.
+        _ if matches!(observed.rollout, Rollout::UnderWay(_) | Rollout::Absent) => Outcome::After(SOON),
+        _ => Outcome::After(RECHECK),
+    }
+}

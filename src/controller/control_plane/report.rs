@@ -1,0 +1,114 @@
+//! Writes the status of a control plane, and only if it differs from what is there.
+//! What it says is decided in `status`.
+
+use super::desired;
+use super::reconcile::{Key, Reconciler, Subject, nothing_observed};
+use super::rollout;
+use super::status::{self, Coderd, Observed};
+use crate::controller::conditions::{Finding, conditions};
+use crate::controller::schedule::Outcome;
+use crate::kubernetes::CallError;
+use crds::CoderControlPlaneStatus;
+use crds::well_known::{annotation, condition};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{Value, from_value, json};
+use webhooks::Kind;
+
+impl Reconciler {
+    pub(super) fn describe(
+        &self,
+        subject: &mut Subject,
+        observed: &Observed,
+        deployment: Option<&Value>,
+        url: String,
+        access_url_from_env_from: bool,
+    ) {
+        let (generation, status) = (subject.generation, &mut subject.before);
+        let findings = status::findings(observed);
+        status.conditions = conditions(&findings, &status.conditions, generation, &Time(Timestamp::now()));
+        status.observed_generation = Some(generation);
+        status.last_handled_reconcile_at = reconcile_at(&subject.object);
+        let ready = findings
+            .iter()
+            .any(|finding| finding.about == condition::READY && finding.truth.as_str() == "True");
+        status.phase = Some(if ready { "Ready" } else { "Pending" }.to_owned());
+        status.replicas = Some(rollout::replicas(deployment));
+        status.ready_replicas = Some(rollout::ready_replicas(deployment));
+        status.selector = Some(desired::selector(&subject.resolved));
+        status.url = Some(url);
+        if let Coderd::Answered(version) = &observed.coderd {
+            status.version = Some(version.clone());
+        }
+        let resolved = webhooks::status_resolved(Kind::ControlPlane, &subject.object, &self.config);
+        status.resolved = from_value(resolved).ok();
+        if access_url_from_env_from && let Some(resolved) = &mut status.resolved {
+            resolved.access_url = None;
+        }
+    }
+
+    pub(super) async fn write_invalid(
+        &self,
+        key: &Key,
+        object: &Value,
+        mut status: CoderControlPlaneStatus,
+        generation: i64,
+        problems: Vec<String>,
+    ) -> Result<Outcome, CallError> {
+        let observed = Observed { problems, ..nothing_observed() };
+        // What runs goes on running as it was: only the three of kstatus change.
+        let findings = status::findings(&observed);
+        let summary = conditions(
+            findings.get(..3).unwrap_or_default(),
+            &status.conditions,
+            generation,
+            &Time(Timestamp::now()),
+        );
+        status.conditions.retain(|old| summary.iter().all(|new| new.type_ != old.type_));
+        status.conditions.splice(..0, summary);
+        status.observed_generation = Some(generation);
+        status.phase = Some("Pending".to_owned());
+        self.write(key, object, status).await?;
+        Ok(Outcome::Settled)
+    }
+
+    pub(super) async fn write_suspended(
+        &self,
+        key: &Key,
+        object: &Value,
+        mut status: CoderControlPlaneStatus,
+        generation: i64,
+    ) -> Result<Outcome, CallError> {
+        status.observed_generation = Some(generation);
+        status.last_handled_reconcile_at = reconcile_at(object);
+        let message = "spec.suspend is true: nothing is changed until it is not";
+        let finding = Finding::yes(condition::SUSPENDED, "Suspended", message);
+        let suspended = conditions(&[finding], &status.conditions, generation, &Time(Timestamp::now()));
+        status.conditions.retain(|old| old.type_ != condition::SUSPENDED);
+        status.conditions.extend(suspended);
+        self.write(key, object, status).await?;
+        Ok(Outcome::Settled)
+    }
+
+    /// Writes the status if it differs from what is there.
+    pub(super) async fn write(
+        &self,
+        key: &Key,
+        object: &Value,
+        status: CoderControlPlaneStatus,
+    ) -> Result<(), CallError> {
+        let status = json!(status);
+        if object["status"] == status {
+            return Ok(());
+        }
+        let operations = json!([
+            {"op": "test", "path": "/metadata/resourceVersion", "value": object["metadata"]["resourceVersion"]},
+            {"op": "add", "path": "/status", "value": status},
+        ]);
+        self.kube.write_status(key.target(), from_value(operations).unwrap_or_default()).await
+    }
+}
+
+fn reconcile_at(object: &Value) -> Option<String> {
+    object["metadata"]["annotations"][annotation::RECONCILE_AT].as_str().map(str::to_owned)
+}

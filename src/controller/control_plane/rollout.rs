@@ -1,0 +1,101 @@
+//! Decides how far a Deployment has come, as `kubectl rollout status` would. Pure: it reads one object.
+//! It never takes replicas of an older template for new ones.
+
+use super::status::Rollout;
+use serde_json::Value;
+
+/// How far it is.
+pub fn rollout(deployment: Option<&Value>) -> Rollout {
+    let Some(deployment) = deployment else { return Rollout::Absent };
+    let number = |path: &str| deployment.pointer(path).and_then(Value::as_i64).unwrap_or_default();
+    let wanted = deployment.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(1);
+    if number("/status/observedGeneration") < number("/metadata/generation") {
+        return Rollout::UnderWay(
+            "the new template has not been seen by the Deployment controller yet".to_owned(),
+        );
+    }
+    let (all, updated) = (number("/status/replicas"), number("/status/updatedReplicas"));
+    let available = number("/status/availableReplicas");
+    if wanted == 0 && all == 0 {
+        return Rollout::ScaledToZero;
+    }
+    if updated >= wanted && all <= updated && available >= updated {
+        return Rollout::Complete(i32::try_from(wanted).unwrap_or(i32::MAX));
+    }
+    if let Some(message) = gave_up(deployment) {
+        return Rollout::Stuck(format!("{message}; look at the pods: image, Secrets and events"));
+    }
+    Rollout::UnderWay(format!(
+        "{updated} of {wanted} replicas are of the newest template, {available} are available, {} older are still there",
+        all.saturating_sub(updated)
+    ))
+}
+
+fn gave_up(deployment: &Value) -> Option<&str> {
+    let conditions = deployment.pointer("/status/conditions")?.as_array()?;
+    let late = conditions.iter().find(|condition| {
+        condition["type"] == "Progressing" && condition["reason"] == "ProgressDeadlineExceeded"
+    })?;
+    late["message"].as_str()
+}
+
+/// Replicas that are ready, of whatever template.
+pub fn ready_replicas(deployment: Option<&Value>) -> i32 {
+    count(deployment, "/status/readyReplicas")
+}
+
+/// Replicas there are, of whatever template.
+pub fn replicas(deployment: Option<&Value>) -> i32 {
+    count(deployment, "/status/replicas")
+}
+
+fn count(deployment: Option<&Value>, path: &str) -> i32 {
+    let count = deployment.and_then(|deployment| deployment.pointer(path)).and_then(Value::as_i64);
+    count.and_then(|count| i32::try_from(count).ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn deployment(wanted: i64, all: i64, updated: i64, available: i64) -> Value {
+        json!({"metadata": {"generation": 3}, "spec": {"replicas": wanted}, "status": {
+            "observedGeneration": 3, "replicas": all, "updatedReplicas": updated, "availableReplicas": available,
+            "readyReplicas": available}})
+    }
+
+    #[test]
+    fn a_rollout_is_complete_only_when_every_replica_is_new_and_available() {
+        assert_eq!(rollout(None), Rollout::Absent);
+        assert_eq!(rollout(Some(&deployment(2, 2, 2, 2))), Rollout::Complete(2));
+        assert_eq!(rollout(Some(&deployment(0, 0, 0, 0))), Rollout::ScaledToZero);
+        for unfinished in [
+            deployment(2, 2, 1, 2),
+            deployment(2, 3, 2, 3),
+            deployment(2, 2, 2, 1),
+            deployment(0, 1, 0, 1),
+            deployment(1, 0, 0, 0),
+        ] {
+            assert!(matches!(rollout(Some(&unfinished)), Rollout::UnderWay(_)), "{unfinished}");
+        }
+    }
+
+    #[test]
+    fn a_template_that_nobody_saw_yet_is_under_way() {
+        let mut deployment = deployment(2, 2, 2, 2);
+        deployment["metadata"]["generation"] = json!(4);
+        assert!(matches!(rollout(Some(&deployment)), Rollout::UnderWay(_)));
+    }
+
+    #[test]
+    fn a_deadline_that_passed_is_stuck_unless_it_got_there_in_the_end() {
+        let late = json!([{"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded", "message": "timed out"}]);
+        let mut stuck = deployment(1, 1, 1, 0);
+        stuck["status"]["conditions"] = late.clone();
+        assert!(matches!(rollout(Some(&stuck)), Rollout::Stuck(message) if message.starts_with("timed out")));
+        let mut done = deployment(1, 1, 1, 1);
+        done["status"]["conditions"] = late;
+        assert_eq!(rollout(Some(&done)), Rollout::Complete(1));
+    }
+}

@@ -1,0 +1,254 @@
+//! Decides what the status of a control plane says about what was observed, in the words of kstatus. Pure.
+//! It never says that something is ready because nothing was heard of it.
+
+use crate::controller::conditions::{Finding, Truth};
+use crds::well_known::condition::{
+    CODERD_REACHABLE, DEPLOYMENT_AVAILABLE, EXPOSED, LICENSE_APPLIED, OPERATOR_ACCESS_READY, READY,
+    RECONCILING, STALLED, WORKSPACE_RBAC_READY,
+};
+
+/// How far the Deployment has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Rollout {
+    /// There is none yet.
+    Absent,
+    /// No replicas were asked for, and none run.
+    ScaledToZero,
+    /// Replicas are being made or replaced; how far they are.
+    UnderWay(String),
+    /// Kubernetes gave up waiting for it, and says why.
+    Stuck(String),
+    /// Every replica is of the newest template and available.
+    Complete(i32),
+}
+
+/// How far the way from outside has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Exposure {
+    /// None was asked for.
+    NotAsked,
+    /// The Ingress or HTTPRoute is in place.
+    InPlace(&'static str),
+    /// The cluster has no Gateway API.
+    NoGatewayApi,
+    /// It could not be applied.
+    Failed(String),
+}
+
+/// What coderd said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Coderd {
+    /// It was not asked: no replica is there to answer. The word says why.
+    NotAsked(&'static str),
+    /// It answered with its version.
+    Answered(String),
+    /// It did not.
+    Silent(String),
+}
+
+/// How far a wish that needs coderd has come: access for the operator, or the licence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wish {
+    /// Where it stands.
+    pub state: WishState,
+    /// Why, as one word of the catalogue.
+    pub reason: &'static str,
+    /// Why, for a person.
+    pub message: String,
+}
+
+/// Where a wish stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WishState {
+    /// It was not asked for.
+    NotAsked,
+    /// It is in place.
+    Granted,
+    /// It will come by itself.
+    Pending,
+    /// It will not come before somebody acts.
+    Refused,
+}
+
+/// Everything that was observed in a pass.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Observed {
+    /// What the rules say against the object as it is stored.
+    pub problems: Vec<String>,
+    /// Objects of our names that belong to somebody else.
+    pub conflicts: Vec<String>,
+    /// Children that the API server refuses.
+    pub refused: Vec<String>,
+    /// Children that could not be applied this time.
+    pub failed: Vec<String>,
+    /// Secrets and ConfigMaps that are referred to and not there.
+    pub missing: Vec<String>,
+    /// The Deployment.
+    pub rollout: Rollout,
+    /// The way from outside.
+    pub exposure: Exposure,
+    /// What is wrong in workspace namespaces, each with its reason; none where rights are off.
+    pub workspaces: Option<Vec<(&'static str, String)>>,
+    /// coderd itself.
+    pub coderd: Coderd,
+    /// Access of the operator to coderd.
+    pub access: Wish,
+    /// Whether something cannot be done without access.
+    pub access_needed: bool,
+    /// The licence.
+    pub license: Wish,
+}
+
+/// Every condition of a control plane, the three of kstatus first.
+pub fn findings(observed: &Observed) -> Vec<Finding> {
+    let mut findings = summary(observed).to_vec();
+    findings.extend([
+        deployment(&observed.rollout),
+        exposure(&observed.exposure),
+        wish(OPERATOR_ACCESS_READY, &observed.access),
+        wish(LICENSE_APPLIED, &observed.license),
+        workspaces(observed.workspaces.as_deref()),
+        coderd(&observed.coderd),
+    ]);
+    findings
+}
+
+/// A reason and what it means here.
+type Because = (&'static str, String);
+
+/// Ready, Reconciling and Stalled. Never are the last two both true, and Ready is true only when neither is.
+fn summary(observed: &Observed) -> [Finding; 3] {
+    if let Some((reason, message)) = stalled(observed) {
+        return [
+            Finding::no(READY, reason, &*message),
+            Finding::no(RECONCILING, reason, "it waits for somebody to act"),
+            Finding::yes(STALLED, reason, message),
+        ];
+    }
+    if let Some((reason, message)) = unfinished(observed) {
+        return [
+            Finding::no(READY, reason, &*message),
+            Finding::yes(RECONCILING, reason, message),
+            Finding::no(STALLED, "Progressing", "it is being worked on"),
+        ];
+    }
+    let (reason, message) = match &observed.rollout {
+        Rollout::ScaledToZero => ("ScaledToZero", "no replicas are asked for"),
+        _ => ("Available", "coderd is rolled out and answers"),
+    };
+    [
+        Finding::yes(READY, reason, message),
+        Finding::no(RECONCILING, reason, "nothing is left to do"),
+        Finding::no(STALLED, reason, "nothing stands in the way"),
+    ]
+}
+
+fn all(what: &[String]) -> Option<String> {
+    (!what.is_empty()).then(|| what.join("; "))
+}
+
+fn if_in(state: WishState, wish: &Wish) -> Option<Because> {
+    (wish.state == state).then(|| (wish.reason, wish.message.clone()))
+}
+
+/// Why nothing will move before somebody acts.
+fn stalled(observed: &Observed) -> Option<Because> {
+    let stuck = || match &observed.rollout {
+        Rollout::Stuck(message) => Some(("RolloutStuck", message.clone())),
+        _ => None,
+    };
+    let access = || observed.access_needed.then(|| if_in(WishState::Refused, &observed.access)).flatten();
+    None.or_else(|| Some(("InvalidSpec", all(&observed.problems)?)))
+        .or_else(|| Some(("ChildConflict", all(&observed.conflicts)?)))
+        .or_else(|| Some(("ChildRefused", all(&observed.refused)?)))
+        .or_else(stuck)
+        .or_else(access)
+        .or_else(|| if_in(WishState::Refused, &observed.license))
+}
+
+/// What is still to come, the first thing first.
+fn unfinished(observed: &Observed) -> Option<Because> {
+    let rollout = || match &observed.rollout {
+        Rollout::Absent => Some(("Creating", "the Deployment is being made".to_owned())),
+        Rollout::UnderWay(how_far) => Some(("RollingOut", how_far.clone())),
+        _ => None,
+    };
+    let exposure = || match &observed.exposure {
+        Exposure::NoGatewayApi => Some(("NoGatewayAPI", NO_GATEWAY_API.to_owned())),
+        Exposure::Failed(message) => Some(("ExposureFailed", message.clone())),
+        _ => None,
+    };
+    let coderd = || match &observed.coderd {
+        Coderd::Silent(message) => Some(("CoderdUnreachable", message.clone())),
+        _ => None,
+    };
+    let access = || observed.access_needed.then(|| if_in(WishState::Pending, &observed.access)).flatten();
+    None.or_else(|| Some(("ApplyFailed", all(&observed.failed)?)))
+        .or_else(|| Some(("ReferenceMissing", all(&observed.missing)?)))
+        .or_else(rollout)
+        .or_else(exposure)
+        .or_else(coderd)
+        .or_else(access)
+        .or_else(|| if_in(WishState::Pending, &observed.license))
+}
+
+fn deployment(rollout: &Rollout) -> Finding {
+    let about = DEPLOYMENT_AVAILABLE;
+    match rollout {
+        Rollout::Absent => Finding::no(about, "Creating", "there is no Deployment yet"),
+        Rollout::ScaledToZero => {
+            Finding::yes(about, "ScaledToZero", "no replicas are asked for and none run")
+        }
+        Rollout::UnderWay(how_far) => Finding::no(about, "RollingOut", &**how_far),
+        Rollout::Stuck(message) => Finding::no(about, "RolloutStuck", &**message),
+        Rollout::Complete(replicas) => {
+            Finding::yes(about, "RolloutComplete", format!("{replicas} of {replicas} replicas are available"))
+        }
+    }
+}
+
+const NO_GATEWAY_API: &str = "the cluster does not serve gateway.networking.k8s.io/v1; install the Gateway API, or use spec.expose.ingress";
+
+fn exposure(exposure: &Exposure) -> Finding {
+    match exposure {
+        Exposure::NotAsked => Finding::unknown(EXPOSED, "NotRequested", "spec.expose is not set"),
+        Exposure::InPlace(kind) => Finding::yes(EXPOSED, "Applied", format!("the {kind} is in place")),
+        Exposure::NoGatewayApi => Finding::no(EXPOSED, "NoGatewayAPI", NO_GATEWAY_API),
+        Exposure::Failed(message) => Finding::no(EXPOSED, "ExposureFailed", &**message),
+    }
+}
+
+fn workspaces(troubles: Option<&[(&'static str, String)]>) -> Finding {
+    let about = WORKSPACE_RBAC_READY;
+    match troubles {
+        None => Finding::unknown(about, "NotRequested", "spec.rbac.workspacePerms is false"),
+        Some([]) => Finding::yes(about, "Granted", "coderd may run workspaces where it was asked to"),
+        Some(troubles @ [(reason, _), ..]) => {
+            let texts: Vec<&str> = troubles.iter().map(|(_, message)| message.as_str()).collect();
+            Finding::no(about, reason, texts.join("; "))
+        }
+    }
+}
+
+fn coderd(coderd: &Coderd) -> Finding {
+    match coderd {
+        Coderd::NotAsked(why) => Finding::unknown(CODERD_REACHABLE, why, "coderd was not asked"),
+        Coderd::Answered(version) => {
+            Finding::yes(CODERD_REACHABLE, "Answered", format!("coderd {version} answers"))
+        }
+        Coderd::Silent(message) => Finding::no(CODERD_REACHABLE, "Unreachable", &**message),
+    }
+}
+
+fn wish(about: &'static str, wish: &Wish) -> Finding {
+    let truth = match wish.state {
+        WishState::NotAsked => Truth::Unknown,
+        WishState::Granted => Truth::True,
+        WishState::Pending | WishState::Refused => Truth::False,
+    };
+    Finding { about, truth, reason: wish.reason, message: wish.message.clone() }
+}
+
+#[cfg(test)]
+#[path = "status_tests.rs"]
+mod tests;

@@ -1,0 +1,165 @@
+//! Every state of a control plane with the conditions it gets and what kstatus makes of them.
+//! The rules of kstatus are written out here as its own documentation gives them.
+
+use super::*;
+
+fn wish(state: WishState, reason: &'static str) -> Wish {
+    Wish { state, reason, message: "m".to_owned() }
+}
+
+/// A control plane that has everything it asked for.
+fn healthy() -> Observed {
+    Observed {
+        problems: vec![],
+        conflicts: vec![],
+        refused: vec![],
+        failed: vec![],
+        missing: vec![],
+        rollout: Rollout::Complete(2),
+        exposure: Exposure::InPlace("Ingress"),
+        workspaces: Some(vec![]),
+        coderd: Coderd::Answered("v2.36.1".to_owned()),
+        access: wish(WishState::Granted, "Proven"),
+        access_needed: true,
+        license: wish(WishState::Granted, "Applied"),
+    }
+}
+
+/// What kstatus says about conditions whose generation was observed.
+fn kstatus(findings: &[Finding]) -> &'static str {
+    for finding in findings.iter().filter(|finding| finding.truth == Truth::True) {
+        match finding.about {
+            RECONCILING => return "InProgress",
+            STALLED => return "Failed",
+            _ => {}
+        }
+    }
+    match findings.iter().find(|finding| finding.about == READY).map(|ready| ready.truth) {
+        Some(Truth::True) | None => "Current",
+        Some(_) => "InProgress",
+    }
+}
+
+/// States that are Current, with the reason of Ready.
+fn settled() -> Vec<(Observed, &'static str)> {
+    vec![
+        (healthy(), "Available"),
+        (
+            Observed {
+                rollout: Rollout::ScaledToZero,
+                coderd: Coderd::NotAsked("ScaledToZero"),
+                ..healthy()
+            },
+            "ScaledToZero",
+        ),
+        (Observed { exposure: Exposure::NotAsked, ..healthy() }, "Available"),
+        (Observed { workspaces: None, ..healthy() }, "Available"),
+        (Observed { workspaces: Some(vec![("NamespaceMissing", "x".into())]), ..healthy() }, "Available"),
+        (Observed { license: wish(WishState::NotAsked, "NotRequested"), ..healthy() }, "Available"),
+        (
+            Observed {
+                access: wish(WishState::Refused, "NoDatabase"),
+                access_needed: false,
+                license: wish(WishState::NotAsked, "NotRequested"),
+                ..healthy()
+            },
+            "Available",
+        ),
+    ]
+}
+
+/// States that are Failed, with the reason of Ready.
+fn stuck() -> Vec<(Observed, &'static str)> {
+    let text = || vec!["x".to_owned()];
+    vec![
+        (Observed { problems: text(), ..healthy() }, "InvalidSpec"),
+        (Observed { conflicts: text(), ..healthy() }, "ChildConflict"),
+        (Observed { refused: text(), ..healthy() }, "ChildRefused"),
+        (Observed { rollout: Rollout::Stuck("x".into()), ..healthy() }, "RolloutStuck"),
+        (Observed { access: wish(WishState::Refused, "WrongPassword"), ..healthy() }, "WrongPassword"),
+        (Observed { license: wish(WishState::Refused, "Invalid"), ..healthy() }, "Invalid"),
+    ]
+}
+
+/// States that are InProgress, with the reason of Ready.
+fn going_on() -> Vec<(Observed, &'static str)> {
+    let text = || vec!["x".to_owned()];
+    vec![
+        (Observed { failed: text(), ..healthy() }, "ApplyFailed"),
+        (Observed { missing: text(), ..healthy() }, "ReferenceMissing"),
+        (Observed { rollout: Rollout::Absent, ..healthy() }, "Creating"),
+        (Observed { rollout: Rollout::UnderWay("1 of 2".into()), ..healthy() }, "RollingOut"),
+        (Observed { exposure: Exposure::NoGatewayApi, ..healthy() }, "NoGatewayAPI"),
+        (Observed { exposure: Exposure::Failed("x".into()), ..healthy() }, "ExposureFailed"),
+        (Observed { coderd: Coderd::Silent("x".into()), ..healthy() }, "CoderdUnreachable"),
+        (Observed { access: wish(WishState::Pending, "Unreachable"), ..healthy() }, "Unreachable"),
+        (Observed { license: wish(WishState::Pending, "Waiting"), ..healthy() }, "Waiting"),
+    ]
+}
+
+#[test]
+fn every_state_has_its_reason_and_its_place_in_kstatus() {
+    for (expected, table) in [("Current", settled()), ("Failed", stuck()), ("InProgress", going_on())] {
+        for (observed, reason) in table {
+            let findings = findings(&observed);
+            assert_eq!((kstatus(&findings), findings[0].reason), (expected, reason), "{observed:?}");
+        }
+    }
+}
+
+#[test]
+fn the_three_of_kstatus_never_contradict_each_other() {
+    let truth =
+        |findings: &[Finding], about| findings.iter().find(|finding| finding.about == about).unwrap().truth;
+    for rollout in [Rollout::Absent, Rollout::Stuck("x".into()), Rollout::Complete(1)] {
+        for problems in [vec![], vec!["x".to_owned()]] {
+            for license in [WishState::Granted, WishState::Pending, WishState::Refused] {
+                let observed = Observed {
+                    rollout: rollout.clone(),
+                    problems: problems.clone(),
+                    license: wish(license, "L"),
+                    ..healthy()
+                };
+                let found = findings(&observed);
+                let [ready, reconciling, stalled] =
+                    [READY, RECONCILING, STALLED].map(|about| truth(&found, about) == Truth::True);
+                assert_eq!(
+                    [ready, reconciling, stalled].iter().filter(|holds| **holds).count(),
+                    1,
+                    "{observed:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn every_condition_of_the_contract_is_always_there() {
+    let about: Vec<&str> = findings(&healthy()).iter().map(|finding| finding.about).collect();
+    assert_eq!(
+        about,
+        [
+            READY,
+            RECONCILING,
+            STALLED,
+            DEPLOYMENT_AVAILABLE,
+            EXPOSED,
+            OPERATOR_ACCESS_READY,
+            LICENSE_APPLIED,
+            WORKSPACE_RBAC_READY,
+            CODERD_REACHABLE
+        ]
+    );
+}
+
+#[test]
+fn a_bad_workspace_namespace_degrades_one_condition_only() {
+    let bad = Observed {
+        workspaces: Some(vec![("NoConsent", "label it".into()), ("Missing", "make it".into())]),
+        ..healthy()
+    };
+    let (good, bad) = (findings(&healthy()), findings(&bad));
+    let different: Vec<&str> = good.iter().zip(&bad).filter(|(a, b)| a != b).map(|(a, _)| a.about).collect();
+    assert_eq!(different, [WORKSPACE_RBAC_READY]);
+    assert_eq!(bad[7].message, "label it; make it");
+}

@@ -1,0 +1,204 @@
+//! Decides whether a live object still is what we want, whether it is ours, and how the fields an older release wrote
+//! become ours. Pure: it compares values and never asks anybody.
+
+use crds::well_known::{MANAGER, annotation};
+use json_patch::{Patch, PatchOperation, ReplaceOperation, TestOperation, jsonptr::PointerBuf};
+use ring::digest::{SHA256, digest};
+use serde_json::{Map, Value, json};
+
+/// Hexadecimal digits of the fingerprint of a manifest.
+const DIGITS: usize = 16;
+
+/// The manifest with its own fingerprint on it: what we wanted last, so that a field we no longer want is noticed.
+pub fn fingerprinted(mut manifest: Value) -> Value {
+    let digest = digest(&SHA256, manifest.to_string().as_bytes());
+    let text: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    if let Some(metadata) = manifest.get_mut("metadata").and_then(Value::as_object_mut) {
+        let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
+        annotations[annotation::FINGERPRINT] = json!(text[..DIGITS]);
+    }
+    manifest
+}
+
+/// Whether the live object holds everything the fingerprinted manifest says.
+pub fn holds(live: &Value, wanted: &Value) -> bool {
+    match (live, wanted) {
+        (Value::Object(live), Value::Object(wanted)) => {
+            wanted.iter().all(|(key, wanted)| match live.get(key) {
+                Some(live) => holds(live, wanted),
+                // The API server drops what is empty or zero.
+                None => is_empty(wanted),
+            })
+        }
+        (Value::Array(live), Value::Array(wanted)) if wanted.iter().all(Value::is_object) => {
+            // Others may add items of their own to such a list.
+            wanted.iter().all(|wanted| live.iter().any(|live| holds(live, wanted)))
+        }
+        (Value::String(live), Value::String(wanted)) => live == wanted || same_quantity(live, wanted),
+        (live, wanted) => live == wanted,
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Object(map) => map.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::String(text) => text.is_empty(),
+        Value::Number(number) => number.as_i64() == Some(0),
+        Value::Bool(held) => !held,
+        Value::Null => true,
+    }
+}
+
+/// The API server writes quantities its own way: `1000m` becomes `1`.
+fn same_quantity(one: &str, other: &str) -> bool {
+    matches!((quantity(one), quantity(other)), (Some(one), Some(other)) if one == other)
+}
+
+fn quantity(text: &str) -> Option<f64> {
+    let digits = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
+    let (number, suffix) = text.split_at(digits);
+    let factor = match suffix {
+        "n" => 1e-9,
+        "u" => 1e-6,
+        "m" => 1e-3,
+        "" => 1.0,
+        "k" => 1e3,
+        "M" => 1e6,
+        "G" => 1e9,
+        "T" => 1e12,
+        "Ki" => 1024.0,
+        "Mi" => 1_048_576.0,
+        "Gi" => 1_073_741_824.0,
+        "Ti" => 1_099_511_627_776.0,
+        _ => return None,
+    };
+    Some(number.parse::<f64>().ok()? * factor)
+}
+
+/// Whether an object is controlled by the one of this uid.
+pub fn is_controlled_by(live: &Value, uid: &str) -> bool {
+    let owners = live.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+    owners.into_iter().flatten().any(|owner| owner["uid"] == uid && owner["controller"] == true)
+}
+
+/// The patch by which fields that our `Update` wrote become ours to apply, if there are any. Without it, a field that
+/// is no longer wanted would stay for ever, because two of us own it.
+pub fn adoption(live: &Value) -> Option<Patch> {
+    let managers = live.pointer("/metadata/managedFields")?.as_array()?;
+    let (updates, mut others): (Vec<&Value>, Vec<&Value>) =
+        managers.iter().partition(|entry| is_ours(entry, "Update"));
+    if updates.is_empty() {
+        return None;
+    }
+    let applied = others.iter().position(|entry| is_ours(entry, "Apply")).map(|index| others.remove(index));
+    let mut ours = applied.unwrap_or(updates.first()?).clone();
+    ours["operation"] = json!("Apply");
+    for update in updates {
+        merge(&mut ours["fieldsV1"], &update["fieldsV1"]);
+    }
+    let all: Vec<Value> = std::iter::once(ours).chain(others.into_iter().cloned()).collect();
+    let version = live.pointer("/metadata/resourceVersion")?.clone();
+    Some(Patch(vec![
+        PatchOperation::Test(TestOperation {
+            path: pointer(&["metadata", "resourceVersion"]),
+            value: version,
+        }),
+        PatchOperation::Replace(ReplaceOperation {
+            path: pointer(&["metadata", "managedFields"]),
+            value: Value::Array(all),
+        }),
+    ]))
+}
+
+fn is_ours(entry: &Value, operation: &str) -> bool {
+    entry["manager"] == MANAGER
+        && entry["operation"] == operation
+        && entry.get("subresource").is_none_or(Value::is_null)
+}
+
+fn merge(into: &mut Value, from: &Value) {
+    if !into.is_object() {
+        *into = Value::Object(Map::new());
+    }
+    let (Some(into), Some(from)) = (into.as_object_mut(), from.as_object()) else { return };
+    for (key, value) in from {
+        match into.get_mut(key) {
+            Some(there) => merge(there, value),
+            None => _ = into.insert(key.clone(), value.clone()),
+        }
+    }
+}
+
+fn pointer(tokens: &[&str]) -> PointerBuf {
+    PointerBuf::from_tokens(tokens.iter().copied())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_server_or_others_add_is_no_drift() {
+        let wanted = json!({"metadata": {"labels": {"a": "1"}, "annotations": {}},
+            "spec": {"replicas": 1, "initialDelaySeconds": 0, "hostNetwork": false, "containers": [{"name": "coder", "resources": {"requests": {"cpu": "1000m", "memory": "1024Mi"}}}], "args": ["a", "b"]}});
+        let live = json!({"metadata": {"labels": {"a": "1", "b": "2"}, "uid": "u"},
+            "spec": {"replicas": 1, "strategy": {}, "containers": [{"name": "sidecar"}, {"name": "coder", "image": "x", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}], "args": ["a", "b"]}});
+        assert!(holds(&live, &wanted));
+    }
+
+    #[test]
+    fn a_changed_value_a_lost_key_a_lost_item_and_another_order_of_words_are_drift() {
+        let wanted = json!({"a": 1, "list": [{"name": "x"}], "words": ["a", "b"]});
+        for live in [
+            json!({"a": 2, "list": [{"name": "x"}], "words": ["a", "b"]}),
+            json!({"list": [{"name": "x"}], "words": ["a", "b"]}),
+            json!({"a": 1, "list": [], "words": ["a", "b"]}),
+            json!({"a": 1, "list": [{"name": "x"}], "words": ["b", "a"]}),
+        ] {
+            assert!(!holds(&live, &wanted), "{live}");
+        }
+        assert!(!holds(&json!({"cpu": "100m"}), &json!({"cpu": "1"})));
+    }
+
+    #[test]
+    fn a_field_that_is_no_longer_wanted_changes_the_fingerprint() {
+        let one = fingerprinted(json!({"metadata": {"name": "a"}, "spec": {"x": 1}}));
+        let other = fingerprinted(json!({"metadata": {"name": "a"}, "spec": {}}));
+        assert_ne!(one["metadata"]["annotations"], other["metadata"]["annotations"]);
+        assert!(!holds(&one, &other), "an object made from the first does not hold the second");
+        assert!(holds(&one, &one));
+    }
+
+    #[test]
+    fn fields_of_our_update_move_into_our_apply() {
+        let live = json!({"metadata": {"resourceVersion": "7", "managedFields": [
+            {"manager": "coder-k8s", "operation": "Update", "fieldsV1": {"f:spec": {"f:a": {}, "f:b": {}}}},
+            {"manager": "kubectl", "operation": "Update", "fieldsV1": {"f:spec": {"f:c": {}}}},
+            {"manager": "coder-k8s", "operation": "Update", "subresource": "status", "fieldsV1": {"f:status": {}}},
+            {"manager": "coder-k8s", "operation": "Apply", "fieldsV1": {"f:spec": {"f:a": {}, "f:d": {}}}},
+        ]}});
+        let patch = serde_json::to_value(adoption(&live).unwrap()).unwrap();
+        let managers = &patch[1]["value"];
+        assert_eq!(managers[0]["fieldsV1"], json!({"f:spec": {"f:a": {}, "f:b": {}, "f:d": {}}}));
+        assert_eq!(managers[0]["operation"], "Apply");
+        assert_eq!(managers.as_array().unwrap().len(), 3, "the status entry and kubectl's stay");
+        assert_eq!(patch[0]["value"], "7");
+    }
+
+    #[test]
+    fn an_object_without_our_update_is_left_alone() {
+        let live = json!({"metadata": {"resourceVersion": "7", "managedFields": [
+            {"manager": "coder-k8s", "operation": "Apply", "fieldsV1": {}},
+        ]}});
+        assert_eq!(adoption(&live), None);
+        assert_eq!(adoption(&json!({})), None);
+    }
+
+    #[test]
+    fn the_controller_of_an_object_is_known_by_uid() {
+        let live = json!({"metadata": {"ownerReferences": [{"uid": "a", "controller": true}, {"uid": "b"}]}});
+        assert!(is_controlled_by(&live, "a"));
+        assert!(!is_controlled_by(&live, "b") && !is_controlled_by(&json!({}), "a"));
+    }
+}

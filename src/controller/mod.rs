@@ -1,0 +1,12 @@
+//! The reconcilers: what runs is what the objects say. One folder a kind; decisions are pure, actions thin.
+//! They never write to an object that Git applies, but for its status and our finalizer.
+
+pub mod conditions;
+pub mod control_plane;
+pub mod drift;
+mod printed;
+pub mod queue;
+pub mod schedule;
+pub mod settle;
+
+pub use printed::printed;

@@ -1,0 +1,108 @@
+//! Runs passes as the schedule says, a bounded number at a time, until it is told to stop.
+//! It decides nothing: see `schedule`.
+
+use super::schedule::{Outcome, Schedule};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+/// Passes at the same time.
+const AT_ONCE: usize = 8;
+/// With nothing due, the schedule is still looked at this often.
+const IDLE: Duration = Duration::from_secs(3600);
+
+/// Where wishes for a pass are left. Cloning is cheap.
+pub struct Queue<K> {
+    schedule: Arc<Mutex<Schedule<K>>>,
+    wished: Arc<Notify>,
+}
+
+impl<K> Clone for Queue<K> {
+    fn clone(&self) -> Self {
+        Self { schedule: self.schedule.clone(), wished: self.wished.clone() }
+    }
+}
+
+impl<K> Default for Queue<K> {
+    fn default() -> Self {
+        Self { schedule: Arc::default(), wished: Arc::default() }
+    }
+}
+
+impl<K: Ord + Clone + Send + 'static> Queue<K> {
+    /// Asks for a pass of an object soon.
+    pub fn wish(&self, key: K) {
+        self.schedule().wish(key, Instant::now());
+        self.wished.notify_one();
+    }
+
+    /// Forgets an object that is gone.
+    pub fn forget(&self, key: &K) {
+        self.schedule().forget(key);
+    }
+
+    /// Runs passes until `stop`; those under way are cut there: every effect survives a kill anyway.
+    pub async fn run<P>(&self, stop: CancellationToken, pass: impl Fn(K) -> P)
+    where
+        P: Future<Output = Outcome> + Send + 'static,
+    {
+        let mut passes: JoinSet<(K, Outcome)> = JoinSet::new();
+        loop {
+            while passes.len() < AT_ONCE {
+                let Some(key) = self.schedule().take(Instant::now()) else { break };
+                let running = pass(key.clone());
+                passes.spawn(async move { (key, running.await) });
+            }
+            let next = self.schedule().next().filter(|_| passes.len() < AT_ONCE);
+            let next = next.unwrap_or_else(|| Instant::now() + IDLE);
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = self.wished.notified() => {}
+                () = tokio::time::sleep_until(next.into()) => {}
+                Some(ended) = passes.join_next() => self.note(ended),
+            }
+        }
+    }
+
+    fn note(&self, ended: Result<(K, Outcome), tokio::task::JoinError>) {
+        match ended {
+            Ok((key, outcome)) => self.schedule().finished(key, outcome, Instant::now()),
+            // The pass of this object panicked. Its key stays under way, so that it cannot do so again and again.
+            Err(error) => tracing::error!(%error, "a pass failed; its object is left alone until a restart"),
+        }
+    }
+
+    fn schedule(&self) -> MutexGuard<'_, Schedule<K>> {
+        self.schedule.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[tokio::test(start_paused = true)]
+    async fn wishes_are_run_until_told_to_stop() {
+        let (queue, stop) = (Queue::default(), CancellationToken::new());
+        let count = Arc::new(AtomicUsize::new(0));
+        for key in 0..20 {
+            queue.wish(key);
+        }
+        let (counted, enough) = (count.clone(), stop.clone());
+        queue
+            .run(stop, move |_: u32| {
+                let (counted, enough) = (counted.clone(), enough.clone());
+                async move {
+                    if counted.fetch_add(1, Ordering::SeqCst) == 19 {
+                        enough.cancel();
+                    }
+                    Outcome::Settled
+                }
+            })
+            .await;
+        assert_eq!(count.load(Ordering::SeqCst), 20);
+    }
+}

@@ -1,0 +1,153 @@
+//! Decides which object is looked at next: each once however often it was named, never two passes of one object at a
+//! time, failures later and later. It holds no clock and starts nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+/// The first pause after a failure; it doubles with each further one.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// The longest pause after a failure.
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+
+/// How a pass ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing more to do until something changes.
+    Settled,
+    /// To be looked at again after a while, although nothing failed.
+    After(Duration),
+    /// Something failed: to be tried again, later each time, and not before this has passed.
+    Failed(Duration),
+}
+
+/// What is due when.
+#[derive(Debug)]
+pub struct Schedule<K> {
+    due: BTreeMap<K, Instant>,
+    running: BTreeSet<K>,
+    failures: BTreeMap<K, u32>,
+}
+
+impl<K> Default for Schedule<K> {
+    fn default() -> Self {
+        Self { due: BTreeMap::new(), running: BTreeSet::new(), failures: BTreeMap::new() }
+    }
+}
+
+impl<K: Ord + Clone> Schedule<K> {
+    /// Asks for a pass at a time, unless an earlier one is due already.
+    pub fn wish(&mut self, key: K, at: Instant) {
+        let due = self.due.entry(key).or_insert(at);
+        *due = at.min(*due);
+    }
+
+    /// Takes the object that is due longest and not under way.
+    pub fn take(&mut self, now: Instant) -> Option<K> {
+        let (key, _) = self.waiting().filter(|(_, at)| *at <= now).min_by_key(|(_, at)| *at)?;
+        let key = key.clone();
+        self.due.remove(&key);
+        self.running.insert(key.clone());
+        Some(key)
+    }
+
+    /// When the next object that is not under way is due.
+    pub fn next(&self) -> Option<Instant> {
+        self.waiting().map(|(_, at)| at).min()
+    }
+
+    /// Notes the end of a pass. What was wished for meanwhile stays due.
+    pub fn finished(&mut self, key: K, outcome: Outcome, now: Instant) {
+        self.running.remove(&key);
+        match outcome {
+            Outcome::Settled => _ = self.failures.remove(&key),
+            Outcome::After(pause) => {
+                self.failures.remove(&key);
+                self.wish(key, now + pause);
+            }
+            Outcome::Failed(at_least) => {
+                let count = self.failures.entry(key.clone()).or_default();
+                let pause = pause_after(*count).max(at_least);
+                *count = count.saturating_add(1);
+                self.wish(key, now + pause);
+            }
+        }
+    }
+
+    /// Forgets an object that is gone.
+    pub fn forget(&mut self, key: &K) {
+        self.due.remove(key);
+        self.failures.remove(key);
+    }
+
+    fn waiting(&self) -> impl Iterator<Item = (&K, Instant)> {
+        self.due.iter().filter(|(key, _)| !self.running.contains(*key)).map(|(key, at)| (key, *at))
+    }
+}
+
+fn pause_after(failures: u32) -> Duration {
+    FIRST_PAUSE.saturating_mul(1 << failures.min(16)).min(LONGEST_PAUSE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seconds(count: u64) -> Duration {
+        Duration::from_secs(count)
+    }
+
+    #[test]
+    fn a_name_called_often_is_taken_once_and_never_while_under_way() {
+        let (mut schedule, now) = (Schedule::default(), Instant::now());
+        for _ in 0..3 {
+            schedule.wish("a", now);
+        }
+        assert_eq!(schedule.take(now), Some("a"));
+        assert_eq!(schedule.take(now), None);
+        schedule.wish("a", now);
+        assert_eq!((schedule.take(now), schedule.next()), (None, None));
+        schedule.finished("a", Outcome::Settled, now);
+        assert_eq!(schedule.take(now), Some("a"), "what was wished for meanwhile is not lost");
+    }
+
+    #[test]
+    fn who_waited_longest_is_first_and_nobody_before_his_time() {
+        let (mut schedule, now) = (Schedule::default(), Instant::now());
+        schedule.wish("b", now + seconds(2));
+        schedule.wish("a", now + seconds(3));
+        assert_eq!((schedule.take(now), schedule.next()), (None, Some(now + seconds(2))));
+        assert_eq!(schedule.take(now + seconds(9)), Some("b"));
+        schedule.wish("a", now + seconds(1));
+        assert_eq!(schedule.next(), Some(now + seconds(1)), "the earlier wish counts");
+    }
+
+    #[test]
+    fn failures_come_later_each_time_up_to_a_limit_and_success_forgives() {
+        let (mut schedule, mut now) = (Schedule::default(), Instant::now());
+        let mut pauses = Vec::new();
+        schedule.wish("a", now);
+        for _ in 0..12 {
+            assert_eq!(schedule.take(now), Some("a"));
+            schedule.finished("a", Outcome::Failed(Duration::ZERO), now);
+            let next = schedule.next().unwrap();
+            pauses.push((next - now).as_secs());
+            now = next;
+        }
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]);
+        assert_eq!(schedule.take(now), Some("a"));
+        schedule.finished("a", Outcome::After(seconds(60)), now);
+        assert_eq!(schedule.next(), Some(now + seconds(60)));
+        now += seconds(60);
+        schedule.take(now);
+        schedule.finished("a", Outcome::Failed(seconds(7)), now);
+        assert_eq!(schedule.next(), Some(now + seconds(7)), "a pause that was asked for is kept");
+    }
+
+    #[test]
+    fn what_is_gone_is_forgotten() {
+        let (mut schedule, now) = (Schedule::default(), Instant::now());
+        schedule.wish("a", now);
+        schedule.forget(&"a");
+        assert_eq!(schedule.take(now), None);
+    }
+}

@@ -1,0 +1,100 @@
+//! Calls on objects whose kind is a value: what the reconcilers apply, read back and remove.
+//! It never decides whether an object is ours: whoever calls has looked.
+
+use super::Kube;
+use super::objects::{CallError, FIELD_MANAGER, READ_LIMIT, WRITE_LIMIT, within};
+use json_patch::Patch as JsonPatch;
+use kube::Api;
+use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions};
+use kube::core::GroupVersionKind;
+use serde_json::Value;
+
+/// One object of any kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Target<'a> {
+    /// As in `apiVersion:` of a manifest.
+    pub api_version: &'a str,
+    /// As in `kind:` of a manifest.
+    pub kind: &'a str,
+    /// As in the path of a request.
+    pub plural: &'a str,
+    /// Where.
+    pub namespace: &'a str,
+    /// Which; empty for a list of all.
+    pub name: &'a str,
+}
+
+impl Target<'_> {
+    fn api(&self, kube: &Kube) -> Api<DynamicObject> {
+        let (group, version) = self.api_version.split_once('/').unwrap_or(("", self.api_version));
+        let kind = GroupVersionKind::gvk(group, version, self.kind);
+        let resource = ApiResource::from_gvk_with_plural(&kind, self.plural);
+        match self.namespace {
+            "" => Api::all_with(kube.calls.clone(), &resource),
+            namespace => Api::namespaced_with(kube.calls.clone(), namespace, &resource),
+        }
+    }
+
+    fn operation(&self, verb: &str) -> String {
+        format!("{verb} {} {}/{}", self.kind, self.namespace, self.name)
+    }
+}
+
+impl Kube {
+    /// Reads an object; `None` when it, or its whole kind, does not exist.
+    pub async fn read(&self, target: Target<'_>) -> Result<Option<Value>, CallError> {
+        let api = target.api(self);
+        let read = within(READ_LIMIT, || target.operation("get"), api.get_opt(target.name)).await;
+        match read {
+            Ok(found) => Ok(found.and_then(|object| serde_json::to_value(object).ok())),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Applies the fields we mean to own; a field of ours that somebody else changed becomes ours again.
+    pub async fn apply(&self, target: Target<'_>, manifest: &Value) -> Result<Value, CallError> {
+        let params = PatchParams::apply(FIELD_MANAGER).force();
+        let (api, patch) = (target.api(self), Patch::Apply(manifest));
+        let call = api.patch(target.name, &params, &patch);
+        let applied = within(WRITE_LIMIT, || target.operation("apply"), call).await?;
+        Ok(serde_json::to_value(applied).unwrap_or_default())
+    }
+
+    /// Changes an object by a JSON patch.
+    pub async fn patch(&self, target: Target<'_>, patch: JsonPatch) -> Result<(), CallError> {
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let (api, patch) = (target.api(self), Patch::<()>::Json(patch));
+        let call = api.patch(target.name, &params, &patch);
+        within(WRITE_LIMIT, || target.operation("patch"), call).await.map(drop)
+    }
+
+    /// Writes the status of an object as far as it is given; the object must still be at this resourceVersion.
+    pub async fn write_status(&self, target: Target<'_>, patch: JsonPatch) -> Result<(), CallError> {
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let (api, patch) = (target.api(self), Patch::<()>::Json(patch));
+        let call = api.patch_status(target.name, &params, &patch);
+        within(WRITE_LIMIT, || target.operation("write the status of"), call).await.map(drop)
+    }
+
+    /// Removes the object of this uid; one that is gone already is as good.
+    pub async fn remove(&self, target: Target<'_>, uid: &str) -> Result<(), CallError> {
+        let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
+        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
+        let api = target.api(self);
+        let call = api.delete(target.name, &params);
+        match within(WRITE_LIMIT, || target.operation("delete"), call).await {
+            Ok(_) => Ok(()),
+            // A conflict is another uid: the object we meant is gone.
+            Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The objects of a kind with these labels, in all namespaces unless the target names one.
+    pub async fn labelled(&self, target: Target<'_>, selector: &str) -> Result<Vec<Value>, CallError> {
+        let (api, params) = (target.api(self), ListParams::default().labels(selector));
+        let listed = within(READ_LIMIT, || target.operation("list"), api.list(&params)).await?;
+        Ok(listed.items.into_iter().filter_map(|object| serde_json::to_value(object).ok()).collect())
+    }
+}

@@ -1,0 +1,102 @@
+//! The children of control planes on a real API server: it takes every manifest as it is, a second apply writes
+//! nothing, and what others write into them stays.
+
+use coder_k8s::controller::control_plane::desired::{Children, Inputs, children};
+use crds::CoderControlPlane;
+use serde_json::{Value, json};
+use support::installation::repository;
+use support::{Cluster, Installation};
+use webhooks::{Config, Kind, resolved};
+
+/// Kinds the test cluster does not know.
+const EXTENSIONS: [&str; 2] = ["HTTPRoute", "ServiceMonitor"];
+
+/// A sample as it is stored.
+async fn stored(cluster: &Cluster, namespace: &str, sample: &str) -> CoderControlPlane {
+    let text = std::fs::read_to_string(repository().join("kustomize/samples").join(sample)).unwrap();
+    let words = format!("apply --server-side -o json -n {namespace} -f -");
+    let stored = cluster.kubectl_with_input(&words, &text).await.expect_ok();
+    let stored: Value = serde_json::from_str(&stored).unwrap();
+    serde_json::from_value(resolved(Kind::ControlPlane, &stored, &Config::default())).unwrap()
+}
+
+fn made_from(control_plane: &CoderControlPlane, checksum: &str) -> Children {
+    children(&Inputs { control_plane, consumed_checksum: Some(checksum), access_url_from_env_from: false })
+}
+
+/// Applies what the cluster knows and gives it back as it is stored then.
+async fn apply(cluster: &Cluster, children: &Children) -> Vec<(Value, Value)> {
+    let known: Vec<Value> = children
+        .all()
+        .filter(|child| !EXTENSIONS.contains(&child.kind))
+        .map(|child| child.manifest.clone())
+        .collect();
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": known}).to_string();
+    let words = "apply --server-side --field-manager=coder-k8s --validate=strict -o json -f -";
+    let answer = cluster.kubectl_with_input(words, &list).await;
+    assert_eq!(answer.stderr, "", "no warnings");
+    let applied: Value = serde_json::from_str(&answer.expect_ok()).unwrap();
+    known.into_iter().zip(applied["items"].as_array().unwrap().clone()).collect()
+}
+
+/// Every path whose value was not stored as it was given.
+fn changed(path: &str, given: &Value, stored: &Value, found: &mut Vec<String>) {
+    match (given, stored) {
+        (Value::Object(given), Value::Object(stored)) => {
+            for (key, value) in given {
+                changed(&format!("{path}.{key}"), value, stored.get(key).unwrap_or(&Value::Null), found);
+            }
+        }
+        (Value::Array(given), Value::Array(stored)) if given.len() == stored.len() => {
+            for (index, (given, stored)) in given.iter().zip(stored).enumerate() {
+                changed(&format!("{path}[{index}]"), given, stored, found);
+            }
+        }
+        _ if given != stored => found.push(format!("{path}: {given} became {stored}")),
+        _ => {}
+    }
+}
+
+fn versions(applied: &[(Value, Value)]) -> Vec<&Value> {
+    applied.iter().map(|(_, stored)| &stored["metadata"]["resourceVersion"]).collect()
+}
+
+#[tokio::test]
+async fn the_api_server_takes_every_child_as_it_is_and_a_second_time_writes_nothing() {
+    let cluster = Cluster::shared().await;
+    let namespace = Installation::new(cluster, "children").await.namespace;
+    cluster.kubectl("create namespace coder-workspaces").await.expect_ok();
+    for sample in [
+        "codercontrolplane-minimal.yaml",
+        "codercontrolplane-everything.yaml",
+        "codercontrolplane-everything-gateway.yaml",
+    ] {
+        let control_plane = stored(cluster, &namespace, sample).await;
+        let children = made_from(&control_plane, "abc");
+        let first = apply(cluster, &children).await;
+        let mut found = Vec::new();
+        for (given, stored) in &first {
+            changed(given["kind"].as_str().unwrap(), given, stored, &mut found);
+        }
+        assert_eq!(found, Vec::<String>::new(), "{sample}");
+        assert_eq!(versions(&first), versions(&apply(cluster, &children).await), "{sample}");
+    }
+}
+
+#[tokio::test]
+async fn a_restart_stays_and_a_new_checksum_changes_the_pods() {
+    let cluster = Cluster::shared().await;
+    let namespace = Installation::new(cluster, "restart").await.namespace;
+    let control_plane = stored(cluster, &namespace, "codercontrolplane-minimal.yaml").await;
+    let name = control_plane.metadata.name.clone().unwrap();
+    let annotations = |applied: Vec<(Value, Value)>| {
+        let deployment = applied.into_iter().find(|(given, _)| given["kind"] == "Deployment").unwrap().1;
+        deployment["spec"]["template"]["metadata"]["annotations"].clone()
+    };
+    apply(cluster, &made_from(&control_plane, "abc")).await;
+    let restart = format!("rollout restart deployment/{name} -n {namespace}");
+    cluster.kubectl(&restart).await.expect_ok();
+    let after = annotations(apply(cluster, &made_from(&control_plane, "def")).await);
+    assert_eq!(after["coder.com/checksum"], "def");
+    assert!(after["kubectl.kubernetes.io/restartedAt"].is_string(), "{after}");
+}

@@ -1,0 +1,340 @@
+//! CoderControlPlane on a real API server with the real Deployment controller on simulated nodes: what a user applies,
+//! what comes of it, and what its status says.
+
+#[path = "control_plane/stage.rs"]
+mod stage;
+
+use serde_json::{Value, json};
+use stage::{Stage, condition, is_ready};
+
+fn text<'a>(object: &'a Value, path: &str) -> &'a str {
+    object.pointer(path).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn is_controlled(child: &Value, owner: &Value) -> bool {
+    let owners = child["metadata"]["ownerReferences"].as_array();
+    owners
+        .into_iter()
+        .flatten()
+        .any(|one| one["uid"] == owner["metadata"]["uid"] && one["controller"] == true)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_comes_from_an_empty_spec_and_says_so() {
+    let stage = Stage::shared().await;
+    let ns = stage.cluster.namespace("empty").await;
+    stage.apply(&ns, "coder", &json!({})).await;
+    let plane = stage.ready(&ns, "coder").await;
+    let status = &plane["status"];
+    assert_eq!(status["phase"], "Ready");
+    assert_eq!(status["url"], format!("http://coder.{ns}.svc.cluster.local:80"));
+    assert_eq!(status["resolved"]["image"], "ghcr.io/coder/coder:v2.36.1");
+    assert_eq!(status["version"], "v2.36.1", "{status}");
+    assert_eq!((&status["replicas"], &status["readyReplicas"]), (&json!(1), &json!(1)));
+    for name in ["DeploymentAvailable", "WorkspaceRBACReady", "CoderdReachable"] {
+        assert_eq!(condition(&plane, name)["status"], "True", "{name}: {status}");
+    }
+    assert!(
+        plane["metadata"]["finalizers"].is_null(),
+        "nothing outside the namespace, nothing to hold it for"
+    );
+    for kind in ["deployment", "service", "serviceaccount"] {
+        let child = stage.get(kind, &ns, "coder").await.unwrap();
+        assert!(is_controlled(&child, &plane), "{kind}");
+        let managers: Vec<&str> = child["metadata"]["managedFields"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|entry| entry["manager"] == "coder-k8s")
+            .map(|entry| text(entry, "/operation"))
+            .collect();
+        assert_eq!(managers, ["Apply"], "{kind}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_changed_spec_reaches_the_deployment_and_ready_waits_for_the_rollout() {
+    let stage = Stage::shared().await;
+    let ns = stage.cluster.namespace("propagation").await;
+    stage
+        .apply(
+            &ns,
+            "coder",
+            &json!({ "extraEnv": [{ "name": "A", "value": "1" }, { "name": "B", "value": "2" }] }),
+        )
+        .await;
+    stage.ready(&ns, "coder").await;
+    stage.apply(&ns, "coder", &json!({ "replicas": 2, "extraEnv": [{ "name": "B", "value": "3" }] })).await;
+    stage.ready(&ns, "coder").await;
+    let deployment = stage.get("deployment", &ns, "coder").await.unwrap();
+    assert_eq!(deployment["spec"]["replicas"], 2);
+    let env = deployment.pointer("/spec/template/spec/containers/0/env").unwrap().as_array().unwrap();
+    let value = |name: &str| env.iter().find(|one| one["name"] == name).map(|one| one["value"].clone());
+    assert_eq!((value("A"), value("B")), (None, Some(json!("3"))), "what was removed is gone");
+    assert_eq!(deployment["status"]["updatedReplicas"], 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_changed_secret_rolls_out_and_a_restart_by_hand_is_respected() {
+    let stage = Stage::shared().await;
+    let ns = stage.cluster.namespace("checksum").await;
+    let secret = |value: &str| {
+        json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "settings", "namespace": ns },
+        "stringData": { "CODER_EXTRA": value } })
+    };
+    stage.apply(&ns, "coder", &json!({ "envFrom": [{ "secretRef": { "name": "settings" } }] })).await;
+    let waiting = stage
+        .until(&ns, "coder", "waiting for the Secret", |plane| {
+            condition(plane, "Ready")["reason"] == "ReferenceMissing"
+        })
+        .await;
+    assert!(text(condition(&waiting, "Ready"), "/message").contains("Secret settings does not exist"));
+    stage.apply_object(&secret("one")).await;
+    stage.ready(&ns, "coder").await;
+    let template = async || {
+        stage.get("deployment", &ns, "coder").await.unwrap()["spec"]["template"]["metadata"]["annotations"]
+            .clone()
+    };
+    let before = template().await;
+    stage.apply_object(&secret("two")).await;
+    stage
+        .until_object("deployment", &ns, "coder", "another checksum", |deployment| {
+            deployment["spec"]["template"]["metadata"]["annotations"] != before
+                && deployment["spec"].is_object()
+        })
+        .await;
+    stage.cluster.kubectl(&format!("rollout restart deployment/coder -n {ns}")).await.expect_ok();
+    stage
+        .cluster
+        .kubectl(&format!("annotate ccp/coder -n {ns} coder.com/reconcile-at=now"))
+        .await
+        .expect_ok();
+    stage
+        .until(&ns, "coder", "the request to be handled", |plane| {
+            plane["status"]["lastHandledReconcileAt"] == "now"
+        })
+        .await;
+    assert!(template().await["kubectl.kubernetes.io/restartedAt"].is_string());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_of_our_name_that_is_not_ours_is_left_alone_and_named() {
+    let stage = Stage::shared().await;
+    let ns = stage.cluster.namespace("conflict").await;
+    let foreign = json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": "coder", "namespace": ns },
+        "spec": { "ports": [{ "port": 81 }] } });
+    stage.apply_object(&foreign).await;
+    stage.apply(&ns, "coder", &json!({})).await;
+    let plane =
+        stage.until(&ns, "coder", "Stalled", |plane| condition(plane, "Stalled")["status"] == "True").await;
+    assert_eq!(condition(&plane, "Stalled")["reason"], "ChildConflict");
+    assert!(text(condition(&plane, "Ready"), "/message").contains("Service coder exists and is not ours"));
+    let service = stage.get("service", &ns, "coder").await.unwrap();
+    assert_eq!(service["spec"]["ports"][0]["port"], 81);
+    assert!(service["metadata"]["ownerReferences"].is_null());
+    assert!(
+        stage.get("deployment", &ns, "coder").await.is_some(),
+        "one conflict keeps nothing else from its place"
+    );
+    stage.cluster.kubectl(&format!("delete service coder -n {ns}")).await.expect_ok();
+    stage.cluster.kubectl(&format!("annotate ccp/coder -n {ns} coder.com/reconcile-at=1")).await.expect_ok();
+    stage.ready(&ns, "coder").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_workspace_namespace_must_agree_and_is_cleaned_up_at_the_end() {
+    let stage = Stage::shared().await;
+    let ns = stage.cluster.namespace("home").await;
+    let team = stage.cluster.namespace("team").await;
+    let spec = json!({ "rbac": { "workspaceNamespaces": [team, "not-there"] } });
+    stage.apply(&ns, "coder", &spec).await;
+    let plane = stage.ready(&ns, "coder").await;
+    let rbac = condition(&plane, "WorkspaceRBACReady");
+    assert_eq!(rbac["status"], "False");
+    let message = text(rbac, "/message");
+    assert!(
+        message.contains(&format!("kubectl label namespace {team} coder.com/workspaces-from={ns}")),
+        "{message}"
+    );
+    assert!(message.contains("namespace not-there does not exist"), "{message}");
+    let roles = async || {
+        let words = format!("get role,rolebinding -n {team} -o name -l coder.com/control-plane=coder");
+        stage.cluster.kubectl(&words).await.expect_ok().lines().count()
+    };
+    assert_eq!(roles().await, 0);
+    stage
+        .cluster
+        .kubectl(&format!("label namespace {team} coder.com/workspaces-from={ns}"))
+        .await
+        .expect_ok();
+    stage.apply(&ns, "coder", &json!({ "rbac": { "workspaceNamespaces": [team] } })).await;
+    let plane = stage
+        .until(&ns, "coder", "the grant", |plane| {
+            condition(plane, "WorkspaceRBACReady")["status"] == "True" && is_ready(plane)
+        })
+        .await;
+    assert_eq!(roles().await, 2);
+    assert_eq!(plane["metadata"]["finalizers"], json!(["coder.com/workspace-rbac-cleanup"]));
+    stage.cluster.kubectl(&format!("delete ccp coder -n {ns} --wait=true --timeout=60s")).await.expect_ok();
+    assert_eq!(roles().await, 0, "nothing stays behind in another namespace");
+    stage.until_gone("deployment", &ns, "coder").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn exposure_follows_the_spec_from_ingress_to_gateway_to_none() {
+    let stage = Stage::shared().await;
+    let ns = stage.cluster.namespace("exposure").await;
+    stage.apply(&ns, "coder", &json!({ "expose": { "ingress": { "host": "coder.example.com" } } })).await;
+    let plane = stage.ready(&ns, "coder").await;
+    assert_eq!(condition(&plane, "Exposed")["status"], "True");
+    let ingress = stage.get("ingress", &ns, "coder").await.unwrap();
+    assert_eq!(ingress["spec"]["rules"][0]["host"], "coder.example.com");
+    let gateway = json!({ "expose": { "gateway": { "host": "coder.example.com", "parentRefs": [{ "name": "edge" }] } } });
+    stage.apply(&ns, "coder", &gateway).await;
+    stage
+        .until_object("httproute", &ns, "coder", "to exist", |route| {
+            route["spec"]["parentRefs"][0]["name"] == "edge"
+        })
+        .await;
+    stage.until_gone("ingress", &ns, "coder").await;
+    stage.apply(&ns, "coder", &json!({})).await;
+    stage.until_gone("httproute", &ns, "coder").await;
+    let plane = stage.ready(&ns, "coder").await;
+    assert_eq!(condition(&plane, "Exposed")["reason"], "NotRequested");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn zero_replicas_are_ready_and_a_suspended_object_is_left_alone() {
+    let stage = Stage::shared().await;
+    let ns = stage.cluster.namespace("zero").await;
+    stage.apply(&ns, "coder", &json!({ "replicas": 0 })).await;
+    let plane = stage.ready(&ns, "coder").await;
+    assert_eq!(condition(&plane, "Ready")["reason"], "ScaledToZero");
+    stage.apply(&ns, "coder", &json!({ "replicas": 1, "suspend": true })).await;
+    let plane = stage
+        .until(&ns, "coder", "Suspended", |plane| condition(plane, "Suspended")["status"] == "True")
+        .await;
+    assert_eq!(plane["status"]["observedGeneration"], plane["metadata"]["generation"]);
+    assert_eq!(condition(&plane, "Ready")["status"], "True", "it keeps what it said");
+    assert_eq!(stage.get("deployment", &ns, "coder").await.unwrap()["spec"]["replicas"], 0);
+    stage.apply(&ns, "coder", &json!({ "replicas": 1, "suspend": false })).await;
+    let plane = stage.ready(&ns, "coder").await;
+    assert_eq!(plane["status"]["readyReplicas"], 1);
+    assert!(condition(&plane, "Suspended").is_null(), "{plane}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pass_that_changes_nothing_writes_nothing() {
+    let stage = Stage::shared().await;
+    let ns = stage.cluster.namespace("still").await;
+    stage
+        .apply(&ns, "coder", &json!({ "resources": { "requests": { "cpu": "1000m", "memory": "1024Mi" } } }))
+        .await;
+    stage.ready(&ns, "coder").await;
+    let user = format!(
+        "system:serviceaccount:{}:{}",
+        stage.installation.namespace, stage.installation.service_account
+    );
+    let writes = || -> Vec<Value> {
+        let log = stage.cluster.audit_log();
+        let events = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        events
+            .filter(|event| {
+                event["user"]["username"] == user.as_str()
+                    && event["objectRef"]["namespace"] == ns.as_str()
+                    && !["get", "list", "watch"].contains(&text(event, "/verb"))
+            })
+            .collect()
+    };
+    let first = writes().len();
+    assert!(first >= 6, "the audit log sees what the operator writes: {first}");
+    // The echo of the request is the one write a pass that was asked for makes.
+    stage
+        .cluster
+        .kubectl(&format!("annotate ccp/coder -n {ns} coder.com/reconcile-at=again"))
+        .await
+        .expect_ok();
+    stage
+        .until(&ns, "coder", "the request to be handled", |plane| {
+            plane["status"]["lastHandledReconcileAt"] == "again"
+        })
+        .await;
+    let after = writes();
+    let subresources: Vec<&str> =
+        after[first..].iter().map(|event| text(event, "/objectRef/subresource")).collect();
+    assert_eq!(subresources, ["status"], "{:#?}", &after[first..]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_update_manager_left_behind_is_taken_over_in_place() {
+    let stage = Stage::shared().await;
+    let ns = stage.cluster.namespace("takeover").await;
+    // Suspended, so that the objects can be laid out as an older operator leaves them.
+    stage
+        .apply(&ns, "coder", &json!({ "suspend": true, "extraEnv": [{ "name": "OLD", "value": "1" }] }))
+        .await;
+    let plane = stage.get("codercontrolplane", &ns, "coder").await.unwrap();
+    let labels = json!({ "app.kubernetes.io/name": "coder-control-plane", "app.kubernetes.io/instance": "coder", "app.kubernetes.io/managed-by": "coder-k8s" });
+    let owner = json!([{ "apiVersion": "coder.com/v1alpha1", "kind": "CoderControlPlane", "name": "coder", "uid": plane["metadata"]["uid"], "controller": true, "blockOwnerDeletion": true }]);
+    let deployment = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "coder", "namespace": ns, "labels": labels, "ownerReferences": owner },
+        "spec": { "replicas": 1, "selector": { "matchLabels": labels }, "template": { "metadata": { "labels": labels },
+            "spec": { "serviceAccountName": "coder", "containers": [{ "name": "coder", "image": "ghcr.io/coder/coder:v2.36.1", "args": ["--http-address=0.0.0.0:8080"],
+                "env": [{ "name": "OLD", "value": "1" }, { "name": "LEFT_BEHIND", "value": "1" }] }] } } } });
+    stage
+        .cluster
+        .kubectl_with_input("create --field-manager=coder-k8s -f -", &deployment.to_string())
+        .await
+        .expect_ok();
+    let before = stage.get("deployment", &ns, "coder").await.unwrap();
+    stage
+        .apply(&ns, "coder", &json!({ "suspend": false, "extraEnv": [{ "name": "OLD", "value": "1" }] }))
+        .await;
+    stage.ready(&ns, "coder").await;
+    let taken = stage.get("deployment", &ns, "coder").await.unwrap();
+    assert_eq!(taken["metadata"]["uid"], before["metadata"]["uid"], "the same object");
+    assert!(
+        text(&taken, "/metadata/annotations/deployment.kubernetes.io~1revision").parse::<u32>().unwrap() <= 2,
+        "at most one rollout"
+    );
+    let env = |object: &Value| object.pointer("/spec/template/spec/containers/0/env").unwrap().to_string();
+    assert!(env(&taken).contains("OLD") && !env(&taken).contains("LEFT_BEHIND"), "{}", env(&taken));
+    stage.apply(&ns, "coder", &json!({ "suspend": false })).await;
+    stage
+        .until_object("deployment", &ns, "coder", "the variable to be gone", |object| {
+            object["spec"].is_object() && !env(object).contains("OLD")
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_child_that_somebody_changes_or_deletes_comes_back() {
+    let stage = Stage::shared().await;
+    let ns = stage.cluster.namespace("drift").await;
+    stage.apply(&ns, "coder", &json!({})).await;
+    stage.ready(&ns, "coder").await;
+    stage.cluster.kubectl(&format!("scale deployment/coder -n {ns} --replicas=3")).await.expect_ok();
+    stage
+        .until_object("deployment", &ns, "coder", "its replicas", |object| object["spec"]["replicas"] == 1)
+        .await;
+    stage.cluster.kubectl(&format!("delete service coder -n {ns}")).await.expect_ok();
+    stage.until_object("service", &ns, "coder", "to be back", |object| object["spec"].is_object()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ready_says_when_coderd_does_not_answer() {
+    let stage = Stage::shared().await;
+    let ns = stage.cluster.namespace("silent").await;
+    // No name below this domain leads to the stand-in: TLS is not spoken there.
+    let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "tls", "namespace": ns }, "type": "Opaque", "stringData": { "tls.crt": "", "tls.key": "" } });
+    stage.apply_object(&secret).await;
+    stage.apply(&ns, "coder", &json!({ "tls": { "secretNames": ["tls"] } })).await;
+    let plane = stage
+        .until(&ns, "coder", "unreachable", |plane| condition(plane, "CoderdReachable")["status"] == "False")
+        .await;
+    assert_eq!(condition(&plane, "Ready")["reason"], "CoderdUnreachable");
+    assert_eq!(plane["status"]["phase"], "Pending");
+    assert_eq!(plane["status"]["url"], format!("https://coder.{ns}.svc.cluster.local:443"));
+    stage.apply(&ns, "coder", &json!({})).await;
+    stage.ready(&ns, "coder").await;
+    assert!(stage.coderd.addr().port() > 0);
+}

@@ -1,0 +1,207 @@
+//! The operator's access to coderd and the licence, on a real API server and a real PostgreSQL with coderd's schema:
+//! made, kept, renewed, taken back, and what the status says of it.
+
+#[path = "operator_access/stage.rs"]
+mod stage;
+
+use serde_json::{Value, json};
+use stage::{LIMIT, NOBODY, Stage, condition};
+use support::coderd::{Role, license_with};
+use support::until;
+use support::wait::holds;
+
+fn from_secret() -> Value {
+    json!([{ "name": "CODER_PG_CONNECTION_URL", "valueFrom": { "secretKeyRef": { "name": "db", "key": "url" } } }])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_of_our_own_is_made_kept_and_taken_back() {
+    let stage = Stage::shared().await;
+    let ns = stage.cluster.namespace("generated").await;
+    let (database, url) = stage.database();
+    stage.apply(&ns, &json!({ "extraEnv": from_secret() })).await;
+    let waiting = stage.until_reason(&ns, "OperatorAccessReady", "DatabaseUrlMissing").await;
+    assert!(waiting["metadata"]["finalizers"].is_null(), "nothing is made yet");
+    stage.secret(&ns, "db", &json!({ "url": url })).await;
+
+    let plane = stage.until_reason(&ns, "OperatorAccessReady", "TokenProven").await;
+    assert_eq!(plane["metadata"]["finalizers"], json!(["coder.com/workspace-rbac-cleanup"]));
+    assert_eq!(plane["status"]["operatorAccessReady"], true);
+    let reference = json!({ "name": format!("{ns}.coder.operator-token"), "key": "token",
+        "namespace": stage.installation.namespace });
+    assert_eq!(plane["status"]["operatorTokenSecretRef"], reference);
+    let record = stage.record(&ns).await.unwrap();
+    assert!(record["data"]["token"].is_string() && record["data"]["next"].is_null());
+    assert_eq!(record["metadata"]["labels"]["coder.com/control-plane-namespace"], ns);
+    until("everything to be revoked but one", LIMIT, async || {
+        let live = stage.live_tokens(&database);
+        holds(live == "1", live)
+    })
+    .await;
+    let user = "SELECT id, rbac_roles, is_system FROM users";
+    let first = stage.postgres.sql(&database, user);
+    assert!(first.ends_with("|{template-admin}|t"), "{first}");
+    assert_eq!(
+        stage.get("secrets", &ns, "").await.unwrap()["items"].as_array().unwrap().len(),
+        1,
+        "only its own"
+    );
+
+    // A lost Secret: another token of the same user.
+    let name = format!("{ns}.coder.operator-token");
+    let words = format!("delete secret {name} -n {}", stage.installation.namespace);
+    stage.cluster.kubectl(&words).await.expect_ok();
+    until("another token", LIMIT, async || {
+        let again = stage.record(&ns).await.unwrap_or_default();
+        let is_new = again["data"]["token"].is_string() && again["data"]["token"] != record["data"]["token"];
+        holds(is_new && stage.live_tokens(&database) == "1", "not yet")
+    })
+    .await;
+    assert_eq!(stage.postgres.sql(&database, user), first, "the same user");
+
+    // Disabled: nothing of it is left, and nothing holds the object.
+    stage.apply(&ns, &json!({ "extraEnv": from_secret(), "operatorAccess": { "disabled": true } })).await;
+    let plane = stage
+        .until(&ns, "disabled and let go", |plane| {
+            condition(plane, "OperatorAccessReady")["reason"] == "Disabled"
+                && plane["metadata"]["finalizers"].is_null()
+        })
+        .await;
+    assert!(plane["status"]["operatorTokenSecretRef"].is_null());
+    assert_eq!((stage.live_tokens(&database).as_str(), stage.record(&ns).await), ("0", None));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_licence_needs_more_rights_and_gets_them_without_another_token() {
+    let stage = Stage::shared().await;
+    let ns = stage.cluster.namespace("licence").await;
+    let (database, url) = stage.database();
+    stage.secret(&ns, "db", &json!({ "url": url })).await;
+    stage.apply(&ns, &json!({ "extraEnv": from_secret() })).await;
+    stage.until_reason(&ns, "OperatorAccessReady", "TokenProven").await;
+    let user = "SELECT id, rbac_roles, is_system FROM users";
+    let jwt =
+        license_with(&json!({ "jti": "6f1f6a3e-0000-4000-8000-000000000001", "exp": 4_000_000_000_i64 }));
+    stage.secret(&ns, "licence", &json!({ "license": jwt })).await;
+    let before = stage.record(&ns).await.unwrap()["data"]["token"].clone();
+    stage.apply(&ns, &json!({ "extraEnv": from_secret(), "licenseSecretRef": { "name": "licence" } })).await;
+    until("more rights", LIMIT, async || {
+        let now = stage.postgres.sql(&database, user);
+        holds(now.ends_with("|{owner}|t"), now)
+    })
+    .await;
+    // A real coderd looks into its database at each call; the double a moment later.
+    stage.followed();
+    let words = format!("annotate codercontrolplane coder -n {ns} coder.com/reconcile-at=licence");
+    stage.cluster.kubectl(&words).await.expect_ok();
+    let licensed = stage.until_reason(&ns, "LicenseApplied", "Applied").await;
+    assert!(
+        licensed["status"]["licenseLastAppliedHash"].is_string()
+            && licensed["status"]["licenseTier"].is_string()
+    );
+    assert_eq!(stage.record(&ns).await.unwrap()["data"]["token"], before);
+    assert!(stage.postgres.sql(&database, user).ends_with("|{owner}|t"));
+    assert_eq!(stage.coderd.licenses().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hiccup_of_the_database_takes_nothing_away_and_a_dead_one_lets_go() {
+    let stage = Stage::shared().await;
+    let ns = stage.cluster.namespace("hiccup").await;
+    let (_, url) = stage.database();
+    let env_from = json!([{ "secretRef": { "name": "db" } }]);
+    stage.secret(&ns, "db", &json!({ "CODER_PG_CONNECTION_URL": url })).await;
+    stage.apply(&ns, &json!({ "envFrom": env_from })).await;
+    stage.until_reason(&ns, "OperatorAccessReady", "TokenProven").await;
+
+    // The database goes, and a role is due that only it can give.
+    let dead = format!("postgres://postgres:hunter2@{NOBODY}/x?sslmode=disable");
+    stage.secret(&ns, "db", &json!({ "CODER_PG_CONNECTION_URL": dead })).await;
+    stage.secret(&ns, "licence", &json!({ "license": "a.b.c" })).await;
+    stage.apply(&ns, &json!({ "envFrom": env_from, "licenseSecretRef": { "name": "licence" } })).await;
+    let plane = stage
+        .until(&ns, "access in spite of the database", |plane| {
+            let message = condition(plane, "OperatorAccessReady")["message"].as_str().unwrap_or_default();
+            message.contains("the database cannot be reached")
+        })
+        .await;
+    assert_eq!(condition(&plane, "OperatorAccessReady")["status"], "True");
+    assert_eq!(
+        (condition(&plane, "LicenseApplied")["reason"].as_str(), &plane["status"]["operatorAccessReady"]),
+        (Some("Invalid"), &json!(true))
+    );
+    assert!(!plane.to_string().contains("hunter2"));
+
+    stage.cluster.kubectl(&format!("delete codercontrolplane coder -n {ns} --timeout=60s")).await.expect_ok();
+    assert_eq!(stage.record(&ns).await, None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_password_is_said_without_the_url() {
+    let stage = Stage::shared().await;
+    let ns = stage.cluster.namespace("password").await;
+    let (_, url) = stage.database();
+    let url = url.replace("postgres:cnry", "postgres:hunter2");
+    stage.apply(&ns, &json!({ "extraEnv": [{ "name": "CODER_PG_CONNECTION_URL", "value": url }] })).await;
+    let plane = stage.until_reason(&ns, "OperatorAccessReady", "DatabaseLoginRefused").await;
+    assert!(!plane["status"].to_string().contains("hunter2"), "{}", plane["status"]);
+    assert_eq!(condition(&plane, "OperatorAccessReady")["status"], "False");
+    let composed = json!([{ "name": "CODER_PG_CONNECTION_URL", "value": "postgres://u:$(P)@h/d" }]);
+    stage.apply(&ns, &json!({ "extraEnv": composed, "licenseSecretRef": { "name": "licence" } })).await;
+    let plane = stage.until_reason(&ns, "OperatorAccessReady", "DatabaseUrlUnresolved").await;
+    assert_eq!(condition(&plane, "Stalled")["reason"], "DatabaseUrlUnresolved", "a licence needs access");
+    stage.cluster.kubectl(&format!("delete codercontrolplane coder -n {ns} --timeout=60s")).await.expect_ok();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_given_token_is_used_as_it_is_until_coderd_refuses_it() {
+    let stage = Stage::shared().await;
+    let ns = stage.cluster.namespace("given").await;
+    let token = stage.coderd.token_for(&[Role::Owner]);
+    stage.apply(&ns, &json!({ "operatorAccess": { "tokenSecretRef": { "name": "mine" } } })).await;
+    stage.until_reason(&ns, "OperatorAccessReady", "TokenSecretMissing").await;
+    stage.secret(&ns, "mine", &json!({ "token": token })).await;
+    let plane = stage.until_reason(&ns, "OperatorAccessReady", "TokenProven").await;
+    let reference = json!({ "name": "mine", "namespace": ns, "key": "token" });
+    assert_eq!(plane["status"]["operatorTokenSecretRef"], reference);
+    assert!(plane["metadata"]["finalizers"].is_null());
+    stage.coderd.revoke_token(&token);
+    let words = format!("annotate codercontrolplane coder -n {ns} coder.com/reconcile-at=now");
+    stage.cluster.kubectl(&words).await.expect_ok();
+    let plane = stage.until_reason(&ns, "OperatorAccessReady", "TokenRejected").await;
+    assert_eq!(plane["status"]["operatorAccessReady"], false);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_older_operator_left_is_revoked_once_ours_works() {
+    let stage = Stage::shared().await;
+    let ns = stage.cluster.namespace("former").await;
+    let (database, url) = stage.database();
+    let env = json!([{ "name": "CODER_PG_CONNECTION_URL", "value": url }]);
+    stage.apply(&ns, &json!({ "extraEnv": env, "suspend": true })).await;
+    let plane =
+        stage.until(&ns, "suspended", |plane| condition(plane, "Suspended")["status"] == "True").await;
+    let owner = json!({ "apiVersion": "coder.com/v1alpha1", "kind": "CoderControlPlane", "name": "coder",
+        "uid": plane["metadata"]["uid"], "controller": true });
+    stage
+        .apply_object(&json!({ "apiVersion": "v1", "kind": "Secret", "stringData": { "token": "old" },
+            "metadata": { "name": "coder-operator-token", "namespace": ns, "ownerReferences": [owner] } }))
+        .await;
+    let token = crds::names::control_plane::operator_token(&ns, "coder");
+    let made_by_go = format!(
+        "INSERT INTO users (id, email, username, name, hashed_password, created_at, updated_at, status, rbac_roles, \
+         login_type, is_system) VALUES (gen_random_uuid(), 'coder-k8s-operator@coder-k8s.invalid', 'coder-k8s-operator', '', \
+         'none', now(), now(), 'active', '{{owner}}', 'none', true); \
+         INSERT INTO api_keys (id, hashed_secret, user_id, last_used, expires_at, created_at, updated_at, login_type, \
+         lifetime_seconds, token_name, scopes, allow_list) SELECT 'oldoldold0', '', id, now(), now() + '1 year', now(), now(), \
+         'token', 31536000, '{token}', ARRAY['coder:all']::api_key_scope[], ARRAY['*:*'] FROM users"
+    );
+    stage.postgres.sql(&database, &made_by_go);
+    stage.apply(&ns, &json!({ "extraEnv": env, "suspend": false })).await;
+    stage.until_reason(&ns, "OperatorAccessReady", "TokenProven").await;
+    until("the old token to be gone", LIMIT, async || {
+        let left = stage.postgres.sql(&database, "SELECT token_name FROM api_keys");
+        holds(left == format!("{token}-1"), left)
+    })
+    .await;
+}

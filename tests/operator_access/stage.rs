@@ -1,0 +1,154 @@
+//! One cluster, one operator, one PostgreSQL with coderd's schema and one stand-in for coderd that knows the tokens of
+//! the databases. Each test works in a namespace and a database of its own.
+
+use serde_json::{Value, json};
+use std::sync::Mutex;
+use std::time::Duration;
+use support::coderd::{Coderd, DatabaseToken, Role};
+use support::postgres::Postgres;
+use support::wait::holds;
+use support::{Cluster, ClusterOptions, Installation, Operator, until};
+use tokio::sync::OnceCell;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_coder-k8s");
+pub const LIMIT: Duration = Duration::from_secs(60);
+const RELEASE: &str = "v2.36.1";
+/// A name behind which nobody listens.
+pub const NOBODY: &str = "gone.team.svc.cluster.local";
+
+/// Everything a test stands on.
+pub struct Stage {
+    pub cluster: &'static Cluster,
+    pub installation: Installation<'static>,
+    pub coderd: Coderd,
+    pub postgres: Postgres,
+    databases: Mutex<Vec<String>>,
+    _operator: Operator,
+}
+
+impl Stage {
+    /// The stage, set up by whoever comes first.
+    pub async fn shared() -> &'static Self {
+        static STAGE: OnceCell<Stage> = OnceCell::const_new();
+        static FOLLOWED: std::sync::Once = std::sync::Once::new();
+        let stage = STAGE.get_or_init(Self::set).await;
+        FOLLOWED.call_once(|| {
+            std::thread::spawn(move || {
+                loop {
+                    stage.coderd.follow_database(&stage.tokens());
+                    std::thread::sleep(Duration::from_millis(200));
+                }
+            });
+        });
+        stage
+    }
+
+    async fn set() -> Self {
+        let options = ClusterOptions { nodes: 2, ..Default::default() };
+        let cluster: &'static Cluster = Box::leak(Box::new(Cluster::start(options).await));
+        let postgres = Postgres::start();
+        let installation = Installation::new(cluster, "operator").await;
+        let coderd = Coderd::builder().api_rate_limit(None).start().await;
+        let mut options = installation.operator("controller").await;
+        options.flags.push(format!("--resolve={}", postgres.resolve_rule()));
+        options.flags.push(format!("--resolve={NOBODY}=127.0.0.1:1"));
+        options.flags.push(format!("--resolve=*.svc.cluster.local={}", coderd.addr()));
+        let mut operator = Operator::start(BINARY, &options).await;
+        operator.ready(LIMIT).await;
+        Self { cluster, installation, coderd, postgres, databases: Mutex::default(), _operator: operator }
+    }
+
+    /// Every token in every database.
+    fn tokens(&self) -> Vec<DatabaseToken> {
+        let statement = "SELECT k.id, encode(k.hashed_secret, 'hex'), u.id, 'owner' = ANY(u.rbac_roles), \
+             greatest(0, extract(epoch FROM k.expires_at - now())::bigint) FROM api_keys k JOIN users u ON u.id = k.user_id \
+             WHERE u.status = 'active'";
+        let databases = self.databases.lock().unwrap().clone();
+        let text: Vec<String> = databases.iter().map(|name| self.postgres.sql(name, statement)).collect();
+        text.iter().flat_map(|rows| rows.lines()).map(row).collect()
+    }
+
+    /// Lets the double know the databases as they are now.
+    pub fn followed(&self) {
+        self.coderd.follow_database(&self.tokens());
+    }
+
+    /// A fresh database, and its URL.
+    pub fn database(&self) -> (String, String) {
+        let name = self.postgres.coderd_database(RELEASE);
+        self.databases.lock().unwrap().push(name.clone());
+        let url = self.postgres.url("postgres", &name, "sslmode=disable");
+        (name, url)
+    }
+
+    /// How many tokens a database has that still live.
+    pub fn live_tokens(&self, database: &str) -> String {
+        self.postgres.sql(database, "SELECT count(*) FROM api_keys WHERE expires_at > now()")
+    }
+
+    pub async fn apply(&self, namespace: &str, spec: &Value) {
+        self.apply_object(&json!({ "apiVersion": "coder.com/v1alpha1", "kind": "CoderControlPlane",
+            "metadata": { "name": "coder", "namespace": namespace }, "spec": spec }))
+            .await;
+    }
+
+    pub async fn apply_object(&self, manifest: &Value) {
+        let words = "apply --server-side --force-conflicts --field-manager=git -f -";
+        self.cluster.kubectl_with_input(words, &manifest.to_string()).await.expect_ok();
+    }
+
+    pub async fn secret(&self, namespace: &str, name: &str, data: &Value) {
+        self.apply_object(&json!({ "apiVersion": "v1", "kind": "Secret",
+            "metadata": { "name": name, "namespace": namespace }, "stringData": data }))
+            .await;
+    }
+
+    pub async fn get(&self, kind: &str, namespace: &str, name: &str) -> Option<Value> {
+        let words = format!("get {kind} {name} -n {namespace} -o json --ignore-not-found");
+        let text = self.cluster.kubectl(&words).await.expect_ok();
+        if text.trim().is_empty() { None } else { Some(serde_json::from_str(&text).unwrap()) }
+    }
+
+    /// The Secret with the operator's own token.
+    pub async fn record(&self, namespace: &str) -> Option<Value> {
+        let name = format!("{namespace}.coder.operator-token");
+        self.get("secret", &self.installation.namespace, &name).await
+    }
+
+    /// Waits until the control plane is as asked, and returns it.
+    pub async fn until(&self, namespace: &str, what: &str, asked: impl Fn(&Value) -> bool) -> Value {
+        until(&format!("the control plane: {what}"), LIMIT, async || {
+            let object = self.get("codercontrolplane", namespace, "coder").await.unwrap_or_default();
+            holds(asked(&object), object["status"].to_string()).map(|()| object)
+        })
+        .await
+    }
+
+    /// Waits until a condition has this reason.
+    pub async fn until_reason(&self, namespace: &str, about: &str, reason: &str) -> Value {
+        self.until(namespace, &format!("{about} {reason}"), |object| {
+            condition(object, about)["reason"] == reason
+                && object["status"]["observedGeneration"] == object["metadata"]["generation"]
+        })
+        .await
+    }
+}
+
+fn row(line: &str) -> DatabaseToken {
+    let fields: Vec<&str> = line.split('|').collect();
+    let [id, hash, user, owner, seconds] = fields[..] else { panic!("{line}") };
+    let bytes = (0..hash.len()).step_by(2).map(|at| u8::from_str_radix(&hash[at..at + 2], 16).unwrap());
+    DatabaseToken {
+        id: id.to_owned(),
+        hashed_secret: bytes.collect(),
+        user: user.to_owned(),
+        role: if owner == "t" { Role::Owner } else { Role::TemplateAdmin },
+        lifetime: Duration::from_secs(seconds.parse().unwrap()),
+    }
+}
+
+/// A condition of an object.
+pub fn condition<'a>(object: &'a Value, name: &str) -> &'a Value {
+    let conditions = object["status"]["conditions"].as_array();
+    conditions.into_iter().flatten().find(|condition| condition["type"] == name).unwrap_or(&Value::Null)
+}
