@@ -226,16 +226,14 @@ impl Rule {
         judge: impl Fn(&Value) -> Option<(String, CauseReason)>,
     ) -> Vec<(Scope, Problem)> {
         let mut problems = Vec::new();
-        for pattern in self.fields {
-            field::each(subject.object, pattern, &mut |value, indices| {
-                if let Some((problem, reason)) = judge(value)
-                    && schema::has_field(subject.kind, pattern)
-                {
-                    let problem = Problem::invalid(field::path(pattern, indices), problem).because(reason);
-                    problems.push((self.scope_of_field(subject.kind, pattern), problem));
-                }
-            });
-        }
+        field::each_of(subject.object, self.fields.iter().copied(), &mut |value, pattern, indices| {
+            if let Some((problem, reason)) = judge(value)
+                && schema::has_field(subject.kind, pattern)
+            {
+                let problem = Problem::invalid(field::path(pattern, indices), problem).because(reason);
+                problems.push((self.scope_of_field(subject.kind, pattern), problem));
+            }
+        });
         problems
     }
 
