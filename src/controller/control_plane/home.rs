@@ -4,7 +4,7 @@
 use super::desired::{Child, Children};
 use super::reconcile::{Reconciler, Subject};
 use super::rollout;
-use super::status::{Exposure, Observed};
+use super::status::{Exposure, Observed, Rollout};
 use crate::controller::drift;
 use crate::controller::settle::{Settled, settle};
 use serde_json::Value;
@@ -59,6 +59,7 @@ impl Reconciler {
             Settled::Refused(message) => observed.refused.push(message),
             Settled::Failed(message) | Settled::Nowhere(message) => observed.failed.push(message),
         }
+        observed.rollout = Rollout::Unseen;
         None
     }
 

@@ -33,8 +33,10 @@ impl Reconciler {
             .iter()
             .any(|finding| finding.about == condition::READY && finding.truth.as_str() == "True");
         status.phase = Some(if ready { "Ready" } else { "Pending" }.to_owned());
-        status.replicas = Some(rollout::replicas(deployment));
-        status.ready_replicas = Some(rollout::ready_replicas(deployment));
+        if deployment.is_some() {
+            status.replicas = Some(rollout::replicas(deployment));
+            status.ready_replicas = Some(rollout::ready_replicas(deployment));
+        }
         status.selector = Some(desired::selector(&subject.resolved));
         status.url = Some(url);
         if let Coderd::Answered(version) = &observed.coderd {

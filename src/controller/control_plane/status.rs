@@ -12,6 +12,8 @@ use crds::well_known::condition::{
 pub enum Rollout {
     /// There is none yet.
     Absent,
+    /// It could not be applied this time, so that nothing is known of it.
+    Unseen,
     /// No replicas were asked for, and none run.
     ScaledToZero,
     /// Replicas are being made or replaced; how far they are.
@@ -196,6 +198,9 @@ fn deployment(rollout: &Rollout) -> Finding {
     let about = DEPLOYMENT_AVAILABLE;
     match rollout {
         Rollout::Absent => Finding::no(about, "Creating", "there is no Deployment yet"),
+        Rollout::Unseen => {
+            Finding::unknown(about, "NotApplied", "the Deployment could not be applied; Ready says why")
+        }
         Rollout::ScaledToZero => {
             Finding::yes(about, "ScaledToZero", "no replicas are asked for and none run")
         }

@@ -153,6 +153,13 @@ fn every_condition_of_the_contract_is_always_there() {
 }
 
 #[test]
+fn of_a_deployment_that_could_not_be_applied_nothing_is_said() {
+    let observed = Observed { rollout: Rollout::Unseen, failed: vec!["no answer".into()], ..healthy() };
+    let found = findings(&observed);
+    assert_eq!((found[0].reason, found[3].truth), ("ApplyFailed", Truth::Unknown));
+}
+
+#[test]
 fn a_bad_workspace_namespace_degrades_one_condition_only() {
     let bad = Observed {
         workspaces: Some(vec![("NoConsent", "label it".into()), ("Missing", "make it".into())]),
