@@ -12,9 +12,6 @@ pub const PLACEHOLDER_NAMESPACE: &str = "system";
 
 /// The kinds of [`well_known::GROUP`], as RBAC names them.
 const KINDS: &[&str] = &["codercontrolplanes", "coderprovisioners", "coderworkspaceproxies"];
-/// What coderd may do with the objects its workspaces consist of.
-const WORKSPACE_VERBS: &[&str] =
-    &["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
 const SCALES: &[&str] =
     &["codercontrolplanes/scale", "coderprovisioners/scale", "coderworkspaceproxies/scale"];
 
@@ -182,12 +179,12 @@ pub const ROLES: &[Role] = &[
         grants: &[
             Grant {
                 on: On::Resources { group: "", resources: &["pods", "persistentvolumeclaims"] },
-                verbs: WORKSPACE_VERBS,
+                verbs: &well_known::WORKSPACE_VERBS,
                 reason: "Workspaces are pods with volumes.",
             },
             Grant {
                 on: On::Resources { group: "apps", resources: &["deployments"] },
-                verbs: WORKSPACE_VERBS,
+                verbs: &well_known::WORKSPACE_VERBS,
                 reason: "Many templates run a workspace as a Deployment.",
             },
         ],

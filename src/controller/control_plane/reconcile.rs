@@ -264,7 +264,11 @@ impl Reconciler {
             for key in ["ca.crt", "tls.crt"] {
                 let value =
                     references::secret_value(&self.kube, &subject.key.namespace, name.trim(), key).await;
-                pems.extend(value.ok().flatten().map(|pem| pem.expose().clone()));
+                match value {
+                    Ok(pem) => pems.extend(pem.map(|pem| pem.expose().clone())),
+                    // Without it the handshake fails, and the status says so; the log says why.
+                    Err(error) => tracing::warn!(%error, "a certificate of coderd could not be read"),
+                }
             }
         }
         (!pems.is_empty()).then(|| pems.join("\n"))

@@ -103,19 +103,6 @@ pub async fn secret_value(
     Ok(value.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty()).map(Confidential::new))
 }
 
-/// One value of a ConfigMap.
-pub async fn config_value(
-    kube: &Kube,
-    namespace: &str,
-    name: &str,
-    key: &str,
-) -> Result<Option<Confidential<String>>, CallError> {
-    let target = Target { api_version: "v1", kind: "ConfigMap", plural: "configmaps", namespace, name };
-    let object = kube.read(target).await?;
-    let value = object.and_then(|object| object["data"][key].as_str().map(str::to_owned));
-    Ok(value.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty()).map(Confidential::new))
-}
-
 /// Text of a value as Secrets carry it.
 pub fn decoded(value: &Value) -> Option<String> {
     let bytes: ByteString = serde_json::from_value(value.clone()).ok()?;
