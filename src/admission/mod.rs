@@ -1,8 +1,6 @@
 //! The admission webhooks over HTTPS: an AdmissionReview in, a call of the `webhooks` crate, an AdmissionReview out.
 //! It parses, asks the API server about rights, and answers; what is allowed is decided in that crate.
 
-pub mod decide;
-pub mod review;
 mod rights;
 
 use crate::kubernetes::Kube;
@@ -13,15 +11,15 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use decide::Decision;
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
-use review::Request;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use webhooks::Config;
+use webhooks::decide::{self, Decision};
 use webhooks::render::configurations::{MUTATE, VALIDATE};
+use webhooks::wire::{self, Request, Unreadable};
 
 /// The body is the API server's own limit; the time is below the shorter of the two webhook timeouts.
 const LIMITS: Limits = Limits { body: 3 * 1024 * 1024, at_once: 16, time: Duration::from_millis(2800) };
@@ -46,17 +44,17 @@ pub fn router(kube: Kube, config: Config, metrics: Metrics) -> Router {
 
 async fn mutate(State(admission): State<Admission>, body: Bytes) -> Response {
     let _turn = admission.turn(&body).await;
-    let request = match review::read(&body) {
+    let mut request = match wire::read(&body) {
         Ok(request) => request,
         Err(unreadable) => return refuse(&admission, &unreadable),
     };
-    let decision = decide::mutate(&request, &admission.config);
+    let decision = decide::mutate(&mut request, &admission.config);
     admission.answer(&request, &decision, ["mutate_allowed", "mutate_denied"])
 }
 
 async fn validate(State(admission): State<Admission>, body: Bytes) -> Response {
     let _turn = admission.turn(&body).await;
-    let request = match review::read(&body) {
+    let request = match wire::read(&body) {
         Ok(request) => request,
         Err(unreadable) => return refuse(&admission, &unreadable),
     };
@@ -97,11 +95,17 @@ impl Admission {
             causes = decision.causes.len(),
             "admission decided"
         );
-        ([(CONTENT_TYPE, "application/json")], review::write(request, decision)).into_response()
+        match wire::write(request, decision) {
+            Ok(answer) => ([(CONTENT_TYPE, "application/json")], answer).into_response(),
+            Err(error) => {
+                tracing::error!(%error, "an answer could not be written");
+                StatusCode::INTERNAL_SERVER_ERROR.into_response()
+            }
+        }
     }
 }
 
-fn refuse(admission: &Admission, unreadable: &review::Unreadable) -> Response {
+fn refuse(admission: &Admission, unreadable: &Unreadable) -> Response {
     admission.metrics.admissions.get_or_create(&Named { name: "unreadable" }).inc();
     (StatusCode::BAD_REQUEST, format!("{unreadable}\n")).into_response()
 }

@@ -1,11 +1,11 @@
 //! Asks the API server whether the person behind a request holds the rights that the request adds.
 //! Which questions, and what the answers mean, is decided in the `webhooks` crate.
 
-use super::review::{Operation, Request};
 use crate::kubernetes::{CallError, Kube};
 use crate::serving::callers;
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::authorization::v1::ResourceAttributes;
+use webhooks::wire::{Operation, Request};
 use webhooks::{AccessCheck, Cause, Inquiry, required_access};
 
 /// Questions asked at the same time.

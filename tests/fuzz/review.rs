@@ -1,17 +1,18 @@
 //! Decides what must hold for any body sent to the webhooks, whoever wrote it.
 //! Never says which verdict is right: the suites of admission do. Shared by the fuzz target and the replay.
 
-use coder_k8s::admission::decide::{self, Decision};
-use coder_k8s::admission::review::{self, Operation, Request};
 use k8s_openapi::ByteString;
 use serde_json::Value;
+use webhooks::decide::{self, Decision};
+use webhooks::wire::{self, Operation, Request};
 use webhooks::{Config, Inquiry, required_access};
 
 /// A body is answered, or refused as unreadable; defaults are written once, and both webhooks agree.
 pub fn holds(body: &[u8]) {
-    let Ok(request) = review::read(body) else { return };
+    let Ok(request) = wire::read(body) else { return };
     let config = Config::default();
-    let first = decide::mutate(&request, &config);
+    let mut defaulted = request.clone();
+    let first = decide::mutate(&mut defaulted, &config);
     let patch = answered(&request, &first);
     let judged = decide::validate(&request);
     assert_eq!(answered(&request, &judged), None, "the validating webhook changes nothing");
@@ -23,7 +24,8 @@ pub fn holds(body: &[u8]) {
         let patch: json_patch::Patch = serde_json::from_slice(&patch).expect("the patch is a JSON patch");
         json_patch::patch(&mut stored.object, &patch).expect("the patch applies");
     }
-    let second = decide::mutate(&stored, &config);
+    assert_eq!(stored.object, defaulted.object, "the patch is what was judged");
+    let second = decide::mutate(&mut stored, &config);
     assert!(second.allowed() && second.patch.0.is_empty(), "defaults are not stable: {:?}", second.patch);
     let last = decide::validate(&stored);
     assert!(last.allowed(), "what was let in is refused later: {}", last.message());
@@ -32,7 +34,8 @@ pub fn holds(body: &[u8]) {
 
 /// Writes an answer, reads it back, and returns its patch.
 fn answered(request: &Request, decision: &Decision) -> Option<Vec<u8>> {
-    let written = review::write(request, decision);
+    let written = wire::write(request, decision).expect("the answer can be written");
+    let written = String::from_utf8(written).expect("JSON is UTF-8");
     let answer: Value = serde_json::from_str(&written).expect("the answer is JSON");
     let response = &answer["response"];
     assert_eq!(response["uid"], request.uid.as_str());

@@ -21,37 +21,9 @@ pub fn items_at<'a>(object: &'a Value, path: &str) -> &'a [Value] {
     at(object, path).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// Every value that one of several patterns reaches, with the pattern. In a pattern, `[]` stands for each item of a list:
-/// `spec.certs.secrets[].name`. Manifests use few of the fields there are, so the part of the spec that neighbouring
-/// patterns have in common is looked for once, and mostly not found.
-pub fn each_of<'a, 'p>(
-    object: &'a Value,
-    patterns: impl IntoIterator<Item = &'p str>,
-    found: &mut dyn FnMut(&'a Value, &'p str, &[usize]),
-) {
-    let spec = object.get("spec");
-    let (mut part, mut there) = ("", None);
-    let mut indices = Vec::new();
-    for pattern in patterns {
-        let Some(below) = pattern.strip_prefix("spec.") else {
-            descend(object, pattern, &mut indices, &mut |value, indices| found(value, pattern, indices));
-            continue;
-        };
-        let end = below.bytes().position(|byte| byte == b'.' || byte == b'[').unwrap_or(below.len());
-        let (key, rest) = below.split_at(end);
-        if key != part {
-            (part, there) = (key, spec.and_then(|spec| spec.get(key)));
-        }
-        if let Some(value) = there {
-            let rest = rest.trim_start_matches('.');
-            descend(value, rest, &mut indices, &mut |value, indices| found(value, pattern, indices));
-        }
-    }
-}
-
-/// Every value that a pattern reaches.
+/// Every value that a pattern reaches. In a pattern, `[]` stands for each item of a list: `spec.certs.secrets[].name`.
 pub fn each<'a>(object: &'a Value, pattern: &str, found: &mut dyn FnMut(&'a Value, &[usize])) {
-    each_of(object, [pattern], &mut |value, _, indices| found(value, indices));
+    descend(object, pattern, &mut Vec::new(), found);
 }
 
 fn descend<'a>(

@@ -13,6 +13,7 @@
 )]
 
 pub mod authority;
+pub mod decide;
 pub mod defaults;
 pub mod field;
 #[cfg(any(test, feature = "generate"))]
@@ -25,7 +26,9 @@ mod review;
 pub mod rules;
 pub mod schema;
 pub mod text;
+mod tree;
 mod warnings;
+pub mod wire;
 
 pub use authority::{Access, AccessCheck, Inquiry, required_access};
 pub use defaults::{Config, defaulted, defaults, patched, resolved, status_resolved};

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::field;
 use crate::kind::Kind;
-use crate::rules::{self, Check, Problem, Rule, Scope, Severity, Subject, When};
+use crate::rules::{self, Check, FieldProblems, Problem, Rule, Scope, Severity, Subject, When};
 use crate::schema;
 
 /// What is asked.
@@ -139,9 +139,11 @@ pub fn validate(review: &Review<'_>) -> Verdict {
         Occasion::Create | Occasion::Stored => None,
     };
     let subject = Subject { kind: review.kind, object: &object, old: old.as_deref() };
+    let now = Problems::of(subject);
+    let before = subject.old.map(|old| Problems::of(Subject { object: old, old: None, ..subject }));
     let mut findings = Findings::default();
     for rule in rules::rules() {
-        findings.ask(rule, &subject, matches!(review.occasion, Occasion::Stored));
+        findings.ask(rule, &now, before.as_ref(), matches!(review.occasion, Occasion::Stored));
     }
     findings.ask_schema(&subject);
     findings.verdict()
@@ -158,6 +160,22 @@ fn schema_rule() -> Option<&'static Rule> {
     rules::rules().find(|rule| matches!(rule.check, Check::Schema))
 }
 
+/// What every rule finds in one object.
+struct Problems<'a> {
+    subject: Subject<'a>,
+    of_fields: FieldProblems,
+}
+
+impl<'a> Problems<'a> {
+    fn of(subject: Subject<'a>) -> Self {
+        Self { subject, of_fields: FieldProblems::of(subject.kind, subject.object) }
+    }
+
+    fn found_by(&self, rule: &Rule) -> Vec<(Scope, Problem)> {
+        self.of_fields.by(rule).chain(rule.find(&self.subject)).collect()
+    }
+}
+
 #[derive(Default)]
 struct Findings {
     causes: Vec<Cause>,
@@ -165,13 +183,13 @@ struct Findings {
 }
 
 impl Findings {
-    fn ask(&mut self, rule: &Rule, subject: &Subject<'_>, stored: bool) {
+    fn ask(&mut self, rule: &Rule, now: &Problems<'_>, before: Option<&Problems<'_>>, stored: bool) {
         let asked = match rule.when {
-            When::Create => subject.old.is_none(),
+            When::Create => before.is_none(),
             When::Always => true,
-            When::Change => subject.old.is_some(),
+            When::Change => before.is_some(),
         };
-        let found = if asked { rule.find(subject) } else { Vec::new() };
+        let found = if asked { now.found_by(rule) } else { Vec::new() };
         if found.is_empty() {
             return;
         }
@@ -179,8 +197,8 @@ impl Findings {
             self.warnings.extend(found.iter().map(|(_, problem)| warning(rule, problem, "")));
             return;
         }
-        let tolerance = match (rule.when, subject.old) {
-            (When::Always, Some(old)) => Tolerance::of(rule, subject, old),
+        let tolerance = match (rule.when, before) {
+            (When::Always, Some(before)) => Tolerance::of(rule, now, before),
             _ => Tolerance::default(),
         };
         let counts = counted(&found);
@@ -245,10 +263,12 @@ struct Tolerance {
 }
 
 impl Tolerance {
-    fn of(rule: &Rule, new: &Subject<'_>, old: &Value) -> Self {
-        let mut found = rule.find(&Subject { object: old, old: None, ..*new });
+    fn of(rule: &Rule, now: &Problems<'_>, before: &Problems<'_>) -> Self {
+        let mut found = before.found_by(rule);
         found.retain(|(scope, _)| match scope {
-            Scope::Value(path) => field::at(old, path) == field::at(new.object, path),
+            Scope::Value(path) => {
+                field::at(before.subject.object, path) == field::at(now.subject.object, path)
+            }
             Scope::Count(_) => true,
         });
         Self {

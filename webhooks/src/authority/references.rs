@@ -2,12 +2,14 @@
 //! Never asks whether they exist.
 
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 use serde_json::Value;
 
 use super::{Access, AccessCheck};
 use crate::field;
 use crate::kind::Kind;
+use crate::tree::Tree;
 
 /// What a reference is to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -123,22 +125,32 @@ const TOKEN: Keys = Keys::One("key", "token");
 const CREDENTIALS: &str = "spec.bootstrap.credentialsSecretRef.name";
 const SESSION_TOKEN: &str = "spec.proxySessionTokenSecretRef.name";
 
-fn references(kind: Kind, object: &Value) -> Vec<Reference<'_>> {
-    let mut references = Vec::new();
-    for (pattern, keys, target, by) in FIELDS {
-        field::each(object, pattern, &mut |value, indices| {
-            let Some(name) = value.as_str().filter(|name| !name.is_empty()) else { return };
-            references.push(Reference {
-                field: field::path(pattern, indices),
-                target: *target,
-                name,
-                key: key(object, pattern, indices, *keys),
-                by: *by,
-                sent_to: sent_to(kind, object, pattern),
-            });
-        });
+/// The fields as a tree, each by its place in the list.
+static TREE: LazyLock<Tree<usize>> = LazyLock::new(|| {
+    let mut tree = Tree::new();
+    for (place, (pattern, ..)) in FIELDS.iter().enumerate() {
+        tree.keep(pattern, place);
     }
-    references
+    tree
+});
+
+fn references(kind: Kind, object: &Value) -> Vec<Reference<'_>> {
+    let mut found = Vec::new();
+    TREE.walk(object, &mut |place, value, indices| {
+        let Some(name) = value.as_str().filter(|name| !name.is_empty()) else { return };
+        let (pattern, keys, target, by) = FIELDS[*place];
+        let reference = Reference {
+            field: field::path(pattern, indices),
+            target,
+            name,
+            key: key(object, pattern, indices, keys),
+            by,
+            sent_to: sent_to(kind, object, pattern),
+        };
+        found.push((*place, reference));
+    });
+    found.sort_by_key(|(place, _)| *place);
+    found.into_iter().map(|(_, reference)| reference).collect()
 }
 
 /// The key that is read of what a pattern reached; none where all are.

@@ -50,11 +50,14 @@ pub fn patched<'a>(object: &'a Value, patch: &Patch) -> Cow<'a, Value> {
         return Cow::Borrowed(object);
     }
     let mut result = object.clone();
-    // A patch that only adds keys to maps that are there cannot fail; if it did, the object stays as it was.
-    match json_patch::patch(&mut result, patch) {
-        Ok(()) => Cow::Owned(result),
-        Err(_) => Cow::Borrowed(object),
-    }
+    apply(&mut result, patch);
+    Cow::Owned(result)
+}
+
+/// Applies a patch of [`defaults`]. It only adds keys to maps that are there, which cannot fail; if it did, the object
+/// would stay as it was.
+pub fn apply(object: &mut Value, patch: &Patch) {
+    let _ = json_patch::patch(object, patch);
 }
 
 /// The defaults that are written into an object.

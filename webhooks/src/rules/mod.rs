@@ -5,6 +5,7 @@ mod addresses;
 mod advice;
 mod environment;
 mod exposure;
+mod fields;
 mod grants;
 mod identity;
 mod names;
@@ -20,6 +21,8 @@ use crate::kind::Kind;
 use crate::review::CauseReason;
 use crate::schema;
 use crate::text::Form;
+
+pub(crate) use fields::FieldProblems;
 
 /// Whether a problem stops the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -203,38 +206,17 @@ impl Rule {
         self.fields.iter().copied().filter(move |field| concerned && schema::has_field(kind, field))
     }
 
-    /// Every problem of an object, each with what it is compared with on an update.
+    /// What a rule with a function of its own finds in an object, each with what it is compared with on an update.
     pub(crate) fn find(&self, subject: &Subject<'_>) -> Vec<(Scope, Problem)> {
+        let Check::Object { find, cel } = &self.check else {
+            return Vec::new();
+        };
         if !self.kinds.contains(&subject.kind) {
             return Vec::new();
         }
-        match &self.check {
-            Check::Text(forms) => self.each_field(subject, |value| text_problem(forms, value)),
-            Check::Number { min, max } => self.each_field(subject, |value| number_problem(*min, *max, value)),
-            Check::Object { find, cel } => {
-                let problems = find(subject);
-                let twins = if problems.is_empty() { Vec::new() } else { cel(subject.kind) };
-                problems.into_iter().map(|problem| (self.scope(&twins, &problem.field), problem)).collect()
-            }
-            Check::Schema | Check::Access => Vec::new(),
-        }
-    }
-
-    fn each_field(
-        &self,
-        subject: &Subject<'_>,
-        judge: impl Fn(&Value) -> Option<(String, CauseReason)>,
-    ) -> Vec<(Scope, Problem)> {
-        let mut problems = Vec::new();
-        field::each_of(subject.object, self.fields.iter().copied(), &mut |value, pattern, indices| {
-            if let Some((problem, reason)) = judge(value)
-                && schema::has_field(subject.kind, pattern)
-            {
-                let problem = Problem::invalid(field::path(pattern, indices), problem).because(reason);
-                problems.push((self.scope_of_field(subject.kind, pattern), problem));
-            }
-        });
-        problems
+        let problems = find(subject);
+        let twins = if problems.is_empty() { Vec::new() } else { cel(subject.kind) };
+        problems.into_iter().map(|problem| (self.scope(&twins, &problem.field), problem)).collect()
     }
 
     /// The API server itself tolerates a single value that stays as it is, and nothing else.

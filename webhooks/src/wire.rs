@@ -1,12 +1,17 @@
 //! AdmissionReview as it goes over the wire: what we read of a request, and how an answer is written.
 //! Objects stay raw JSON: a typed round trip would lose fields that are not ours to lose.
 
-use super::decide::Decision;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::authentication::v1::UserInfo;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use webhooks::Kind;
+
+use crate::decide::Decision;
+use crate::kind::Kind;
+use crate::warnings::within_limits;
+
+const VERSION: &str = "admission.k8s.io/v1";
+const KIND: &str = "AdmissionReview";
 
 /// A request we can decide.
 #[derive(Debug, Clone)]
@@ -98,7 +103,7 @@ struct Resource {
 /// Reads a body.
 pub fn read(body: &[u8]) -> Result<Request, Unreadable> {
     let envelope: Envelope = serde_json::from_slice(body).map_err(Unreadable::Body)?;
-    if envelope.api_version != "admission.k8s.io/v1" || envelope.kind != "AdmissionReview" {
+    if envelope.api_version != VERSION || envelope.kind != KIND {
         return Err(Unreadable::Version);
     }
     let body = envelope.request.ok_or(Unreadable::NoRequest)?;
@@ -113,24 +118,48 @@ pub fn read(body: &[u8]) -> Result<Request, Unreadable> {
     Ok(Request { uid, kind, operation, namespace, name, object, user })
 }
 
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    response: Response<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Response<'a> {
+    uid: &'a str,
+    allowed: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<Value>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch_type: Option<&'static str>,
+    /// Bytes of the Kubernetes API serialise as base64.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch: Option<ByteString>,
+}
+
 /// Writes the answer.
-pub fn write(request: &Request, decision: &Decision) -> String {
-    let mut response = json!({ "uid": request.uid, "allowed": decision.allowed() });
-    if !decision.allowed() {
-        response["status"] = denial(request, decision);
-    }
-    if !decision.warnings.is_empty() {
+pub fn write(request: &Request, decision: &Decision) -> serde_json::Result<Vec<u8>> {
+    let allowed = decision.allowed();
+    let patch = if allowed && !decision.patch.0.is_empty() {
+        Some(ByteString(serde_json::to_vec(&decision.patch)?))
+    } else {
+        None
+    };
+    let response = Response {
+        uid: &request.uid,
+        allowed,
+        status: (!allowed).then(|| denial(request, decision)),
         // The one place that cuts: whoever reads the verdict itself has room for all of it.
-        response["warnings"] = json!(webhooks::within_limits(decision.warnings.clone()));
-    }
-    if decision.allowed() && !decision.patch.0.is_empty() {
-        let patch = serde_json::to_vec(&decision.patch).unwrap_or_default();
-        response["patchType"] = json!("JSONPatch");
-        // Bytes of the Kubernetes API serialise as base64.
-        response["patch"] = json!(ByteString(patch));
-    }
-    json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response })
-        .to_string()
+        warnings: within_limits(decision.warnings.clone()),
+        patch_type: patch.as_ref().map(|_| "JSONPatch"),
+        patch,
+    };
+    serde_json::to_vec(&Answer { api_version: VERSION, kind: KIND, response })
 }
 
 /// 403: some tools answer 409 and 422 by deleting and recreating the object.
@@ -150,9 +179,9 @@ fn denial(request: &Request, decision: &Decision) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::super::decide;
     use super::*;
-    use webhooks::Config;
+    use crate::decide;
+    use crate::defaults::Config;
 
     fn body(object: &Value, operation: &str) -> Vec<u8> {
         let review = json!({
@@ -167,9 +196,9 @@ mod tests {
     }
 
     fn answer(object: &Value) -> Value {
-        let request = read(&body(object, "CREATE")).unwrap();
-        let decision = decide::mutate(&request, &Config::default());
-        serde_json::from_str(&write(&request, &decision)).unwrap()
+        let mut request = read(&body(object, "CREATE")).unwrap();
+        let decision = decide::mutate(&mut request, &Config::default());
+        serde_json::from_slice(&write(&request, &decision).unwrap()).unwrap()
     }
 
     fn control_plane(spec: Value) -> Value {
@@ -212,8 +241,8 @@ mod tests {
         let object = control_plane(
             json!({ "image": "coder:v1", "serviceAccount": { "annotations": annotations }, "replicas": -1 }),
         );
-        let request = read(&body(&object, "CREATE")).unwrap();
-        let decision = decide::mutate(&request, &Config::default());
+        let mut request = read(&body(&object, "CREATE")).unwrap();
+        let decision = decide::mutate(&mut request, &Config::default());
         assert!(decision.warnings.iter().any(|warning| warning.chars().count() > 400), "{decision:?}");
         let answer = answer(&object);
         let sent = answer["response"]["warnings"].as_array().unwrap();

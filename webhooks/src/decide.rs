@@ -1,9 +1,11 @@
 //! Decides about a request by the rules of the `webhooks` crate. Pure: no clock, no cluster, no connection.
 //! A dry run is decided like any other request.
 
-use super::review::{Operation, Request};
 use json_patch::Patch;
-use webhooks::{Cause, Config, Occasion, Review, Verdict, defaults, patched};
+
+use crate::defaults::{Config, apply, defaults};
+use crate::review::{self, Cause, Occasion, Review, Verdict};
+use crate::wire::{Operation, Request};
 
 /// The answer to a request.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,13 +40,12 @@ impl Decision {
     }
 }
 
-/// Adds defaults, and already refuses what would be refused later: this answer comes before the schema's, whose code
-/// some tools take as a reason to delete the object.
-pub fn mutate(request: &Request, config: &Config) -> Decision {
+/// Writes the defaults into the object, and already refuses what would be refused later: this answer comes before the
+/// schema's, whose code some tools take as a reason to delete the object.
+pub fn mutate(request: &mut Request, config: &Config) -> Decision {
     let patch = defaults(request.kind, &request.object, config);
-    let object = patched(&request.object, &patch);
-    let Verdict { causes, warnings } =
-        webhooks::validate(&Review { kind: request.kind, object: &object, occasion: occasion(request) });
+    apply(&mut request.object, &patch);
+    let Verdict { causes, warnings } = judge(request);
     if causes.is_empty() {
         // Warnings come from the validating webhook, which sees the final object; twice would be noise.
         return Decision { causes, warnings: Vec::new(), patch };
@@ -54,14 +55,14 @@ pub fn mutate(request: &Request, config: &Config) -> Decision {
 
 /// Judges the final object.
 pub fn validate(request: &Request) -> Decision {
-    let review = Review { kind: request.kind, object: &request.object, occasion: occasion(request) };
-    let Verdict { causes, warnings } = webhooks::validate(&review);
+    let Verdict { causes, warnings } = judge(request);
     Decision { causes, warnings, patch: Patch::default() }
 }
 
-fn occasion(request: &Request) -> Occasion<'_> {
-    match &request.operation {
+fn judge(request: &Request) -> Verdict {
+    let occasion = match &request.operation {
         Operation::Create => Occasion::Create,
         Operation::Update { old } => Occasion::Update(old),
-    }
+    };
+    review::validate(&Review { kind: request.kind, object: &request.object, occasion })
 }
