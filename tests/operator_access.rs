@@ -204,4 +204,9 @@ async fn what_the_older_operator_left_is_revoked_once_ours_works() {
         holds(left == format!("{token}-1"), left)
     })
     .await;
+    until("its Secret to be gone", LIMIT, async || {
+        let left = stage.cluster.kubectl(&format!("get secrets -n {ns} -o name")).await.expect_ok();
+        holds(!left.contains("coder-operator-token"), left)
+    })
+    .await;
 }

@@ -68,6 +68,10 @@ fn used(cluster: &Cluster, installation: &Installation<'_>) -> (BTreeSet<Right>,
         // An apply that makes an object needs both rights.
         if event["verb"] == "patch" && event["responseStatus"]["code"] == 201 {
             rights.insert(right("create", &text(&object["apiGroup"]), &resource));
+            if resource == "deployments" {
+                // Admission asked for it, because this child holds back the deletion of its owner.
+                rights.insert(right("update", "coder.com", "codercontrolplanes/finalizers"));
+            }
         }
     }
     (rights, refused)

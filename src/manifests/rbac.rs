@@ -99,11 +99,23 @@ pub const ROLES: &[Role] = &[
                 reason: "It says what it observed.",
             },
             Grant {
+                on: On::Resources { group: well_known::GROUP, resources: &["codercontrolplanes/finalizers"] },
+                verbs: &["update"],
+                reason: "Children hold back a deletion in the foreground until they are gone. Clusters that guard this \
+                         (OpenShift does) ask for the right when a child is made; nothing is ever called with it.",
+            },
+            Grant {
                 on: On::Resources { group: "", resources: &["secrets", "configmaps", "namespaces"] },
                 verbs: &["get", "list", "watch"],
                 reason: "Objects refer to Secrets and ConfigMaps by name: those are read when they are needed and never \
                          kept. Lists and watches ask for metadata only; namespaces say by a label whose workspaces \
                          they take.",
+            },
+            Grant {
+                on: On::Resources { group: "", resources: &["secrets"] },
+                verbs: &["delete"],
+                reason: "A token that an older operator kept beside a control plane is removed once ours is proven: only \
+                         a Secret which that control plane owns, and only by its uid.",
             },
             Grant {
                 on: On::Resources { group: "", resources: &["services", "serviceaccounts"] },

@@ -97,6 +97,8 @@ fn api_server(folder: &Path, pki: &Pki, etcd: u16, port: u16, options: ClusterOp
         .args(["--requestheader-extra-headers-prefix=X-Remote-Extra-"])
         .arg(format!("--proxy-client-cert-file={}", pki.path("front-proxy-client.crt")))
         .arg(format!("--proxy-client-key-file={}", pki.path("front-proxy-client.key")));
+    // Stricter than most clusters, as OpenShift is: whoever makes a child that holds back its owner must be allowed to.
+    command.arg("--enable-admission-plugins=OwnerReferencesPermissionEnforcement");
     if options.nodes == 0 {
         // Nobody makes the `default` service accounts this plugin waits for.
         command.arg("--disable-admission-plugins=ServiceAccount");
