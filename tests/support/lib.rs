@@ -11,9 +11,11 @@ pub mod https;
 pub mod installation;
 pub mod operator;
 mod optional_kinds;
+pub mod plain_http;
 pub mod ports;
 pub mod postgres;
 pub mod process;
+pub mod real_coderd;
 pub mod tools;
 pub mod wait;
 

@@ -82,6 +82,10 @@ impl Runner {
     }
 }
 
+fn escaped_password() -> String {
+    PASSWORD.replace('+', "%2B").replace('/', "%2F").replace('=', "%3D")
+}
+
 /// A running server.
 #[derive(Debug)]
 pub struct Postgres {
@@ -166,8 +170,21 @@ impl Postgres {
 
     /// The URL of a database for this user, as coderd would be given it.
     pub fn url(&self, user: &str, database: &str, parameters: &str) -> String {
-        let password = PASSWORD.replace('+', "%2B").replace('/', "%2F").replace('=', "%3D");
-        format!("postgres://{user}:{password}@{HOST}/{database}?{parameters}")
+        format!("postgres://{user}:{}@{HOST}/{database}?{parameters}", escaped_password())
+    }
+
+    /// The URL of a database for the superuser, for a program on this machine that knows no `--resolve`.
+    pub fn loopback_url(&self, database: &str) -> String {
+        let password = escaped_password();
+        format!("postgres://postgres:{password}@127.0.0.1:{}/{database}?sslmode=disable", self.port)
+    }
+
+    /// A new database with nothing in it.
+    pub fn empty_database(&self) -> String {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let name = format!("empty_{}", COUNT.fetch_add(1, Ordering::Relaxed));
+        self.sql("postgres", &format!("CREATE DATABASE {name}"));
+        name
     }
 
     /// Runs statements as superuser; the values of the rows, one a line, divided by `|`.
