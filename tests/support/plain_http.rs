@@ -75,8 +75,7 @@ impl Ask {
         let answer = sender.send_request(request).await.map_err(|error| error.to_string())?;
         let status = answer.status().as_u16();
         let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
-        let headers =
-            answer.headers().iter().map(|(name, value)| (name.to_string(), text(value))).collect();
+        let headers = answer.headers().iter().map(|(name, value)| (name.to_string(), text(value))).collect();
         let body = answer.into_body().collect().await.map_err(|error| error.to_string())?.to_bytes();
         Ok(Answer { status, headers, body: String::from_utf8_lossy(&body).into_owned() })
     }

@@ -73,7 +73,8 @@ impl RealCoderd {
         .await;
         let mut coderd =
             Self { addr, database, owner: String::new(), organization: String::new(), _server: server };
-        let first = json!({ "email": "ops@example.com", "username": "ops", "password": PASSWORD, "trial": false });
+        let first =
+            json!({ "email": "ops@example.com", "username": "ops", "password": PASSWORD, "trial": false });
         let made = coderd.post("/api/v2/users/first", &first).await;
         coderd.organization = text(&made, "organization_id");
         coderd.owner = coderd.log_in("ops").await;

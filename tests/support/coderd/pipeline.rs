@@ -108,7 +108,7 @@ pub(super) async fn receive(State(shared): State<Arc<Shared>>, request: Request)
             inbound.params.clone_from(params);
             Some(*route)
         }
-        Found::WrongMethod | Found::Nothing => None,
+        Found::WrongMethod { .. } | Found::Nothing => None,
     };
     let entry = record(&shared, route, &inbound);
     let delivery = perform(&shared, &found, &mut inbound, &entry).await;
@@ -165,7 +165,7 @@ fn redacted(body: &Value, route: Option<&Route>) -> Value {
 async fn perform(shared: &Shared, found: &Found, inbound: &mut Inbound, entry: &Entry) -> Delivery {
     let name = match found {
         Found::Route(route, _) => route.name(),
-        Found::WrongMethod | Found::Nothing => String::new(),
+        Found::WrongMethod { .. } | Found::Nothing => String::new(),
     };
     let mut process = || {
         entry.processed();
@@ -224,7 +224,8 @@ fn process(shared: &Shared, found: &Found, inbound: &mut Inbound) -> Reply {
                 (route.handle)(&mut world, inbound).unwrap_or_else(|refusal| refusal)
             }
         },
-        Found::WrongMethod => Reply::empty(StatusCode::METHOD_NOT_ALLOWED),
+        Found::WrongMethod { premium: true } if world.build == Build::Agpl => Reply::route_not_found(),
+        Found::WrongMethod { .. } => Reply::empty(StatusCode::METHOD_NOT_ALLOWED),
         Found::Nothing if under_api => Reply::route_not_found(),
         Found::Nothing => Reply::empty(StatusCode::NOT_FOUND),
     };
