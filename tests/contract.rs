@@ -10,6 +10,8 @@
 
 #[path = "contract/compare.rs"]
 mod compare;
+#[path = "contract/operator.rs"]
+mod operator;
 #[path = "contract/operator_access.rs"]
 mod operator_access;
 #[path = "contract/requests.rs"]

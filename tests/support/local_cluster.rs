@@ -49,10 +49,10 @@ async fn main() {
     let cluster = Cluster::start(ClusterOptions { nodes: 2, ..Default::default() }).await;
     say("applying kustomize/overlays/local");
     let installation = Installation::shipped(&cluster).await;
-    say("starting the operator");
     // Simulated pods serve nothing: a stand-in answers for every coderd of the demo.
     let coderd = Arc::new(Coderd::builder().api_rate_limit(None).start().await);
     let database = database(&coderd);
+    say("starting the operator");
     let mut options = installation.operator("all").await;
     options.flags.extend(database.iter().map(|database| format!("--resolve={}", database.rule)));
     options.flags.push(format!("--resolve=*.svc.cluster.local={}", coderd.addr()));
