@@ -27,10 +27,13 @@ enum Rule {
 }
 
 /// Places in any body, with `*` for each index of a list.
-const MAY_DIFFER: [(&str, Rule); 12] = [
+const MAY_DIFFER: [(&str, Rule); 15] = [
     ("/id", Rule::Uuid),
     ("/deployment_id", Rule::Uuid),
     ("/organization_ids/*", Rule::Uuid),
+    ("/*/id", Rule::Uuid),
+    ("/*/created_at", Rule::Time),
+    ("/*/updated_at", Rule::Time),
     ("/created_at", Rule::Time),
     ("/updated_at", Rule::Time),
     ("/last_seen_at", Rule::Time),

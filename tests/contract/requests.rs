@@ -75,6 +75,7 @@ pub fn cases() -> Vec<Case> {
     cases.extend(deletions_of_tokens());
     cases.extend(deletions_of_licenses());
     cases.extend(lines_that_nobody_serves());
+    cases.extend(routes_without_a_caller());
     // Last, since it is used above: an owner may delete what is not its own.
     let of_another =
         Case { path: "/api/v2/users/me/keys/{members key}", ..case(Operation::DeleteToken, Who::Owner) };
@@ -142,6 +143,32 @@ fn deletions_of_licenses() -> Vec<Case> {
         delete("/api/v2/licenses/seven", Who::Member),
         delete("/api/v2/licenses/99999999999", Who::Owner),
     ]
+}
+
+/// What the double can answer and the client does not ask for yet: without a licence, keys are refused before anything else.
+fn routes_without_a_caller() -> Vec<Case> {
+    let ask = |method: &'static str, path: &'static str, who: Who| Case { method, path, who, body: None };
+    let callers = [Who::Nobody, Who::Owner, Who::TemplateAdmin, Who::Member];
+    let mut cases = Vec::new();
+    for path in [
+        "/api/v2/organizations",
+        "/api/v2/organizations/default",
+        "/api/v2/organizations/coder",
+        "/api/v2/organizations/nonsense",
+        "/api/v2/organizations/default/provisionerkeys",
+        "/api/v2/organizations/default/provisionerkeys/daemons",
+        "/api/v2/organizations/nonsense/provisionerkeys",
+        "/api/v2/organizations/default/provisionerdaemons",
+        "/api/v2/provisionerkeys/x",
+    ] {
+        cases.extend(callers.map(|who| ask("GET", path, who)));
+    }
+    let path = "/api/v2/organizations/default/provisionerkeys";
+    let body = Some(r#"{"name":"a","tags":{}}"#.to_owned());
+    cases.extend(callers.map(|who| Case { body: body.clone(), ..ask("POST", path, who) }));
+    let path = "/api/v2/organizations/default/provisionerkeys/a";
+    cases.extend(callers.map(|who| ask("DELETE", path, who)));
+    cases
 }
 
 /// How a coderd without a route says so: our client tells it from a thing that is not there.

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::clock::Timestamp;
 use super::faults::Kind;
-use super::identity::{SESSION_HEADER, User};
+use super::identity::{Rejected, SESSION_HEADER, User};
 use super::record::{Call, Credential, Entry, Outcome};
 use super::reply::Reply;
 use super::route::{self, Found, Route, Wanted};
@@ -216,7 +216,9 @@ fn process(shared: &Shared, found: &Found, inbound: &mut Inbound) -> Reply {
         }
     }
     let mut reply = match found {
-        Found::Route(route, _) if route.premium && world.build == Build::Agpl => Reply::route_not_found(),
+        Found::Route(route, _) if route.premium && world.build == Build::Agpl => {
+            missing_in_agpl(&world, inbound, caller)
+        }
         Found::Route(route, _) => match (route.wanted, caller) {
             (Wanted::Session, Err(rejected)) => rejected.reply(&world.url),
             (_, caller) => {
@@ -231,6 +233,20 @@ fn process(shared: &Shared, found: &Found, inbound: &mut Inbound) -> Reply {
     };
     reply.headers.extend(limit_headers);
     reply
+}
+
+/// A route of the enterprise build in the open-source one. Below an organisation coderd looks at caller and organisation
+/// before it finds that the rest of the path leads nowhere.
+fn missing_in_agpl(world: &World, inbound: &Inbound, caller: Result<User, Rejected>) -> Reply {
+    let organization = inbound.params.iter().find(|(name, _)| *name == "org");
+    match (organization, caller) {
+        (None, _) => Reply::route_not_found(),
+        (Some(_), Err(rejected)) => rejected.reply(&world.url),
+        (Some((_, word)), Ok(user)) => match world.readable_organization(&user, word) {
+            Ok(_) => Reply::route_not_found(),
+            Err(refusal) => refusal,
+        },
+    }
 }
 
 fn respond(delivery: Delivery, entry: &Entry, version: &str) -> Response {
