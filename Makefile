@@ -32,7 +32,7 @@ test: cluster-tools ## all unit and integration tests, on a real API server
 	RUST_BACKTRACE=0 cargo test --locked --workspace --no-fail-fast
 
 .PHONY: test-contract
-test-contract: cluster-tools ## the coderd double and the operator's access beside a real coderd (built once, about ten minutes; then one)
+test-contract: cluster-tools ## the coderd double and the operator's access beside a real coderd (ten minutes once, then two)
 	@tests/cluster-tools/coderd/build.sh
 	RUST_BACKTRACE=0 cargo test --locked --test contract -- --include-ignored --nocapture --test-threads=1
 

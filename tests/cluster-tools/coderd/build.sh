@@ -32,7 +32,7 @@ fi
 mkdir -p "$bin"
 exec 9>"$bin/.lock"
 flock 9
-echo "Building coderd $release into $bin (about nine minutes on two cores, once)"
+echo "Building coderd $release into $bin (about ten minutes on two cores, once)"
 while read -r name package; do
   [ -s "$bin/$name" ] && continue
   began=$SECONDS
