@@ -31,6 +31,11 @@ run: cluster-tools ## a local cluster with simulated nodes, the operator and a s
 test: cluster-tools ## all unit and integration tests, on a real API server
 	RUST_BACKTRACE=0 cargo test --locked --workspace --no-fail-fast
 
+.PHONY: test-contract
+test-contract: cluster-tools ## the coderd double and the operator's access beside a real coderd (ten minutes once, then two)
+	@tests/cluster-tools/coderd/build.sh
+	RUST_BACKTRACE=0 cargo test --locked --test contract -- --include-ignored --nocapture --test-threads=1
+
 .PHONY: cluster-tools
 cluster-tools: ## build the test cluster's programs that are missing (about 11 minutes, once)
 	@tests/cluster-tools/build.sh

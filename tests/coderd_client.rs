@@ -176,7 +176,7 @@ async fn answers_are_read_and_open_calls_send_no_token() {
     let (coderd, _, client) = scene(limits()).await;
     let build = client.build_info().await.unwrap();
     assert_eq!((build.version.as_str(), build.deployment_id.len()), ("v2.36.1", 36));
-    assert!(build.external_url.ends_with("v2.36.1"));
+    assert_eq!(build.external_url, "https://github.com/coder/coder");
     let entitlements = client.entitlements().await.unwrap();
     assert_eq!(entitlements.tier(), Tier::Premium);
     client.healthz().await.unwrap();

@@ -123,6 +123,8 @@ async fn make_run_leaves_nothing_behind(signal: &str) {
     })
     .await;
     let shown = run.log();
+    let access = ["condition=OperatorAccessReady", "no PostgreSQL on this machine"];
+    assert!(access.iter().any(|said| shown.contains(said)), "{shown}");
     assert!(shown.contains("ghcr.io/coder/coder:v") && shown.contains("denied the request"), "{shown}");
     assert!(
         left_by(run.id()).len() >= 5,

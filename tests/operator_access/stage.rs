@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use std::sync::Mutex;
 use std::time::Duration;
-use support::coderd::{Coderd, DatabaseToken, Role};
+use support::coderd::{Coderd, DatabaseToken};
 use support::postgres::Postgres;
 use support::wait::holds;
 use support::{Cluster, ClusterOptions, Installation, Operator, until};
@@ -60,12 +60,8 @@ impl Stage {
 
     /// Every token in every database.
     fn tokens(&self) -> Vec<DatabaseToken> {
-        let statement = "SELECT k.id, encode(k.hashed_secret, 'hex'), u.id, 'owner' = ANY(u.rbac_roles), \
-             greatest(0, extract(epoch FROM k.expires_at - now())::bigint) FROM api_keys k JOIN users u ON u.id = k.user_id \
-             WHERE u.status = 'active'";
         let databases = self.databases.lock().unwrap().clone();
-        let text: Vec<String> = databases.iter().map(|name| self.postgres.sql(name, statement)).collect();
-        text.iter().flat_map(|rows| rows.lines()).map(row).collect()
+        databases.iter().flat_map(|name| self.postgres.coderd_tokens(name).unwrap()).collect()
     }
 
     /// Lets the double know the databases as they are now.
@@ -131,19 +127,6 @@ impl Stage {
                 && object["status"]["observedGeneration"] == object["metadata"]["generation"]
         })
         .await
-    }
-}
-
-fn row(line: &str) -> DatabaseToken {
-    let fields: Vec<&str> = line.split('|').collect();
-    let [id, hash, user, owner, seconds] = fields[..] else { panic!("{line}") };
-    let bytes = (0..hash.len()).step_by(2).map(|at| u8::from_str_radix(&hash[at..at + 2], 16).unwrap());
-    DatabaseToken {
-        id: id.to_owned(),
-        hashed_secret: bytes.collect(),
-        user: user.to_owned(),
-        role: if owner == "t" { Role::Owner } else { Role::TemplateAdmin },
-        lifetime: Duration::from_secs(seconds.parse().unwrap()),
     }
 }
 

@@ -5,15 +5,18 @@ pub mod balancer;
 pub mod canary;
 pub mod cluster;
 pub mod coderd;
+pub mod database_tokens;
 pub mod fault_proxy;
 pub mod figures;
 pub mod https;
 pub mod installation;
 pub mod operator;
 mod optional_kinds;
+pub mod plain_http;
 pub mod ports;
 pub mod postgres;
 pub mod process;
+pub mod real_coderd;
 pub mod tools;
 pub mod wait;
 

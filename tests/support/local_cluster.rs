@@ -6,12 +6,18 @@
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use support::coderd::Coderd;
+use support::database_tokens::Following;
 use support::installation::repository;
+use support::postgres::Postgres;
 use support::{Cluster, ClusterOptions, Installation, Operator, tools};
 
 const READY_LIMIT: Duration = Duration::from_secs(60);
+const CODERD: &str = "v2.36.1";
+/// Where the sample's Secret says that the database is.
+const DATABASE_HOST: &str = "database.coder.svc";
 /// What a user would type; each line is run as it is printed.
 const SHOWN: [&str; 8] = [
     "get ccp/coder -n coder -o jsonpath={.spec}",
@@ -43,10 +49,12 @@ async fn main() {
     let cluster = Cluster::start(ClusterOptions { nodes: 2, ..Default::default() }).await;
     say("applying kustomize/overlays/local");
     let installation = Installation::shipped(&cluster).await;
-    say("starting the operator");
     // Simulated pods serve nothing: a stand-in answers for every coderd of the demo.
-    let coderd = Coderd::builder().api_rate_limit(None).start().await;
+    let coderd = Arc::new(Coderd::builder().api_rate_limit(None).start().await);
+    let database = database(&coderd);
+    say("starting the operator");
     let mut options = installation.operator("all").await;
+    options.flags.extend(database.iter().map(|database| format!("--resolve={}", database.rule)));
     options.flags.push(format!("--resolve=*.svc.cluster.local={}", coderd.addr()));
     let mut operator = Operator::start(&binary, &options).await;
     operator.ready(READY_LIMIT).await;
@@ -54,15 +62,18 @@ async fn main() {
     println!("--> ready after {:.1} s\n", began.elapsed().as_secs_f64());
 
     cluster.kubectl("create namespace coder").await.expect_ok();
-    // Nobody is behind this address: the operator says so in OperatorAccessReady, and coderd is not kept from anything.
-    let url = "--from-literal=url=postgres://coder@database.coder.svc/coder?sslmode=disable";
-    cluster.kubectl(&format!("create secret generic coder-database -n coder {url}")).await.expect_ok();
+    let nobody = || format!("postgres://coder@{DATABASE_HOST}/coder?sslmode=disable");
+    let url = database.as_ref().map_or_else(nobody, |database| database.url.clone());
+    let secret = format!("create secret generic coder-database -n coder --from-literal=url={url}");
+    cluster.kubectl(&secret).await.expect_ok();
     apply(&cluster, "kustomize/samples/codercontrolplane-minimal.yaml").await;
-    println!("$ kubectl wait ccp/coder -n coder --for=condition=Ready --timeout=60s");
-    println!(
-        "{}",
-        cluster.kubectl("wait ccp/coder -n coder --for=condition=Ready --timeout=60s").await.expect_ok()
-    );
+    wait(&cluster, "Ready").await;
+    match &database {
+        Some(_) => wait(&cluster, "OperatorAccessReady").await,
+        None => say(
+            "no PostgreSQL on this machine (apt-get install postgresql): OperatorAccessReady stays False and says why",
+        ),
+    }
     say("coderd itself is a stand-in of the test harness here: nodes and pods are simulated");
     apply(&cluster, "docs/refused.yaml").await;
     for words in SHOWN {
@@ -79,6 +90,34 @@ async fn main() {
         status = operator.ended(Duration::MAX / 4) => println!("the operator ended with {status}: see {}", operator.log_path().display()),
     }
     say("stopping");
+}
+
+/// A PostgreSQL with coderd's tables, and the stand-in in step with it.
+struct DemoDatabase {
+    url: String,
+    rule: String,
+    _following: Following,
+}
+
+/// The demo's database, if the machine has PostgreSQL.
+fn database(coderd: &Arc<Coderd>) -> Option<DemoDatabase> {
+    if !Postgres::is_installed() {
+        return None;
+    }
+    say("starting PostgreSQL with coderd's tables");
+    let postgres = Arc::new(Postgres::start());
+    let name = postgres.coderd_database(CODERD);
+    Some(DemoDatabase {
+        url: postgres.url_at(DATABASE_HOST, "postgres", &name, "sslmode=disable"),
+        rule: postgres.resolve_rule_for(DATABASE_HOST),
+        _following: Following::begin(coderd.clone(), postgres, name),
+    })
+}
+
+/// Waits for a condition of the sample as a user would.
+async fn wait(cluster: &Cluster, condition: &str) {
+    let words = format!("wait ccp/coder -n coder --for=condition={condition} --timeout=60s");
+    println!("$ kubectl {words}\n{}", cluster.kubectl(&words).await.expect_ok());
 }
 
 fn say(what: &str) {

@@ -94,6 +94,11 @@ pub struct Postgres {
 pub const HOST: &str = "db.team.svc.cluster.local";
 
 impl Postgres {
+    /// Whether this machine has the programs; nothing is installed to make it true.
+    pub fn is_installed() -> bool {
+        installed().is_some()
+    }
+
     /// A server without TLS.
     pub fn start() -> Self {
         Self::start_with(None)
@@ -156,7 +161,12 @@ impl Postgres {
 
     /// The rule that leads [`HOST`] to this server.
     pub fn resolve_rule(&self) -> String {
-        format!("{HOST}=127.0.0.1:{}", self.port)
+        self.resolve_rule_for(HOST)
+    }
+
+    /// The rule that leads another host name to this server.
+    pub fn resolve_rule_for(&self, host: &str) -> String {
+        format!("{host}={}", ports::loopback(self.port))
     }
 
     /// Its port on loopback.
@@ -166,8 +176,26 @@ impl Postgres {
 
     /// The URL of a database for this user, as coderd would be given it.
     pub fn url(&self, user: &str, database: &str, parameters: &str) -> String {
+        self.url_at(HOST, user, database, parameters)
+    }
+
+    /// The same under another host name.
+    pub fn url_at(&self, host: &str, user: &str, database: &str, parameters: &str) -> String {
         let password = PASSWORD.replace('+', "%2B").replace('/', "%2F").replace('=', "%3D");
-        format!("postgres://{user}:{password}@{HOST}/{database}?{parameters}")
+        format!("postgres://{user}:{password}@{host}/{database}?{parameters}")
+    }
+
+    /// The URL of a database for the superuser, for a program on this machine that knows no `--resolve`.
+    pub fn loopback_url(&self, database: &str) -> String {
+        self.url_at(&ports::loopback(self.port).to_string(), "postgres", database, "sslmode=disable")
+    }
+
+    /// A new database with nothing in it.
+    pub fn empty_database(&self) -> String {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let name = format!("empty_{}", COUNT.fetch_add(1, Ordering::Relaxed));
+        self.sql("postgres", &format!("CREATE DATABASE {name}"));
+        name
     }
 
     /// Runs statements as superuser; the values of the rows, one a line, divided by `|`.
@@ -178,7 +206,8 @@ impl Postgres {
         self.try_sql(database, statements).unwrap_or_else(|error| panic!("{statements}: {error}"))
     }
 
-    fn try_sql(&self, database: &str, statements: &str) -> Result<String, String> {
+    /// The same; the error is psql's words.
+    pub fn try_sql(&self, database: &str, statements: &str) -> Result<String, String> {
         let output =
             self.psql(database).args(["-c", statements]).output().map_err(|error| error.to_string())?;
         match output.status.success() {

@@ -26,7 +26,7 @@ pub struct BuildInfo {
     /// The identity of its database; another one behind the same URL is another coderd.
     #[serde(default)]
     pub deployment_id: String,
-    /// Where its release is described.
+    /// Where its source is: the commit it was built from, or the repository.
     #[serde(default)]
     pub external_url: String,
 }

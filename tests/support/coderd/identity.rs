@@ -172,7 +172,9 @@ impl Rejected {
 
     /// The 401 with the challenge coderd derives from its own text.
     pub(super) fn reply(&self, url: &str) -> Reply {
-        let expired = self.detail.as_deref().unwrap_or_default().contains("expired");
+        // coderd looks for the word in both texts, and one of them is in nearly every refusal.
+        let texts = [Some(self.message.as_str()), self.detail.as_deref()];
+        let expired = texts.into_iter().flatten().any(|text| text.contains("expired"));
         let description =
             if expired { "The access token has expired" } else { "The access token is invalid" };
         let challenge = format!(

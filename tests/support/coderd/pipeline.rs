@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::clock::Timestamp;
 use super::faults::Kind;
-use super::identity::{SESSION_HEADER, User};
+use super::identity::{Rejected, SESSION_HEADER, User};
 use super::record::{Call, Credential, Entry, Outcome};
 use super::reply::Reply;
 use super::route::{self, Found, Route, Wanted};
@@ -108,7 +108,7 @@ pub(super) async fn receive(State(shared): State<Arc<Shared>>, request: Request)
             inbound.params.clone_from(params);
             Some(*route)
         }
-        Found::WrongMethod | Found::Nothing => None,
+        Found::WrongMethod { .. } | Found::Nothing => None,
     };
     let entry = record(&shared, route, &inbound);
     let delivery = perform(&shared, &found, &mut inbound, &entry).await;
@@ -165,7 +165,7 @@ fn redacted(body: &Value, route: Option<&Route>) -> Value {
 async fn perform(shared: &Shared, found: &Found, inbound: &mut Inbound, entry: &Entry) -> Delivery {
     let name = match found {
         Found::Route(route, _) => route.name(),
-        Found::WrongMethod | Found::Nothing => String::new(),
+        Found::WrongMethod { .. } | Found::Nothing => String::new(),
     };
     let mut process = || {
         entry.processed();
@@ -216,7 +216,9 @@ fn process(shared: &Shared, found: &Found, inbound: &mut Inbound) -> Reply {
         }
     }
     let mut reply = match found {
-        Found::Route(route, _) if route.premium && world.build == Build::Agpl => Reply::route_not_found(),
+        Found::Route(route, _) if route.premium && world.build == Build::Agpl => {
+            missing_in_agpl(&world, inbound, caller)
+        }
         Found::Route(route, _) => match (route.wanted, caller) {
             (Wanted::Session, Err(rejected)) => rejected.reply(&world.url),
             (_, caller) => {
@@ -224,12 +226,27 @@ fn process(shared: &Shared, found: &Found, inbound: &mut Inbound) -> Reply {
                 (route.handle)(&mut world, inbound).unwrap_or_else(|refusal| refusal)
             }
         },
-        Found::WrongMethod => Reply::empty(StatusCode::METHOD_NOT_ALLOWED),
+        Found::WrongMethod { premium: true } if world.build == Build::Agpl => Reply::route_not_found(),
+        Found::WrongMethod { .. } => Reply::empty(StatusCode::METHOD_NOT_ALLOWED),
         Found::Nothing if under_api => Reply::route_not_found(),
         Found::Nothing => Reply::empty(StatusCode::NOT_FOUND),
     };
     reply.headers.extend(limit_headers);
     reply
+}
+
+/// A route of the enterprise build in the open-source one. Below an organisation coderd looks at caller and organisation
+/// before it finds that the rest of the path leads nowhere.
+fn missing_in_agpl(world: &World, inbound: &Inbound, caller: Result<User, Rejected>) -> Reply {
+    let organization = inbound.params.iter().find(|(name, _)| *name == "org");
+    match (organization, caller) {
+        (None, _) => Reply::route_not_found(),
+        (Some(_), Err(rejected)) => rejected.reply(&world.url),
+        (Some((_, word)), Ok(user)) => match world.readable_organization(&user, word) {
+            Ok(_) => Reply::route_not_found(),
+            Err(refusal) => refusal,
+        },
+    }
 }
 
 fn respond(delivery: Delivery, entry: &Entry, version: &str) -> Response {

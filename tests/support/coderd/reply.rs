@@ -49,6 +49,21 @@ impl Reply {
         Self::json(StatusCode::BAD_REQUEST, &json!({ "message": message, "validations": validations }))
     }
 
+    /// A 400 for a body that Go's decoder cannot read; its words for a misplaced character only begin like this.
+    pub(super) fn not_json(body: &[u8], problem: &serde_json::Error) -> Self {
+        let words = match problem.is_eof() {
+            true if body.is_empty() => "EOF".to_owned(),
+            true => "unexpected EOF".to_owned(),
+            false => format!("invalid character: {problem}"),
+        };
+        Self::unreadable(&words)
+    }
+
+    /// A 400 for a body that is JSON but not of the type the route decodes into.
+    pub(super) fn unreadable(words: &str) -> Self {
+        Self::detailed(StatusCode::BAD_REQUEST, "Request body must be valid JSON.", words)
+    }
+
     /// The one text for "no such thing" and "not for you", so that existence does not leak.
     pub(super) fn not_found() -> Self {
         Self::error(StatusCode::NOT_FOUND, "Resource not found or you do not have access to this resource")

@@ -97,7 +97,10 @@ impl Route {
 /// What the table says about a request line.
 pub(super) enum Found {
     Route(&'static Route, Vec<(&'static str, String)>),
-    WrongMethod,
+    /// The path is known with other methods, in this build or only in the enterprise one.
+    WrongMethod {
+        premium: bool,
+    },
     Nothing,
 }
 
@@ -110,9 +113,10 @@ pub(super) fn find(table: &'static [Route], method: &str, raw_path: &str) -> Fou
     let mut fitting: Vec<_> = fitting.collect();
     fitting.sort_by_key(|(_, bound)| bound.len());
     let any = !fitting.is_empty();
+    let premium = fitting.iter().all(|(route, _)| route.premium);
     match fitting.into_iter().find(|(route, _)| route.method == method) {
         Some((route, bound)) => Found::Route(route, bound),
-        None if any => Found::WrongMethod,
+        None if any => Found::WrongMethod { premium },
         None => Found::Nothing,
     }
 }

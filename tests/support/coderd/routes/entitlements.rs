@@ -127,9 +127,12 @@ pub(in crate::coderd) fn show(world: &mut World, _: &Inbound) -> Answer {
     let mut features: BTreeMap<&str, Value> = BTreeMap::new();
     for (name, feature) in &entitlements.features {
         let mut shown = json!({ "entitlement": feature.entitlement.word(), "enabled": feature.enabled });
+        if *name == "user_limit" {
+            // Users are counted without a licence too; what is missing then is the limit.
+            shown["actual"] = json!(world.users.len());
+        }
         if *name == "user_limit" && feature.enabled {
             shown["limit"] = json!(100);
-            shown["actual"] = json!(world.users.len());
         }
         features.insert(name, shown);
     }

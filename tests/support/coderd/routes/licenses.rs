@@ -1,5 +1,6 @@
 //! Licences: listed without their text, added once each, deleted by number; each change refreshes the entitlements.
-//! It verifies no signature: every JWT whose claims can be read is one of Coder's, unless it has expired.
+//! It verifies no signature: every JWT that names Coder's key and whose claims can be read is one of Coder's, unless it
+//! has expired.
 
 use http::StatusCode;
 use serde_json::{Map, Value, json};
@@ -10,6 +11,10 @@ use crate::coderd::pipeline::Inbound;
 use crate::coderd::reply::{Answer, Reply};
 use crate::coderd::server::Coderd;
 use crate::coderd::state::World;
+
+const ALGORITHM: &str = "EdDSA";
+/// The one key Coder signs with.
+const KEY: &str = "2022-08-12";
 
 #[derive(Debug)]
 pub(in crate::coderd) struct StoredLicense {
@@ -40,16 +45,16 @@ pub(in crate::coderd) fn list(world: &mut World, inbound: &Inbound) -> Answer {
 
 pub(in crate::coderd) fn add(world: &mut World, inbound: &Inbound) -> Answer {
     owners_only(inbound)?;
-    let jwt = inbound.json.as_ref().and_then(|body| body["license"].as_str()).unwrap_or_default();
+    let jwt = text_of(&inbound.body)?;
     if jwt.is_empty() {
         let problem =
             ("license".to_owned(), "Validation failed for tag \"required\" with value: \"\"".to_owned());
         return Err(Reply::invalid("Validation failed.", &[problem]));
     }
-    let claims = claims(jwt).map_err(|reason| refused(&reason))?;
+    let claims = claims(&jwt).ok_or_else(refused)?;
     let ends = claims.get("exp").and_then(Value::as_i64);
     if ends.is_none_or(|end| end < inbound.now.unix_seconds()) {
-        return Err(refused("token has invalid claims: token is expired"));
+        return Err(refused());
     }
     if world.licenses.iter().any(|license| license.jwt == jwt) {
         return Err(Reply::detailed(
@@ -60,8 +65,7 @@ pub(in crate::coderd) fn add(world: &mut World, inbound: &Inbound) -> Answer {
     }
     let uuid = claims.get("jti").and_then(Value::as_str).and_then(Uuid::parse).unwrap_or_else(Uuid::random);
     world.last_license += 1;
-    let license =
-        StoredLicense { id: world.last_license, uuid, uploaded_at: inbound.now, claims, jwt: jwt.to_owned() };
+    let license = StoredLicense { id: world.last_license, uuid, uploaded_at: inbound.now, claims, jwt };
     let shown = license.shown();
     world.licenses.push(license);
     refresh(world, inbound.now);
@@ -95,20 +99,54 @@ fn owners_only(inbound: &Inbound) -> Result<(), Reply> {
     Err(Reply::detailed(StatusCode::FORBIDDEN, "Forbidden.", text))
 }
 
-fn refused(reason: &str) -> Reply {
-    Reply::detailed(StatusCode::BAD_REQUEST, "Invalid license", reason)
+/// Whatever is wrong with a licence, coderd has one word for it.
+fn refused() -> Reply {
+    let detail = "license has multiple issues; contact support";
+    Reply::detailed(StatusCode::BAD_REQUEST, "Invalid license", detail)
 }
 
-fn claims(jwt: &str) -> Result<Map<String, Value>, String> {
-    let parts: Vec<&str> = jwt.split('.').collect();
-    let [_, payload, _] = parts[..] else {
-        return Err("token is malformed: token contains an invalid number of segments".to_owned());
+/// The field of the body, as Go decodes it: absent and null are empty, another type is an error that names Go's types.
+fn text_of(body: &[u8]) -> Result<String, Reply> {
+    let read: Value = serde_json::from_slice(body).map_err(|problem| Reply::not_json(body, &problem))?;
+    let wrong = |value: &Value, place: &str| {
+        Err(Reply::unreadable(&format!("json: cannot unmarshal {} into Go {place}", go_kind(value))))
     };
-    let malformed = || "token is malformed: could not base64 decode claim".to_owned();
-    let padding = "=".repeat((4 - payload.len() % 4) % 4);
-    let standard = Value::from(payload.replace('-', "+").replace('_', "/") + &padding);
-    let bytes: k8s_openapi::ByteString = serde_json::from_value(standard).map_err(|_| malformed())?;
-    serde_json::from_slice(&bytes.0).map_err(|_| malformed())
+    match &read {
+        Value::Null => Ok(String::new()),
+        Value::Object(fields) => match fields.get("license") {
+            None | Some(Value::Null) => Ok(String::new()),
+            Some(Value::String(text)) => Ok(text.clone()),
+            Some(other) => wrong(other, "struct field AddLicenseRequest.license of type string"),
+        },
+        other => wrong(other, "value of type codersdk.AddLicenseRequest"),
+    }
+}
+
+fn go_kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+fn claims(jwt: &str) -> Option<Map<String, Value>> {
+    let parts: Vec<&str> = jwt.split('.').collect();
+    let [header, payload, _] = parts[..] else { return None };
+    let header = object(header)?;
+    let is = |name: &str, value: &str| header.get(name).and_then(Value::as_str) == Some(value);
+    if is("alg", ALGORITHM) && is("kid", KEY) { object(payload) } else { None }
+}
+
+/// A part of a JWT: an object in base64url without padding.
+fn object(part: &str) -> Option<Map<String, Value>> {
+    let padding = "=".repeat((4 - part.len() % 4) % 4);
+    let standard = Value::from(part.replace('-', "+").replace('_', "/") + &padding);
+    let bytes: k8s_openapi::ByteString = serde_json::from_value(standard).ok()?;
+    serde_json::from_slice(&bytes.0).ok()
 }
 
 /// A JWT with these claims, as Coder would sell it, signature aside.
@@ -123,7 +161,7 @@ pub fn license_with(claims: &Value) -> String {
     };
     format!(
         "{}.{}.{}",
-        part(&json!({ "alg": "EdDSA", "kid": "2022-08-12" })),
+        part(&json!({ "alg": ALGORITHM, "kid": KEY })),
         part(claims),
         part(&json!("signature"))
     )

@@ -39,16 +39,21 @@ impl Organization {
     }
 
     fn shown(&self) -> Value {
+        // The one that migrations made has their words; renaming it changes only the name.
+        let (display_name, description) = match self.is_default {
+            true => ("Coder", "Builtin default organization."),
+            false => (self.name.as_str(), ""),
+        };
         json!({
             "id": self.id.to_string(),
             "name": self.name,
-            "display_name": self.name,
+            "display_name": display_name,
             "icon": "",
-            "description": "",
+            "description": description,
             "created_at": self.created_at.rfc3339(),
             "updated_at": self.updated_at.rfc3339(),
             "is_default": self.is_default,
-            "default_org_member_roles": [],
+            "default_org_member_roles": ["organization-workspace-access"],
         })
     }
 }

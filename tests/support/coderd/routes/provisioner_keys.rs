@@ -130,10 +130,8 @@ fn gate(world: &World, inbound: &Inbound) -> Result<Organization, Reply> {
 
 pub(in crate::coderd) fn create(world: &mut World, inbound: &Inbound) -> Answer {
     let organization = gate(world, inbound)?;
-    let wish: KeyWish = serde_json::from_slice(&inbound.body).map_err(|problem| {
-        let text = "Request body must be valid JSON.";
-        Reply::detailed(StatusCode::BAD_REQUEST, text, &problem.to_string())
-    })?;
+    let wish: KeyWish =
+        serde_json::from_slice(&inbound.body).map_err(|problem| Reply::not_json(&inbound.body, &problem))?;
     wish.check()?;
     if !inbound.caller().may_manage_provisioners(organization.id) {
         // Not a 404: coderd's handler takes the refusal of its database layer for an internal error.

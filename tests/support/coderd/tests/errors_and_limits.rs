@@ -51,7 +51,6 @@ async fn an_agpl_build_has_no_premium_routes() {
     let token = coderd.token_for(&[Role::Owner]);
     let asks = [
         Ask::get("/api/v2/entitlements"),
-        Ask::get(KEYS),
         Ask::get(KEYS).token(&token),
         Ask::get("/api/v2/provisionerkeys/key"),
     ];
@@ -59,6 +58,11 @@ async fn an_agpl_build_has_no_premium_routes() {
         let heard = ask.send(&coderd).await;
         assert_eq!((heard.status, heard.message().as_str()), (404, "Route not found."));
     }
+    assert_eq!(
+        Ask::get(KEYS).send(&coderd).await.status,
+        401,
+        "below an organisation the caller comes first"
+    );
     let daemons = Ask::get("/api/v2/organizations/default/provisionerdaemons").token(&token);
     assert_eq!(daemons.send(&coderd).await.status, 200);
 }

@@ -1,0 +1,184 @@
+//! Every request that our client makes of coderd, each with good, bad and missing tokens and bodies.
+//! It is a table; who answers and whether they agree is decided elsewhere.
+
+use super::sides::Who;
+use coder_k8s::coderd::error::Operation;
+
+/// One request, the same for both sides.
+#[derive(Debug, Clone)]
+pub struct Case {
+    pub method: &'static str,
+    pub path: &'static str,
+    pub who: Who,
+    pub body: Option<String>,
+}
+
+/// All calls of the client.
+pub const OPERATIONS: [Operation; 7] = [
+    Operation::Healthz,
+    Operation::BuildInfo,
+    Operation::Entitlements,
+    Operation::Me,
+    Operation::Licenses,
+    Operation::UploadLicense,
+    Operation::DeleteToken,
+];
+
+/// The request line of a call. A new call does not compile before it has one, and fails before it has cases.
+pub fn line(operation: Operation) -> (&'static str, &'static str) {
+    match operation {
+        Operation::Healthz => ("GET", "/healthz"),
+        Operation::BuildInfo => ("GET", "/api/v2/buildinfo"),
+        Operation::Entitlements => ("GET", "/api/v2/entitlements"),
+        Operation::Me => ("GET", "/api/v2/users/me"),
+        Operation::Licenses => ("GET", "/api/v2/licenses"),
+        Operation::UploadLicense => ("POST", "/api/v2/licenses"),
+        Operation::DeleteToken => ("DELETE", "/api/v2/users/me/keys/"),
+    }
+}
+
+/// Tokens that are refused before anybody looks into the database, or after.
+pub const REFUSED: [Who; 10] = [
+    Who::Nobody,
+    Who::Suspended,
+    Who::Expired,
+    Who::WrongSecret,
+    Who::Unknown,
+    Who::Text("nonsense"),
+    Who::Text("a-b-c"),
+    Who::Text("short-bbbbbbbbbbbbbbbbbbbbbb"),
+    Who::Text("aaaaaaaaaa-short"),
+    Who::Text("-"),
+];
+pub const USERS: [Who; 3] = [Who::Owner, Who::TemplateAdmin, Who::Member];
+
+fn case(operation: Operation, who: Who) -> Case {
+    let (method, path) = line(operation);
+    Case { method, path, who, body: None }
+}
+
+fn each(operation: Operation, callers: &[Who]) -> Vec<Case> {
+    callers.iter().map(|who| case(operation, *who)).collect()
+}
+
+/// What is sent to both editions, in this order.
+pub fn cases() -> Vec<Case> {
+    let mut cases = each(Operation::Healthz, &[Who::Nobody]);
+    cases.extend(each(Operation::BuildInfo, &[Who::Nobody, Who::Owner, Who::Unknown]));
+    cases.extend(each(Operation::Entitlements, &[Who::Nobody, Who::Owner, Who::Unknown]));
+    cases.extend(each(Operation::Me, &USERS));
+    cases.extend(each(Operation::Me, &[Who::Dormant]));
+    cases.extend(each(Operation::Me, &REFUSED));
+    cases.extend(each(Operation::Licenses, &USERS));
+    cases.extend(each(Operation::Licenses, &REFUSED));
+    cases.extend(uploads());
+    cases.extend(deletions_of_tokens());
+    cases.extend(deletions_of_licenses());
+    cases.extend(lines_that_nobody_serves());
+    cases.extend(routes_without_a_caller());
+    // Last, since it is used above: an owner may delete what is not its own.
+    let of_another =
+        Case { path: "/api/v2/users/me/keys/{members key}", ..case(Operation::DeleteToken, Who::Owner) };
+    cases.extend([of_another, case(Operation::Me, Who::Member)]);
+    cases
+}
+
+fn uploads() -> Vec<Case> {
+    let upload =
+        |who: Who, body: &str| Case { body: Some(body.to_owned()), ..case(Operation::UploadLicense, who) };
+    let license = |text: &str| serde_json::json!({ "license": text }).to_string();
+    let mut cases: Vec<Case> = [Who::Nobody, Who::TemplateAdmin, Who::Member, Who::Expired]
+        .map(|who| upload(who, &license("a.b.c")))
+        .to_vec();
+    let bodies =
+        ["{}", r#"{"license":""}"#, r#"{"license":7}"#, r#"{"license":null}"#, "[]", "nonsense", "{", ""];
+    cases.extend(bodies.map(|body| upload(Who::Owner, body)));
+    cases.extend(NO_LICENSES.map(|text| upload(Who::Owner, &license(text))));
+    cases
+}
+
+/// Texts that coderd refuses before it checks a signature, with the header and the claims in base64url.
+const NO_LICENSES: [&str; 9] = [
+    "nonsense",
+    "a.b",
+    "a.b.c.d",
+    "!!.!!.!!",
+    // {}.{}.
+    "e30.e30.",
+    // {"alg":"EdDSA"}: no key is named.
+    "eyJhbGciOiJFZERTQSJ9.e30.c2ln",
+    // {"alg":"EdDSA","kid":"mine"}: a key that Coder does not have.
+    "eyJhbGciOiJFZERTQSIsImtpZCI6Im1pbmUifQ.e30.c2ln",
+    // {"alg":"none","kid":"2022-08-12"}: no signature at all.
+    "eyJhbGciOiJub25lIiwia2lkIjoiMjAyMi0wOC0xMiJ9.e30.",
+    // {"alg":"EdDSA","kid":"2022-08-12"} with claims that are no JSON.
+    "eyJhbGciOiJFZERTQSIsImtpZCI6IjIwMjItMDgtMTIifQ.bm9uc2Vuc2U.c2ln",
+];
+
+fn deletions_of_tokens() -> Vec<Case> {
+    let delete = |path: &'static str, who: Who| Case { path, ..case(Operation::DeleteToken, who) };
+    vec![
+        delete("/api/v2/users/me/keys/aaaaaaaaaa", Who::Owner),
+        delete("/api/v2/users/me/keys/aaaaaaaaaa", Who::Nobody),
+        delete("/api/v2/users/me/keys/{owners key}", Who::Member),
+        delete("/api/v2/users/me/keys/{members key}", Who::TemplateAdmin),
+        // Its own, by itself; then it is gone.
+        delete("/api/v2/users/me/keys/{deleted key}", Who::Deleted),
+        delete("/api/v2/users/me/keys/{deleted key}", Who::Deleted),
+        delete("/api/v2/users/me/keys/{deleted key}", Who::Member),
+        case(Operation::Me, Who::Deleted),
+    ]
+}
+
+/// The client deletes no licence yet; the double can, so it must do it as coderd does.
+fn deletions_of_licenses() -> Vec<Case> {
+    let delete =
+        |path: &'static str, who: Who| Case { method: "DELETE", path, ..case(Operation::Licenses, who) };
+    vec![
+        delete("/api/v2/licenses/7", Who::Nobody),
+        delete("/api/v2/licenses/7", Who::Owner),
+        delete("/api/v2/licenses/7", Who::Member),
+        delete("/api/v2/licenses/7", Who::TemplateAdmin),
+        delete("/api/v2/licenses/seven", Who::Owner),
+        delete("/api/v2/licenses/seven", Who::Member),
+        delete("/api/v2/licenses/99999999999", Who::Owner),
+    ]
+}
+
+/// What the double can answer and the client does not ask for yet: without a licence, keys are refused before anything else.
+fn routes_without_a_caller() -> Vec<Case> {
+    let ask = |method: &'static str, path: &'static str, who: Who| Case { method, path, who, body: None };
+    let callers = [Who::Nobody, Who::Owner, Who::TemplateAdmin, Who::Member];
+    let mut cases = Vec::new();
+    for path in [
+        "/api/v2/organizations",
+        "/api/v2/organizations/default",
+        "/api/v2/organizations/coder",
+        "/api/v2/organizations/nonsense",
+        "/api/v2/organizations/default/provisionerkeys",
+        "/api/v2/organizations/default/provisionerkeys/daemons",
+        "/api/v2/organizations/nonsense/provisionerkeys",
+        "/api/v2/organizations/default/provisionerdaemons",
+        "/api/v2/provisionerkeys/x",
+    ] {
+        cases.extend(callers.map(|who| ask("GET", path, who)));
+    }
+    let path = "/api/v2/organizations/default/provisionerkeys";
+    let body = Some(r#"{"name":"a","tags":{}}"#.to_owned());
+    cases.extend(callers.map(|who| Case { body: body.clone(), ..ask("POST", path, who) }));
+    let path = "/api/v2/organizations/default/provisionerkeys/a";
+    cases.extend(callers.map(|who| ask("DELETE", path, who)));
+    cases
+}
+
+/// How a coderd without a route says so: our client tells it from a thing that is not there.
+fn lines_that_nobody_serves() -> Vec<Case> {
+    let get = |path: &'static str, who: Who| Case { path, ..case(Operation::BuildInfo, who) };
+    vec![
+        get("/api/v2/nonsense", Who::Nobody),
+        get("/api/v2/nonsense", Who::Owner),
+        get("/api/v2/users/me/keys/a/nonsense", Who::Owner),
+        Case { method: "PUT", ..case(Operation::Licenses, Who::Owner) },
+        Case { method: "DELETE", ..case(Operation::BuildInfo, Who::Nobody) },
+    ]
+}

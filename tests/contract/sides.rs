@@ -1,0 +1,148 @@
+//! The same world on both sides: the double and a real coderd, each with the same users, standings and sessions.
+//! It sets scenes and sends; it never judges an answer.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+use support::coderd::{Coderd, NewUser, Role, UserStatus};
+use support::plain_http::{Answer, Ask};
+use support::postgres::Postgres;
+use support::real_coderd::{Edition, RealCoderd};
+
+const DAY: Duration = Duration::from_secs(86_400);
+/// Calls a minute per user and path: more than the table makes, few enough to be used up.
+pub const RATE_LIMIT: u32 = 60;
+
+/// Whose token goes along.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Who {
+    Nobody,
+    Owner,
+    TemplateAdmin,
+    Member,
+    Dormant,
+    Suspended,
+    /// Somebody who has used up the limit of a path.
+    Hasty,
+    /// A session of a member that has ended.
+    Expired,
+    /// A session of a member that was deleted by its own id.
+    Deleted,
+    /// A known id with another secret.
+    WrongSecret,
+    /// No session, but the form of one.
+    Unknown,
+    /// Any text as token.
+    Text(&'static str),
+}
+
+/// One of the two servers.
+pub struct Side {
+    pub addr: SocketAddr,
+    tokens: BTreeMap<Who, String>,
+}
+
+impl Side {
+    pub fn token(&self, who: Who) -> Option<String> {
+        match who {
+            Who::Nobody => None,
+            Who::Text(text) => Some(text.to_owned()),
+            Who::Unknown => Some(format!("{}-{}", "a".repeat(10), "b".repeat(22))),
+            Who::WrongSecret => Some(format!("{}-{}", self.key(Who::Member), "b".repeat(22))),
+            known => Some(self.tokens[&known].clone()),
+        }
+    }
+
+    /// The half of a session's token that names it.
+    pub fn key(&self, who: Who) -> String {
+        self.tokens[&who].split('-').next().unwrap().to_owned()
+    }
+
+    pub async fn ask(&self, method: &str, path: &str, who: Who, body: Option<&str>) -> Answer {
+        let path = path
+            .replace("{owners key}", &self.key(Who::Owner))
+            .replace("{members key}", &self.key(Who::Member))
+            .replace("{deleted key}", &self.key(Who::Deleted));
+        let mut ask = Ask::new(method, &path).header("accept", "application/json");
+        if let Some(token) = self.token(who) {
+            ask = ask.header("coder-session-token", &token);
+        }
+        if let Some(body) = body {
+            ask = ask.json(body);
+        }
+        ask.send(self.addr).await.unwrap_or_else(|error| panic!("{method} {path}: {error}"))
+    }
+}
+
+/// Both servers.
+pub struct Sides {
+    pub coderd: Coderd,
+    pub double: Side,
+    pub real: Side,
+    pub postgres: Postgres,
+    pub server: RealCoderd,
+}
+
+impl Sides {
+    /// Starts both, as one edition without a licence.
+    pub async fn start(edition: Edition) -> Self {
+        let postgres = Postgres::start();
+        let server = RealCoderd::start(&postgres, edition, RATE_LIMIT).await;
+        let real = Side { addr: server.addr(), tokens: real_tokens(&server, &postgres).await };
+        let builder = Coderd::builder().unlicensed().api_rate_limit(Some(RATE_LIMIT));
+        let builder = if edition == Edition::OpenSource { builder.agpl() } else { builder };
+        let coderd = builder.start().await;
+        let double = Side { addr: coderd.addr(), tokens: double_tokens(&coderd) };
+        Self { coderd, double, real, postgres, server }
+    }
+}
+
+const MEMBERS: [(Who, &str); 4] = [
+    (Who::Member, "member"),
+    (Who::Dormant, "dormant"),
+    (Who::Suspended, "suspended"),
+    (Who::Hasty, "hasty"),
+];
+
+fn double_tokens(coderd: &Coderd) -> BTreeMap<Who, String> {
+    coderd.add_user(NewUser::named("ops").with(Role::Owner));
+    coderd.add_user(NewUser::named("builder").with(Role::TemplateAdmin));
+    let mut tokens = BTreeMap::new();
+    for (who, name) in MEMBERS {
+        coderd.add_user(NewUser::named(name));
+        tokens.insert(who, coderd.add_token(name, DAY));
+    }
+    for (who, name) in [
+        (Who::Owner, "ops"),
+        (Who::TemplateAdmin, "builder"),
+        (Who::Expired, "member"),
+        (Who::Deleted, "member"),
+    ] {
+        tokens.insert(who, coderd.add_token(name, DAY));
+    }
+    coderd.expire_token(&tokens[&Who::Expired]);
+    coderd.set_user_status("dormant", UserStatus::Dormant);
+    coderd.set_user_status("suspended", UserStatus::Suspended);
+    tokens
+}
+
+async fn real_tokens(server: &RealCoderd, postgres: &Postgres) -> BTreeMap<Who, String> {
+    let mut tokens = BTreeMap::from([(Who::Owner, server.owner_token().to_owned())]);
+    tokens.insert(Who::TemplateAdmin, server.add_user("builder", &["template-admin"]).await);
+    for (who, name) in MEMBERS {
+        tokens.insert(who, server.add_user(name, &[]).await);
+    }
+    for who in [Who::Expired, Who::Deleted] {
+        tokens.insert(who, server.log_in("member").await);
+    }
+    let expired = tokens[&Who::Expired].split('-').next().unwrap();
+    postgres.sql(
+        server.database(),
+        &format!(
+            "UPDATE api_keys SET expires_at = now() - interval '1 second' WHERE id = '{expired}'; \
+             UPDATE users SET status = 'dormant' WHERE username = 'dormant'; \
+             UPDATE users SET status = 'suspended' WHERE username = 'suspended'"
+        ),
+    );
+    tokens
+}
