@@ -5,6 +5,7 @@ use super::access::{self, Accessed, Asked};
 use super::license::{self, Licensed};
 use super::status::{Coderd, Observed, Wish, WishState};
 use crate::coderd::Retry;
+use crate::kubernetes::events::News;
 use crds::CoderControlPlaneStatus;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -37,6 +38,11 @@ impl External {
             (Some(Retry::Backoff), _) | (_, Some(Retry::Backoff)) => Some(Retry::Backoff),
             (one, other) => one.or(other),
         }
+    }
+
+    /// What was done about tokens.
+    pub fn deeds(&self) -> Vec<News> {
+        self.accessed.deeds.iter().map(access::Deed::news).collect()
     }
 
     /// Notes it for the conditions.

@@ -8,7 +8,9 @@ use crate::coderd::client::{Applied, ApplyError, Entitlement, Tier};
 use crate::coderd::{Client, Error, Retry, license};
 use crate::confidential::Confidential;
 use crate::kubernetes::Kube;
+use crate::kubernetes::events::{News, Severity};
 use crds::shared::SecretKeySelector;
+use crds::well_known::condition::LICENSE_APPLIED;
 use crds::well_known::secret_key;
 use crds::{CoderControlPlaneSpec, CoderControlPlaneStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -141,6 +143,18 @@ fn failed(error: &ApplyError) -> Licensed {
             Licensed { retry, ..Licensed::new(WishState::Pending, "Error", text) }
         }
     }
+}
+
+/// What there is to tell of another licence; that there is one at all is told by the condition.
+pub fn news(before: &CoderControlPlaneStatus, after: &CoderControlPlaneStatus) -> Option<News> {
+    let (old, new) = (before.license_last_applied_hash.as_ref()?, after.license_last_applied_hash.as_ref()?);
+    let held = before.conditions.iter().any(|one| one.type_ == LICENSE_APPLIED && one.status == "True");
+    (held && old != new).then(|| News {
+        severity: Severity::Normal,
+        reason: "LicenseReplaced".to_owned(),
+        action: LICENSE_APPLIED.to_owned(),
+        note: "coderd has another licence than before".to_owned(),
+    })
 }
 
 /// What coderd is licensed for, in the words of the status; nothing if it did not say.

@@ -66,6 +66,7 @@ fn without_access_it_waits_or_says_who_denies_it() {
         token: None,
         retry: None,
         hold: false,
+        deeds: vec![],
     };
     let reason =
         |state| without_access(&access(state)).map(|licensed| (licensed.wish.state, licensed.wish.reason));

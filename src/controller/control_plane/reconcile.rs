@@ -1,7 +1,7 @@
 //! One pass over one control plane: read it, bring its children to what they should be, ask coderd, write the status.
 //! What should be, and what is said about it, is decided elsewhere; this reads, acts and writes.
 
-use super::access::{self, Asked, Owner};
+use super::access::{Asked, Owner};
 use super::consent::Consent;
 use super::desired::{self, Children, Consumed, Inputs, Source, WorkspaceAccess};
 use super::external::{self, External};
@@ -11,9 +11,9 @@ use super::sweep::{self, Origin};
 use super::{finalizer, references, rollout};
 use crate::coderd::{Client, Egress, Retry};
 use crate::controller::schedule::Outcome;
+use crate::kubernetes::events::Events;
 use crate::kubernetes::{CallError, Kube, Target};
-use crds::well_known::annotation;
-use crds::{CoderControlPlane, CoderControlPlaneSpec, CoderControlPlaneStatus};
+use crds::{CoderControlPlane, CoderControlPlaneStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, from_value};
@@ -53,7 +53,8 @@ pub struct Reconciler {
     pub(super) kube: Kube,
     pub(super) config: Config,
     pub(super) consent: Consent,
-    egress: Egress,
+    pub(super) egress: Egress,
+    pub(super) events: Events,
     /// Uid and generation for which everything no longer wanted was removed: it is not looked for again.
     swept: Mutex<BTreeMap<Key, (String, i64)>>,
 }
@@ -78,8 +79,8 @@ impl Subject {
 
 impl Reconciler {
     /// A reconciler of control planes.
-    pub fn new(kube: Kube, config: Config, consent: Consent, egress: Egress) -> Self {
-        Self { kube, config, consent, egress, swept: Mutex::default() }
+    pub fn new(kube: Kube, events: Events, config: Config, consent: Consent, egress: Egress) -> Self {
+        Self { kube, config, consent, egress, events, swept: Mutex::default() }
     }
 
     /// The API server it works with.
@@ -187,6 +188,8 @@ impl Reconciler {
             (None, None)
         };
         let external = self.settle_external(&subject, client.as_ref()).await;
+        // Recorded where they were done, so that they are never done, and told, twice.
+        self.tell(&subject.key, &subject.uid, &external.deeds()).await;
         if (abroad || external.hold()) != finalizer::is_held(&subject.object) {
             // Somebody must be there to take back what is granted or made elsewhere, and only then.
             let patch =
@@ -274,23 +277,7 @@ impl Reconciler {
         (!pems.is_empty()).then(|| pems.join("\n"))
     }
 
-    /// Takes back what was granted outside the namespace, then lets the object go.
-    async fn finalize(&self, key: &Key, uid: &str, object: &Value) -> Result<Outcome, CallError> {
-        if !finalizer::is_held(object) {
-            return Ok(Outcome::Settled);
-        }
-        let origin = Origin { namespace: &key.namespace, name: &key.name, uid };
-        sweep::grants(&self.kube, origin, std::iter::empty()).await?;
-        let owner = Owner { namespace: &key.namespace, name: &key.name, uid };
-        let spec: CoderControlPlaneSpec = from_value(object["spec"].clone()).unwrap_or_default();
-        let release = object["metadata"]["annotations"][annotation::RELEASE_EXTERNAL] == "true";
-        access::end(&self.kube, &self.egress, owner, &spec, release).await?;
-        self.kube.patch(key.target(), finalizer::release(object)).await?;
-        self.forget(key);
-        Ok(Outcome::Settled)
-    }
-
-    fn forget(&self, key: &Key) {
+    pub(super) fn forget(&self, key: &Key) {
         self.swept().remove(key);
     }
 

@@ -6,7 +6,7 @@ use super::reasons::{Trouble, pending, unproven, wish};
 use super::record::{self, Found};
 use super::source::{self, Source};
 use super::steps::{self, LIFETIME, Record, Seen, Standing, Step, Which};
-use super::{Accessed, Asked, reference, retire, waiting_for_coderd};
+use super::{Accessed, Asked, Deed, reference, retire, waiting_for_coderd};
 use crate::coderd::database::{self, AccessRequest, Database, DatabaseUrl, Limits, Role};
 use crate::coderd::{Error, NewToken, Uuid};
 use crate::controller::control_plane::status::WishState;
@@ -50,7 +50,7 @@ pub async fn settle(asked: &Asked<'_>, url: Result<DatabaseUrl, Trouble>) -> Acc
     };
     let trouble = work.run().await;
     let hold = readable || work.exists();
-    Accessed { hold, ..work.accessed(trouble) }
+    Accessed { hold, deeds: std::mem::take(&mut work.deeds), ..work.accessed(trouble) }
 }
 
 /// One pass over the steps.
@@ -63,6 +63,7 @@ struct Work<'a> {
     standing: Standing,
     /// Opened when the first step needs it.
     database: Option<Database>,
+    deeds: Vec<Deed>,
 }
 
 impl<'a> Work<'a> {
@@ -83,7 +84,15 @@ impl<'a> Work<'a> {
                 return Err(Trouble::lasting("SecretConflict", message));
             }
         };
-        let mut work = Self { asked, url, record, version, standing: Standing::Unknown, database: None };
+        let mut work = Self {
+            asked,
+            url,
+            record,
+            version,
+            standing: Standing::Unknown,
+            database: None,
+            deeds: Vec::new(),
+        };
         work.standing = work.look().await;
         Ok(work)
     }
@@ -187,6 +196,7 @@ impl<'a> Work<'a> {
         match client.with_token(next.token.plaintext()).me().await {
             Ok(_) => {
                 self.write(record.promoted()).await?;
+                self.deeds.push(if record.current.is_some() { Deed::Renewed } else { Deed::Issued });
                 self.standing = Standing::Accepted;
                 Ok(())
             }
