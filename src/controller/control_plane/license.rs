@@ -140,7 +140,9 @@ fn failed(error: &ApplyError) -> Licensed {
         ApplyError::Call(call) => {
             let retry =
                 Some(call.retry()).filter(|retry| *retry != Retry::WhenChanged).or(Some(Retry::Backoff));
-            Licensed { retry, ..Licensed::new(WishState::Pending, "Error", text) }
+            // A token that is refused is renewed, or was just replaced: it passes.
+            let reason = if matches!(call, Error::Unauthorized { .. }) { "Forbidden" } else { "Error" };
+            Licensed { retry, ..Licensed::new(WishState::Pending, reason, text) }
         }
     }
 }
@@ -157,19 +159,14 @@ pub fn news(before: &CoderControlPlaneStatus, after: &CoderControlPlaneStatus) -
     })
 }
 
-/// What coderd is licensed for, in the words of the status; nothing if it did not say.
-pub async fn entitlements(client: Option<&Client>) -> Option<(&'static str, &'static str)> {
-    match client?.entitlements().await {
-        Ok(entitlements) => {
-            Some((tier(entitlements.tier()), entitlement(entitlements.external_provisioner_daemons())))
-        }
+/// What coderd is licensed for, in the words of the status; nothing if it was not asked.
+pub async fn entitlements(client: Option<&Client>) -> Option<Result<(&'static str, &'static str), Error>> {
+    Some(match client?.entitlements().await {
+        Ok(seen) => Ok((tier(seen.tier()), entitlement(seen.external_provisioner_daemons()))),
         // A build without the call cannot have a licence.
-        Err(Error::RouteMissing { .. }) => Some((tier(Tier::None), entitlement(Entitlement::NotEntitled))),
-        Err(error) => {
-            tracing::debug!(%error, "the entitlements stay as they were");
-            None
-        }
-    }
+        Err(Error::RouteMissing { .. }) => Ok((tier(Tier::None), entitlement(Entitlement::NotEntitled))),
+        Err(error) => Err(error),
+    })
 }
 
 /// Writes entitlements into a status; their time changes only when one of them does.

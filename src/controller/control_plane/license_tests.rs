@@ -45,7 +45,7 @@ fn every_refusal_has_its_reason_and_what_may_pass_is_tried_again() {
         ),
         (call(Error::RouteMissing { operation: OPERATION }), WishState::Refused, "NotSupported"),
         (call(Error::Forbidden { operation: OPERATION }), WishState::Refused, "Forbidden"),
-        (call(Error::Unauthorized { operation: OPERATION }), WishState::Pending, "Error"),
+        (call(Error::Unauthorized { operation: OPERATION }), WishState::Pending, "Forbidden"),
         (call(Error::Server { operation: OPERATION, status: 500 }), WishState::Pending, "Error"),
     ] {
         assert_eq!((licensed.wish.state, licensed.wish.reason), (state, reason));

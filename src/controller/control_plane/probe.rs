@@ -3,7 +3,7 @@
 
 use super::status::Coderd;
 use crate::coderd::client::Limits;
-use crate::coderd::{Client, Egress, Endpoint, Error};
+use crate::coderd::{Client, Egress, Endpoint, Error, Pause};
 
 /// What coderd said, and the client to go on with.
 pub struct Probe {
@@ -15,22 +15,53 @@ pub struct Probe {
     pub error: Option<Error>,
 }
 
-/// Asks coderd at `url`, trusting `authorities` (PEM) besides the public ones.
-pub async fn probe(url: &str, authorities: Option<&str>, egress: &Egress) -> Probe {
-    let silent = |message: String| Probe { coderd: Coderd::Silent(message), client: None, error: None };
+/// Asks coderd at `url`, trusting `authorities` (PEM) besides the public ones, unless it wants to be left alone.
+pub async fn probe(url: &str, authorities: Option<&str>, egress: &Egress, pause: Pause) -> Probe {
+    let silent = |message: String| Probe {
+        coderd: Coderd::Silent("Misconfigured", message),
+        client: None,
+        error: None,
+    };
     let endpoint = match Endpoint::parse(url) {
         Ok(endpoint) => authorities.iter().fold(endpoint, |endpoint, pem| endpoint.trusting(*pem)),
         Err(error) => return silent(error.to_string()),
     };
     let client = match Client::new(endpoint, None, &egress.resolve, Limits::default()) {
-        Ok(client) => client,
+        Ok(client) => client.heeding(pause),
         Err(error) => return silent(error.to_string()),
     };
     match client.build_info().await {
         Ok(info) => {
-            Probe { coderd: Coderd::Answered(shown(&info.version)), client: Some(client), error: None }
+            Probe { coderd: Coderd::Answered(shown(&info.version), None), client: Some(client), error: None }
         }
-        Err(error) => Probe { coderd: Coderd::Silent(error.to_string()), client: None, error: Some(error) },
+        Err(error) => Probe {
+            coderd: Coderd::Silent(reason(&error), error.to_string()),
+            client: None,
+            error: Some(error),
+        },
+    }
+}
+
+/// Why coderd counts as not reached: nobody there, nobody in time, or an answer that is none.
+fn reason(error: &Error) -> &'static str {
+    match error {
+        Error::Unreachable { .. } => "Unreachable",
+        Error::TimedOut { .. } => "TimedOut",
+        Error::Tls { .. } => "TlsFailed",
+        Error::Refused { .. } => "AddressRefused",
+        Error::RateLimited { .. } => "RateLimited",
+        Error::Server { .. } => "ServerError",
+        Error::Redirected { .. } => "Redirected",
+        Error::Unauthorized { .. }
+        | Error::Forbidden { .. }
+        | Error::NotLicensed { .. }
+        | Error::NotFoundOrForbidden { .. }
+        | Error::RouteMissing { .. }
+        | Error::Conflict { .. }
+        | Error::Invalid { .. }
+        | Error::Unexpected { .. }
+        | Error::TooLarge { .. }
+        | Error::Malformed { .. } => "UnexpectedAnswer",
     }
 }
 

@@ -9,7 +9,7 @@ use super::probe::{Probe, probe};
 use super::status::{Coderd, Exposure, Observed, Rollout, Wish, WishState};
 use super::sweep::{self, Origin};
 use super::{finalizer, references, rollout};
-use crate::coderd::{Client, Egress, Retry};
+use crate::coderd::{Client, Egress, Pause, Retry};
 use crate::controller::schedule::Outcome;
 use crate::kubernetes::events::Events;
 use crate::kubernetes::{CallError, Kube, Target};
@@ -18,12 +18,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, from_value};
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use webhooks::{Config, Kind, Occasion, Review};
 
 /// How often coderd is asked again when all is well.
 const RECHECK: Duration = Duration::from_secs(300);
+/// How often something is looked at that somebody has to mend outside of the cluster: nobody tells us when it is done.
+const REFUSED: Duration = Duration::from_secs(60);
 /// How often something that comes by itself is looked at when nobody tells us.
 const SOON: Duration = Duration::from_secs(30);
 
@@ -57,6 +59,8 @@ pub struct Reconciler {
     pub(super) events: Events,
     /// Uid and generation for which everything no longer wanted was removed: it is not looked for again.
     swept: Mutex<BTreeMap<Key, (String, i64)>>,
+    /// How long each coderd asked to be left alone.
+    pauses: Mutex<BTreeMap<Key, Pause>>,
 }
 
 /// An object under its pass.
@@ -80,7 +84,7 @@ impl Subject {
 impl Reconciler {
     /// A reconciler of control planes.
     pub fn new(kube: Kube, events: Events, config: Config, consent: Consent, egress: Egress) -> Self {
-        Self { kube, config, consent, egress, events, swept: Mutex::default() }
+        Self { kube, config, consent, egress, events, swept: Mutex::default(), pauses: Mutex::default() }
     }
 
     /// The API server it works with.
@@ -239,7 +243,8 @@ impl Reconciler {
         }
         let authorities = self.authorities(subject).await;
         let url = desired::cluster_url(&subject.resolved);
-        let Probe { coderd, client, error } = probe(&url, authorities.as_deref(), &self.egress).await;
+        let Probe { coderd, client, error } =
+            probe(&url, authorities.as_deref(), &self.egress, self.pause(&subject.key)).await;
         observed.coderd = coderd;
         (client, error.map(|error| error.retry()))
     }
@@ -279,10 +284,16 @@ impl Reconciler {
 
     pub(super) fn forget(&self, key: &Key) {
         self.swept().remove(key);
+        self.pauses.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 
-    fn swept(&self) -> std::sync::MutexGuard<'_, BTreeMap<Key, (String, i64)>> {
-        self.swept.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    /// How long the coderd of this object asked to be left alone.
+    fn pause(&self, key: &Key) -> Pause {
+        self.pauses.lock().unwrap_or_else(PoisonError::into_inner).entry(key.clone()).or_default().clone()
+    }
+
+    fn swept(&self) -> MutexGuard<'_, BTreeMap<Key, (String, i64)>> {
+        self.swept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -326,18 +337,19 @@ fn outcome(observed: &Observed, retry: Option<Retry>, external: Option<Retry>) -
     if !observed.failed.is_empty() || grant_failed {
         return Outcome::Failed(Duration::ZERO);
     }
-    let silent = matches!(observed.coderd, Coderd::Silent(_));
+    let silent = matches!(observed.coderd, Coderd::Silent(..));
     match external.filter(|_| !silent) {
         Some(Retry::After(pause)) => return Outcome::Failed(pause),
         Some(Retry::Backoff) => return Outcome::Failed(Duration::ZERO),
         Some(Retry::WhenChanged) | None => {}
     }
+    let recheck = if external == Some(Retry::WhenChanged) { REFUSED } else { RECHECK };
     match (&observed.coderd, retry) {
-        (Coderd::Silent(_), Some(Retry::After(pause))) => Outcome::Failed(pause),
-        (Coderd::Silent(_), _) => Outcome::Failed(Duration::ZERO),
-        _ if observed.exposure == Exposure::NoGatewayApi => Outcome::After(RECHECK),
+        (Coderd::Silent(..), Some(Retry::After(pause))) => Outcome::Failed(pause),
+        (Coderd::Silent(..), _) => Outcome::Failed(Duration::ZERO),
+        _ if observed.exposure == Exposure::NoGatewayApi => Outcome::After(recheck),
         // Watches tell of rollouts; the timer is for a watch that was cut.
         _ if matches!(observed.rollout, Rollout::UnderWay(_) | Rollout::Absent) => Outcome::After(SOON),
-        _ => Outcome::After(RECHECK),
+        _ => Outcome::After(recheck),
     }
 }

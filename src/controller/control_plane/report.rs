@@ -42,7 +42,7 @@ impl Reconciler {
         }
         status.selector = Some(desired::selector(&subject.resolved));
         status.url = Some(url);
-        if let Coderd::Answered(version) = &observed.coderd {
+        if let Coderd::Answered(version, _) = &observed.coderd {
             status.version = Some(version.clone());
         }
         let resolved = webhooks::status_resolved(Kind::ControlPlane, &subject.object, &self.config);

@@ -6,7 +6,7 @@ use super::reasons::{Trouble, pending, unproven, wish};
 use super::record::{self, Found};
 use super::source::{self, Source};
 use super::steps::{self, LIFETIME, Record, Seen, Standing, Step, Which};
-use super::{Accessed, Asked, Deed, reference, retire, waiting_for_coderd};
+use super::{Accessed, Asked, Deed, reference, retire, waiting_for_coderd, worked_before};
 use crate::coderd::database::{self, AccessRequest, Database, DatabaseUrl, Limits, Role};
 use crate::coderd::{Error, NewToken, Uuid};
 use crate::controller::control_plane::status::WishState;
@@ -61,6 +61,8 @@ struct Work<'a> {
     /// Version of the Secret; none if there is no Secret.
     version: Option<String>,
     standing: Standing,
+    /// Why coderd did not say how the current token stands.
+    unsure: Option<Error>,
     /// Opened when the first step needs it.
     database: Option<Database>,
     deeds: Vec<Deed>,
@@ -90,21 +92,22 @@ impl<'a> Work<'a> {
             record,
             version,
             standing: Standing::Unknown,
+            unsure: None,
             database: None,
             deeds: Vec::new(),
         };
-        work.standing = work.look().await;
+        work.look().await;
         Ok(work)
     }
 
-    /// What coderd says of the current token.
-    async fn look(&self) -> Standing {
+    /// Asks coderd how the current token stands.
+    async fn look(&mut self) {
         let current = self.record.as_ref().and_then(|record| record.current.as_ref());
-        let (Some(client), Some(current)) = (self.asked.client, current) else { return Standing::Unknown };
+        let (Some(client), Some(current)) = (self.asked.client, current) else { return };
         match client.with_token(current.token.plaintext()).me().await {
-            Ok(_) => Standing::Accepted,
-            Err(Error::Unauthorized { .. }) => Standing::Rejected,
-            Err(_) => Standing::Unknown,
+            Ok(_) => self.standing = Standing::Accepted,
+            Err(Error::Unauthorized { .. }) => self.standing = Standing::Rejected,
+            Err(error) => self.unsure = Some(error),
         }
     }
 
@@ -256,17 +259,23 @@ impl<'a> Work<'a> {
             let retry = self.asked.client.map(|_| trouble.retry);
             return Accessed { retry, ..Accessed::without(trouble.wish) };
         };
-        let message = match trouble {
-            None => "the operator's own token works and renews itself".to_owned(),
-            Some(trouble) => format!(
-                "the operator's own token works; renewing it is tried again: {}",
-                trouble.wish.message
+        let unsure = self.unsure.as_ref().filter(|_| self.standing == Standing::Unknown);
+        let (message, retry) = match (trouble, unsure) {
+            (None, None) => ("the operator's own token works and renews itself".to_owned(), None),
+            (None, Some(error)) => worked_before(error),
+            (Some(trouble), _) => (
+                format!(
+                    "the operator's own token works; what is left is tried again: {}",
+                    trouble.wish.message
+                ),
+                Some(trouble.retry),
             ),
         };
         let asked = self.asked;
         Accessed {
             client: asked.client.map(|client| client.with_token(current.token.plaintext())),
             token: Some(reference(asked.kube.namespace(), &asked.owner.secret(), secret_key::TOKEN)),
+            retry,
             ..Accessed::without(wish(WishState::Granted, "TokenProven", message))
         }
     }

@@ -12,13 +12,13 @@ mod source;
 mod steps;
 
 use super::status::{Wish, WishState};
-use crate::coderd::{Client, Egress, Retry};
+use crate::coderd::{Client, Egress, Error, Retry};
 use crate::kubernetes::{CallError, Kube};
 use crds::shared::NamespacedSecretKeySelector;
 use crds::{CoderControlPlaneSpec, CoderControlPlaneStatus};
 use jiff::Timestamp;
 use plan::{Place, Plan};
-use reasons::{pending, refused, wish};
+use reasons::{pending, refused, unproven, wish};
 
 pub use deed::Deed;
 pub use record::Owner;
@@ -152,6 +152,12 @@ fn reference(namespace: &str, name: &str, key: &str) -> NamespacedSecretKeySelec
         namespace: Some(namespace.to_owned()),
         key: Some(key.to_owned()),
     }
+}
+
+/// What to say of a token that worked and that coderd would not judge now, and when to ask again: no answer takes
+/// nothing away.
+fn worked_before(error: &Error) -> (String, Option<Retry>) {
+    (format!("the token worked before; now {error}"), Some(unproven(error).retry))
 }
 
 /// Access that cannot be had before coderd answers.
