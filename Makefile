@@ -31,6 +31,10 @@ run: cluster-tools ## a local cluster with simulated nodes, the operator and a s
 test: cluster-tools ## all unit and integration tests, on a real API server
 	RUST_BACKTRACE=0 cargo test --locked --workspace --no-fail-fast
 
+.PHONY: test-faults
+test-faults: cluster-tools ## every fault of coderd and its database, one by one (about two minutes)
+	RUST_BACKTRACE=0 cargo test --locked --test error_matrix -- --ignored
+
 .PHONY: cluster-tools
 cluster-tools: ## build the test cluster's programs that are missing (about 11 minutes, once)
 	@tests/cluster-tools/build.sh

@@ -18,6 +18,9 @@ const RETRY_AFTER: Duration = Duration::from_secs(3);
 /// Passes that the test itself causes, and those that follow from what they write.
 const CAUSED: u32 = 4;
 
+/// How long tries are counted at least.
+const WINDOW: Duration = Duration::from_secs(6);
+
 /// A running cell.
 struct Run<'a> {
     stage: &'a Stage,
@@ -36,7 +39,7 @@ pub async fn run(stage: &Stage, plane: &Plane, cell: Cell) {
     run.provoke().await;
     run.is_told(since).await;
     run.is_tried_again(fault.as_ref(), began).await;
-    run.is_bounded(fault.as_ref(), began);
+    run.is_bounded(fault.as_ref(), began).await;
     let healing = stage.seen(&plane.namespace);
     run.heal();
     run.is_healed(healing).await;
@@ -204,8 +207,10 @@ impl Run<'_> {
     }
 
     /// Pauses double: in t seconds there are about log2(t) tries, besides those that the test caused.
-    fn is_bounded(&self, fault: Option<&FaultHandle>, began: Instant) {
+    async fn is_bounded(&self, fault: Option<&FaultHandle>, began: Instant) {
         let name = self.cell.name();
+        // How often something happens takes time to tell.
+        tokio::time::sleep_until((began + WINDOW).into()).await;
         let seconds = u32::try_from(began.elapsed().as_secs()).unwrap();
         let allowed = per_pass(self.cell.fault) * (CAUSED + (seconds + 1).ilog2() + 1);
         let tries = self.tries(fault, began);
