@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 async fn a_restart_or_upgrade_of_our_own_operator_rolls_nothing() {
     let stage = Stage::own().await;
     let ns = stage.cluster.namespace("restart").await;
-    // As admission stores it: a default of the operator is in the spec from the beginning.
-    let spec = json!({ "image": "ghcr.io/coder/coder:v2.36.1", "expose": { "ingress": { "host": "a.example.com" } } });
+    // Without an image: the one that was chosen for it stays.
+    let spec = json!({ "expose": { "ingress": { "host": "a.example.com" } } });
     stage.apply(&ns, "coder", &spec).await;
     stage.ready(&ns, "coder").await;
     let children = async || -> Vec<Value> {
@@ -33,4 +33,8 @@ async fn a_restart_or_upgrade_of_our_own_operator_rolls_nothing() {
     stage.restart(&["--default-image=ghcr.io/coder/coder:v2.99.0"]).await;
     stage.pass(&ns, "coder", "upgraded").await;
     assert_eq!(children().await, before, "an upgrade");
+    // Whoever changes the spec gets what is the default then.
+    stage.apply(&ns, "coder", &json!({ "replicas": 2 })).await;
+    let plane = stage.ready(&ns, "coder").await;
+    assert_eq!(plane["status"]["resolved"]["image"], "ghcr.io/coder/coder:v2.99.0");
 }

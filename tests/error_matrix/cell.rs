@@ -285,10 +285,15 @@ impl Run<'_> {
         .await;
         assert_eq!(live[0].id, token.split('-').next().unwrap(), "{name}: it is the one that is kept");
         plane.follow(&stage.postgres);
+        let secret = token.clone();
         let endpoint = Endpoint::parse("http://coder.test").unwrap();
         let resolve = Resolve::new(vec![format!("coder.test={}", plane.coderd.addr()).parse().unwrap()]);
         let client = Client::new(endpoint, Some(Confidential::new(token)), &resolve, Limits::default());
         client.unwrap().me().await.unwrap_or_else(|error| panic!("{name}: the kept token: {error}"));
+        let visible = stage.visible(&plane.namespace).await;
+        for secret in [support::postgres::PASSWORD, secret.as_str()] {
+            assert!(!visible.contains(secret), "{name}: a secret is told");
+        }
         assert_eq!(plane.coderd.licenses().len(), usize::from(self.with_licence()), "{name}: licences");
     }
 }

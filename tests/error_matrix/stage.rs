@@ -114,6 +114,18 @@ impl Stage {
         Some(String::from_utf8(bytes.0).unwrap())
     }
 
+    /// Everything that was told of a control plane: all its states, and the Events.
+    pub async fn visible(&self, namespace: &str) -> String {
+        let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("events.k8s.io", "v1", "Event"));
+        let events = Api::<DynamicObject>::namespaced_with(self.client.clone(), namespace, &kind);
+        let events = events.list(&Default::default()).await.unwrap().items;
+        assert!(!events.is_empty(), "{namespace}: nothing was told");
+        let events = serde_json::to_string(&events).unwrap();
+        let history = self.history.lock().unwrap();
+        let states = history.get(namespace).into_iter().flatten().map(|state| state["status"].to_string());
+        states.chain([events]).collect()
+    }
+
     /// How many states of a control plane were seen so far.
     pub fn seen(&self, namespace: &str) -> usize {
         self.history.lock().unwrap().get(namespace).map_or(0, Vec::len)

@@ -70,6 +70,8 @@ pub(super) struct Subject {
     pub(super) object: Value,
     pub(super) uid: String,
     pub(super) generation: i64,
+    /// The defaults in force for it.
+    pub(super) config: Config,
     /// With every default in it.
     pub(super) resolved: CoderControlPlane,
     pub(super) before: CoderControlPlaneStatus,
@@ -117,10 +119,11 @@ impl Reconciler {
             self.forget(key);
             return Ok(Outcome::Settled);
         };
-        let complete = webhooks::resolved(Kind::ControlPlane, &object, &self.config);
         let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let before = from_value(object["status"].clone()).unwrap_or_default();
+        let before: CoderControlPlaneStatus = from_value(object["status"].clone()).unwrap_or_default();
         let generation = object["metadata"]["generation"].as_i64().unwrap_or_default();
+        let config = defaults(&self.config, &before, generation);
+        let complete = webhooks::resolved(Kind::ControlPlane, &object, &config);
         let uid = text("/metadata/uid");
         if !object["metadata"]["deletionTimestamp"].is_null() {
             return self.finalize(key, &uid, &object).await;
@@ -141,7 +144,7 @@ impl Reconciler {
             let problems = causes.iter().map(webhooks::Cause::line).collect();
             return self.write_invalid(key, &object, before, generation, problems).await;
         }
-        let subject = Subject { key: key.clone(), object, uid, generation, resolved, before };
+        let subject = Subject { key: key.clone(), object, uid, generation, config, resolved, before };
         self.reconcile(subject).await
     }
 
@@ -297,6 +300,16 @@ impl Reconciler {
     }
 }
 
+/// The defaults in force: an image that was chosen for a spec stays with it. Otherwise an upgrade of the operator would
+/// be one of coderd, which migrates its database and has no way back.
+fn defaults(config: &Config, before: &CoderControlPlaneStatus, generation: i64) -> Config {
+    let chosen = before.resolved.as_ref().filter(|_| before.observed_generation == Some(generation));
+    match chosen.and_then(|resolved| resolved.image.clone()) {
+        Some(default_image) => Config { default_image },
+        None => config.clone(),
+    }
+}
+
 /// Whether some `envFrom` of this source gives the address that would be our default.
 fn gives_access_url(control_plane: &CoderControlPlane, one: &Consumed, keys: &[&str]) -> bool {
     control_plane.spec.env_from.iter().any(|source| {
@@ -351,5 +364,23 @@ fn outcome(observed: &Observed, retry: Option<Retry>, external: Option<Retry>) -
         // Watches tell of rollouts; the timer is for a watch that was cut.
         _ if matches!(observed.rollout, Rollout::UnderWay(_) | Rollout::Absent) => Outcome::After(SOON),
         _ => Outcome::After(recheck),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_default_image_stays_until_the_spec_changes() {
+        let config = Config { default_image: "new".to_owned() };
+        let before: CoderControlPlaneStatus =
+            from_value(json!({ "observedGeneration": 3, "resolved": { "image": "old" } })).unwrap();
+        let image = |before: &CoderControlPlaneStatus, generation| {
+            defaults(&config, before, generation).default_image
+        };
+        assert_eq!((image(&before, 3), image(&before, 4)), ("old".to_owned(), "new".to_owned()));
+        assert_eq!(image(&CoderControlPlaneStatus::default(), 1), "new");
     }
 }

@@ -45,7 +45,7 @@ impl Reconciler {
         if let Coderd::Answered(version, _) = &observed.coderd {
             status.version = Some(version.clone());
         }
-        let resolved = webhooks::status_resolved(Kind::ControlPlane, &subject.object, &self.config);
+        let resolved = webhooks::status_resolved(Kind::ControlPlane, &subject.object, &subject.config);
         status.resolved = from_value(resolved).ok();
         if access_url_from_env_from && let Some(resolved) = &mut status.resolved {
             resolved.access_url = None;
