@@ -209,8 +209,10 @@ impl Run<'_> {
     /// Pauses double: in t seconds there are about log2(t) tries, besides those that the test caused.
     async fn is_bounded(&self, fault: Option<&FaultHandle>, began: Instant) {
         let name = self.cell.name();
-        // How often something happens takes time to tell.
-        tokio::time::sleep_until((began + WINDOW).into()).await;
+        until(&format!("{name}: enough time to count"), crate::stage::LIMIT, async || {
+            holds(began.elapsed() >= WINDOW, "not yet")
+        })
+        .await;
         let seconds = u32::try_from(began.elapsed().as_secs()).unwrap();
         let allowed = per_pass(self.cell.fault) * (CAUSED + (seconds + 1).ilog2() + 1);
         let tries = self.tries(fault, began);

@@ -80,3 +80,26 @@ fn while_stopped(stopped: bool, wish: &Wish) -> Wish {
     }
     wish.clone()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_pause_that_was_asked_for_counts_more_than_hurry_and_hurry_more_than_rest() {
+        let after = |seconds| Some(Retry::After(Duration::from_secs(seconds)));
+        let (hurry, rest) = (Some(Retry::Backoff), Some(Retry::WhenChanged));
+        for (one, other, both) in [
+            (after(3), after(7), after(7)),
+            (after(3), hurry, after(3)),
+            (after(3), rest, after(3)),
+            (hurry, rest, hurry),
+            (hurry, None, hurry),
+            (rest, None, rest),
+            (None, None, None),
+        ] {
+            assert_eq!((later(one, other), later(other, one)), (both, both), "{one:?} {other:?}");
+        }
+    }
+}

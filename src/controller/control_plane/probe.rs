@@ -76,6 +76,25 @@ fn shown(version: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::coderd::error::{Lost, Operation};
+
+    #[test]
+    fn nobody_there_and_a_wrong_answer_are_told_apart() {
+        let operation = Operation::BuildInfo;
+        for (error, expected) in [
+            (Error::Unreachable { operation, lost: Lost::Connect }, "Unreachable"),
+            (Error::TimedOut { operation }, "TimedOut"),
+            (Error::Tls { operation, reason: String::new() }, "TlsFailed"),
+            (Error::RateLimited { operation, retry_after: std::time::Duration::ZERO }, "RateLimited"),
+            (Error::Server { operation, status: 502 }, "ServerError"),
+            (Error::Forbidden { operation }, "UnexpectedAnswer"),
+            (Error::Malformed { operation }, "UnexpectedAnswer"),
+        ] {
+            assert_eq!(reason(&error), expected, "{error}");
+        }
+        let refused = Error::Unauthorized { operation }.to_string();
+        assert!(!refused.contains("coderd does not accept the token"), "none was sent: {refused}");
+    }
 
     #[test]
     fn a_version_is_short_and_printable() {
