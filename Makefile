@@ -36,6 +36,10 @@ test-contract: cluster-tools ## the coderd double and the operator's access besi
 	@tests/cluster-tools/coderd/build.sh
 	RUST_BACKTRACE=0 cargo test --locked --test contract -- --include-ignored --nocapture --test-threads=1
 
+.PHONY: test-faults
+test-faults: cluster-tools ## every fault of coderd and its database, one by one (about two minutes)
+	RUST_BACKTRACE=0 cargo test --locked --test error_matrix -- --ignored
+
 .PHONY: cluster-tools
 cluster-tools: ## build the test cluster's programs that are missing (about 11 minutes, once)
 	@tests/cluster-tools/build.sh

@@ -1,8 +1,16 @@
 //! CoderControlPlane on a real API server with the real Deployment controller on simulated nodes: what a user applies,
 //! what comes of it, and what its status says.
 
+#[path = "control_plane/contract.rs"]
+mod contract;
+#[path = "control_plane/events.rs"]
+mod events;
+#[path = "control_plane/restart.rs"]
+mod restart;
 #[path = "control_plane/stage.rs"]
 mod stage;
+#[path = "control_plane/take_over.rs"]
+mod take_over;
 
 use serde_json::{Value, json};
 use stage::{Stage, condition, is_ready};
@@ -236,6 +244,8 @@ async fn a_pass_that_changes_nothing_writes_nothing() {
         .apply(&ns, "coder", &json!({ "resources": { "requests": { "cpu": "1000m", "memory": "1024Mi" } } }))
         .await;
     stage.ready(&ns, "coder").await;
+    // The last word about what just happened; nothing is written after it.
+    stage.until_told(&ns, "coder", "CoderdReachable", "Answered").await;
     let user = format!(
         "system:serviceaccount:{}:{}",
         stage.installation.namespace, stage.installation.service_account
@@ -268,47 +278,6 @@ async fn a_pass_that_changes_nothing_writes_nothing() {
     let subresources: Vec<&str> =
         after[first..].iter().map(|event| text(event, "/objectRef/subresource")).collect();
     assert_eq!(subresources, ["status"], "{:#?}", &after[first..]);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn what_an_update_manager_left_behind_is_taken_over_in_place() {
-    let stage = Stage::shared().await;
-    let ns = stage.cluster.namespace("takeover").await;
-    // Suspended, so that the objects can be laid out as an older operator leaves them.
-    stage
-        .apply(&ns, "coder", &json!({ "suspend": true, "extraEnv": [{ "name": "OLD", "value": "1" }] }))
-        .await;
-    let plane = stage.get("codercontrolplane", &ns, "coder").await.unwrap();
-    let labels = json!({ "app.kubernetes.io/name": "coder-control-plane", "app.kubernetes.io/instance": "coder", "app.kubernetes.io/managed-by": "coder-k8s" });
-    let owner = json!([{ "apiVersion": "coder.com/v1alpha1", "kind": "CoderControlPlane", "name": "coder", "uid": plane["metadata"]["uid"], "controller": true, "blockOwnerDeletion": true }]);
-    let deployment = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "coder", "namespace": ns, "labels": labels, "ownerReferences": owner },
-        "spec": { "replicas": 1, "selector": { "matchLabels": labels }, "template": { "metadata": { "labels": labels },
-            "spec": { "serviceAccountName": "coder", "containers": [{ "name": "coder", "image": "ghcr.io/coder/coder:v2.36.1", "args": ["--http-address=0.0.0.0:8080"],
-                "env": [{ "name": "OLD", "value": "1" }, { "name": "LEFT_BEHIND", "value": "1" }] }] } } } });
-    stage
-        .cluster
-        .kubectl_with_input("create --field-manager=coder-k8s -f -", &deployment.to_string())
-        .await
-        .expect_ok();
-    let before = stage.get("deployment", &ns, "coder").await.unwrap();
-    stage
-        .apply(&ns, "coder", &json!({ "suspend": false, "extraEnv": [{ "name": "OLD", "value": "1" }] }))
-        .await;
-    stage.ready(&ns, "coder").await;
-    let taken = stage.get("deployment", &ns, "coder").await.unwrap();
-    assert_eq!(taken["metadata"]["uid"], before["metadata"]["uid"], "the same object");
-    assert!(
-        text(&taken, "/metadata/annotations/deployment.kubernetes.io~1revision").parse::<u32>().unwrap() <= 2,
-        "at most one rollout"
-    );
-    let env = |object: &Value| object.pointer("/spec/template/spec/containers/0/env").unwrap().to_string();
-    assert!(env(&taken).contains("OLD") && !env(&taken).contains("LEFT_BEHIND"), "{}", env(&taken));
-    stage.apply(&ns, "coder", &json!({ "suspend": false })).await;
-    stage
-        .until_object("deployment", &ns, "coder", "the variable to be gone", |object| {
-            object["spec"].is_object() && !env(object).contains("OLD")
-        })
-        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

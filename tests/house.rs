@@ -134,6 +134,8 @@ fn pure_steps_read_no_clock() {
         "src/kubernetes/lease/step.rs",
         "src/serving/authority/rotation.rs",
         "src/serving/injection.rs",
+        "src/controller/transitions.rs",
+        "src/controller/control_plane/status.rs",
         "src/controller/control_plane/access/plan.rs",
         "src/controller/control_plane/access/steps.rs",
     ];

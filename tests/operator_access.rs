@@ -72,6 +72,39 @@ async fn a_token_of_our_own_is_made_kept_and_taken_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn operator_access_disabled_and_enabled_again() {
+    let stage = Stage::shared().await;
+    let ns = stage.cluster.namespace("again").await;
+    let (database, url) = stage.database();
+    stage.secret(&ns, "db", &json!({ "url": url })).await;
+    let spec =
+        |disabled: bool| json!({ "extraEnv": from_secret(), "operatorAccess": { "disabled": disabled } });
+    let user = "SELECT id FROM users";
+    stage.apply(&ns, &spec(false)).await;
+    stage.until_reason(&ns, "OperatorAccessReady", "TokenProven").await;
+    let (first, token) =
+        (stage.postgres.sql(&database, user), stage.record(&ns).await.unwrap()["data"]["token"].clone());
+    stage.apply(&ns, &spec(true)).await;
+    stage.until_reason(&ns, "OperatorAccessReady", "Disabled").await;
+    assert_eq!((stage.live_tokens(&database).as_str(), stage.record(&ns).await), ("0", None));
+    stage.apply(&ns, &spec(false)).await;
+    let plane = stage.until_reason(&ns, "OperatorAccessReady", "TokenProven").await;
+    assert_eq!(plane["status"]["operatorAccessReady"], true);
+    assert_ne!(stage.record(&ns).await.unwrap()["data"]["token"], token, "another token");
+    assert_eq!(stage.postgres.sql(&database, user), first, "of the same user");
+    until("everything to be revoked but one", LIMIT, async || {
+        let live = stage.live_tokens(&database);
+        holds(live == "1", live)
+    })
+    .await;
+    until("what was done to be told", LIMIT, async || {
+        let told = stage.told(&ns, "OperatorToken").await;
+        holds(told == ["Normal TokenIssued x2", "Normal TokenRevoked x1"], told.join(", "))
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_licence_needs_more_rights_and_gets_them_without_another_token() {
     let stage = Stage::shared().await;
     let ns = stage.cluster.namespace("licence").await;
@@ -134,6 +167,11 @@ async fn a_hiccup_of_the_database_takes_nothing_away_and_a_dead_one_lets_go() {
 
     stage.cluster.kubectl(&format!("delete codercontrolplane coder -n {ns} --timeout=60s")).await.expect_ok();
     assert_eq!(stage.record(&ns).await, None);
+    assert_eq!(
+        stage.told(&ns, "OperatorToken").await,
+        ["Normal TokenIssued x1", "Warning TokenNotRevoked x1"],
+        "whoever deletes it hears that a token lives on for a while"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -133,6 +133,8 @@ pub mod condition {
     pub const CODERD_REACHABLE: &str = "CoderdReachable";
     /// The object is left alone because its spec says so.
     pub const SUSPENDED: &str = "Suspended";
+    /// What the object has outside its namespace is taken back; there only while that fails and holds up its deletion.
+    pub const CLEANED_UP: &str = "CleanedUp";
     /// CoderControlPlane: the licence is in coderd.
     pub const LICENSE_APPLIED: &str = "LicenseApplied";
     /// CoderProvisioner: the control plane exists and has an address.

@@ -13,6 +13,7 @@ pub fn work(context: &Context, control_planes: ControlPlanes) -> Work {
     let config = Config { default_image: context.flags.default_image.clone() };
     let reconciler = Reconciler::new(
         context.kube.clone(),
+        context.events.clone(),
         config,
         context.flags.namespace_consent,
         context.flags.egress(),

@@ -38,6 +38,27 @@ impl fmt::Display for Operation {
     }
 }
 
+impl Operation {
+    /// Whether it is made without a token: who refuses it is not coderd but something in between.
+    fn is_open(self) -> bool {
+        matches!(self, Self::Healthz | Self::BuildInfo | Self::Entitlements)
+    }
+
+    fn unauthorized(self) -> &'static str {
+        match self.is_open() {
+            true => "it needs no token, yet the answer asks for one (401)",
+            false => "coderd does not accept the token (401)",
+        }
+    }
+
+    fn forbidden(self) -> &'static str {
+        match self.is_open() {
+            true => "it is open to everybody, yet the answer forbids it (403)",
+            false => "the token's user may not do this (403)",
+        }
+    }
+}
+
 /// Where a call was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Lost {
@@ -86,13 +107,13 @@ pub enum Error {
         reason: Forbidden,
     },
     /// 401: no token, or one that is unknown, expired or of a suspended user.
-    #[error("{operation} failed: coderd does not accept the token (401)")]
+    #[error("{operation} failed: {}", operation.unauthorized())]
     Unauthorized {
         /// The call.
         operation: Operation,
     },
     /// 403: the token's user may not.
-    #[error("{operation} failed: the token's user may not do this (403)")]
+    #[error("{operation} failed: {}", operation.forbidden())]
     Forbidden {
         /// The call.
         operation: Operation,
@@ -122,7 +143,8 @@ pub enum Error {
         operation: Operation,
     },
     /// 429.
-    #[error("{operation} failed: too many requests (429), asked to wait {}s", retry_after.as_secs())]
+    // Without the time that is left: a message that changes by the second would be written by the second.
+    #[error("{operation} failed: too many requests (429); it is asked again after the time coderd set")]
     RateLimited {
         /// The call.
         operation: Operation,

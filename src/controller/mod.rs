@@ -8,5 +8,6 @@ mod printed;
 pub mod queue;
 pub mod schedule;
 pub mod settle;
+pub mod transitions;
 
 pub use printed::printed;

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 /// The first pause after a failure; it doubles with each further one.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// The longest pause after a failure.
-const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+/// The longest pause after a failure: what heals is seen within a minute.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// How a pass ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,7 +133,7 @@ mod tests {
             pauses.push((next - now).as_secs());
             now = next;
         }
-        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]);
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60, 60, 60, 60, 60]);
         assert_eq!(schedule.take(now), Some("a"));
         schedule.finished("a", Outcome::After(seconds(60)), now);
         assert_eq!(schedule.next(), Some(now + seconds(60)));

@@ -39,10 +39,10 @@ impl Reason {
         }
     }
 
-    fn severity(self) -> EventType {
+    fn severity(self) -> Severity {
         match self {
-            Self::AuthorityReplaced | Self::InjectionContested => EventType::Warning,
-            _ => EventType::Normal,
+            Self::AuthorityReplaced | Self::InjectionContested => Severity::Warning,
+            _ => Severity::Normal,
         }
     }
 
@@ -54,6 +54,36 @@ impl Reason {
             Self::RotationStarted | Self::RotationPromoted | Self::RotationCompleted => "Rotate",
         }
     }
+}
+
+/// Whether an Event is good or bad news.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Severity {
+    /// Something went as it should.
+    Normal,
+    /// Something somebody should look at.
+    Warning,
+}
+
+/// One Event about an object, before it is published. Those with one reason and one action are folded into one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct News {
+    /// Good or bad.
+    pub severity: Severity,
+    /// Why, as one word of a catalogue.
+    pub reason: String,
+    /// What it is about: the type of a condition, or what was done.
+    pub action: String,
+    /// For a person.
+    pub note: String,
+}
+
+/// Bytes of a note; the API server refuses more.
+const LONGEST_NOTE: usize = 1024;
+
+/// The note as far as it may go, never with half a character at its end.
+fn cut(note: &str) -> &str {
+    note.get(..note.floor_char_boundary(LONGEST_NOTE)).unwrap_or_default()
 }
 
 /// The recorder all parts of the process share.
@@ -75,16 +105,44 @@ impl Events {
     /// Records an Event about an object of our own namespace; with its uid, `kubectl describe` shows it.
     pub async fn record(&self, reason: Reason, about: ObjectReference, note: String) {
         let about = ObjectReference { namespace: Some(self.namespace.clone()), ..about };
-        let event = Event {
-            type_: reason.severity(),
+        let news = News {
+            severity: reason.severity(),
             reason: reason.name().to_owned(),
-            note: Some(note),
             action: reason.action().to_owned(),
+            note,
+        };
+        self.publish(&news, &about).await;
+    }
+
+    /// Publishes an Event about an object wherever it is. It is news, not work: a failure is logged and that is all.
+    pub async fn publish(&self, news: &News, about: &ObjectReference) {
+        let type_ = match news.severity {
+            Severity::Normal => EventType::Normal,
+            Severity::Warning => EventType::Warning,
+        };
+        let event = Event {
+            type_,
+            reason: news.reason.clone(),
+            note: Some(cut(&news.note).to_owned()),
+            action: news.action.clone(),
             secondary: None,
         };
-        let publish = self.recorder.publish(&event, &about);
-        if let Err(error) = within(WRITE_LIMIT, || format!("record Event {}", reason.name()), publish).await {
-            tracing::warn!(reason = reason.name(), %error, "Event not recorded");
+        let publish = self.recorder.publish(&event, about);
+        if let Err(error) = within(WRITE_LIMIT, || format!("record Event {}", news.reason), publish).await {
+            tracing::warn!(reason = news.reason, %error, "Event not recorded");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_is_cut_where_a_character_ends() {
+        assert_eq!(cut("short"), "short");
+        assert_eq!(cut(&"x".repeat(2000)).len(), LONGEST_NOTE);
+        let odd = format!("x{}", "ä".repeat(1000));
+        assert_eq!(cut(&odd).len(), LONGEST_NOTE - 1, "half a letter is none");
     }
 }

@@ -171,6 +171,12 @@ pub const ROLES: &[Role] = &[
                 reason: "The same for the aggregated API.",
             },
             Grant {
+                on: On::Resources { group: "events.k8s.io", resources: &["events"] },
+                verbs: &["create", "patch"],
+                reason: "It tells in Events, which are kept beside the object they are about, what it did and what went wrong, and \
+                         counts repetitions in the Event that is there.",
+            },
+            Grant {
                 on: On::Resources { group: "authentication.k8s.io", resources: &["tokenreviews"] },
                 verbs: &["create"],
                 reason: "It asks the API server whose bearer token a caller shows.",
@@ -252,11 +258,6 @@ pub const ROLES: &[Role] = &[
                 verbs: &["get", "create", "update", "delete"],
                 reason: "Its own token for each control plane, which it makes, renews and takes back. The name is derived \
                          from the control plane's, so the right cannot be limited by name.",
-            },
-            Grant {
-                on: On::Resources { group: "events.k8s.io", resources: &["events"] },
-                verbs: &["create", "patch"],
-                reason: "It tells in Events what it did, and counts repetitions in the Event that is there.",
             },
         ],
     },

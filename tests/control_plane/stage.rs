@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use support::coderd::Coderd;
 use support::wait::holds;
-use support::{Cluster, ClusterOptions, Installation, Operator, until};
-use tokio::sync::OnceCell;
+use support::{Cluster, ClusterOptions, Installation, Operator, OperatorOptions, until};
+use tokio::sync::{Mutex, OnceCell};
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_coder-k8s");
 pub const LIMIT: Duration = Duration::from_secs(60);
@@ -16,14 +16,23 @@ pub struct Stage {
     pub cluster: &'static Cluster,
     pub installation: Installation<'static>,
     pub coderd: Coderd,
-    _operator: Operator,
+    options: OperatorOptions,
+    operator: Mutex<Operator>,
 }
+
+/// An Event about a control plane: type, reason, action, and how often it was seen.
+pub type Told = (String, String, String, u64);
 
 impl Stage {
     /// The stage, set up by whoever comes first.
     pub async fn shared() -> &'static Self {
         static STAGE: OnceCell<Stage> = OnceCell::const_new();
         STAGE.get_or_init(Self::set).await
+    }
+
+    /// A stage nobody else stands on, for a test that stops its operator.
+    pub async fn own() -> Self {
+        Self::set().await
     }
 
     async fn set() -> Self {
@@ -36,7 +45,7 @@ impl Stage {
         options.flags.push(format!("--resolve=*.svc.cluster.local={}", coderd.addr()));
         let mut operator = Operator::start(BINARY, &options).await;
         operator.ready(LIMIT).await;
-        Self { cluster, installation, coderd, _operator: operator }
+        Self { cluster, installation, coderd, options, operator: Mutex::new(operator) }
     }
 
     /// Applies a control plane.
@@ -93,6 +102,54 @@ impl Stage {
             holds(self.get(kind, namespace, name).await.is_none(), "still there")
         })
         .await;
+    }
+
+    /// Stops the operator as a rollout of its own Deployment does, and starts it again with more flags.
+    pub async fn restart(&self, flags: &[&str]) {
+        let mut operator = self.operator.lock().await;
+        operator.process().signal("TERM");
+        operator.ended(LIMIT).await;
+        let mut options = self.options.clone();
+        options.flags.extend(flags.iter().map(|flag| (*flag).to_owned()));
+        *operator = Operator::start(BINARY, &options).await;
+        operator.ready(LIMIT).await;
+    }
+
+    /// Asks for a pass and waits until it is done.
+    pub async fn pass(&self, namespace: &str, name: &str, word: &str) -> Value {
+        let words = format!("annotate ccp/{name} -n {namespace} --overwrite coder.com/reconcile-at={word}");
+        self.cluster.kubectl(&words).await.expect_ok();
+        self.until(namespace, name, "the request to be handled", |plane| {
+            plane["status"]["lastHandledReconcileAt"] == word
+        })
+        .await
+    }
+
+    /// The Events about a control plane, in order.
+    pub async fn told(&self, namespace: &str, name: &str) -> Vec<Told> {
+        let words = format!("get events.events.k8s.io -n {namespace} -o json");
+        let list: Value = serde_json::from_str(&self.cluster.kubectl(&words).await.expect_ok()).unwrap();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let about = |event: &&Value| {
+            event["regarding"]["kind"] == "CoderControlPlane" && event["regarding"]["name"] == name
+        };
+        let told = list["items"].as_array().unwrap().iter().filter(about).map(|event| {
+            let count = event["series"]["count"].as_u64().unwrap_or(1);
+            (text(&event["type"]), text(&event["reason"]), text(&event["action"]), count)
+        });
+        let mut told: Vec<Told> = told.collect();
+        told.sort();
+        told
+    }
+
+    /// Waits until an Event was published.
+    pub async fn until_told(&self, namespace: &str, name: &str, action: &str, reason: &str) -> Vec<Told> {
+        until(&format!("the Event {action} {reason}"), LIMIT, async || {
+            let told = self.told(namespace, name).await;
+            let found = told.iter().any(|one| one.1 == reason && one.2 == action);
+            holds(found, format!("{told:?}")).map(|()| told)
+        })
+        .await
     }
 
     /// Waits until a control plane of this generation is ready.

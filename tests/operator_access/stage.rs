@@ -105,6 +105,20 @@ impl Stage {
         if text.trim().is_empty() { None } else { Some(serde_json::from_str(&text).unwrap()) }
     }
 
+    /// The Events of this action: type, reason, and how often.
+    pub async fn told(&self, namespace: &str, action: &str) -> Vec<String> {
+        let words = format!("get events.events.k8s.io -n {namespace} -o json");
+        let list: Value = serde_json::from_str(&self.cluster.kubectl(&words).await.expect_ok()).unwrap();
+        let events = list["items"].as_array().unwrap().iter().filter(|event| event["action"] == action);
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let count = |event: &Value| event["series"]["count"].as_u64().unwrap_or(1);
+        let told = events
+            .map(|event| format!("{} {} x{}", text(&event["type"]), text(&event["reason"]), count(event)));
+        let mut told: Vec<String> = told.collect();
+        told.sort();
+        told
+    }
+
     /// The Secret with the operator's own token.
     pub async fn record(&self, namespace: &str) -> Option<Value> {
         let name = format!("{namespace}.coder.operator-token");

@@ -5,6 +5,7 @@ pub mod balancer;
 pub mod canary;
 pub mod cluster;
 pub mod coderd;
+pub mod database_proxy;
 pub mod database_tokens;
 pub mod fault_proxy;
 pub mod figures;

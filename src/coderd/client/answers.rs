@@ -188,6 +188,11 @@ impl Answer {
         self.json().map(Upload::Accepted)
     }
 
+    /// How long coderd wants to be left alone, if it says so.
+    pub(super) fn asks_to_wait(&self) -> Option<Duration> {
+        (self.status == StatusCode::TOO_MANY_REQUESTS).then(|| self.retry_after())
+    }
+
     fn said(&self) -> ErrorBody {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }

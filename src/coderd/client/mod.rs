@@ -8,6 +8,7 @@ mod transport;
 pub use answers::{BuildInfo, Entitlement, Entitlements, Feature, Me, Tier, Upload};
 pub use transport::Limits;
 
+use super::Pause;
 use super::endpoint::Endpoint;
 use super::error::Error;
 use super::license::{Claims, License, Next, NotALicense, next};
@@ -16,6 +17,7 @@ use super::tls::TrustError;
 use crate::confidential::Confidential;
 use requests::Request;
 use std::sync::Arc;
+use std::time::Instant;
 use transport::Transport;
 
 /// A client of one coderd, with or without a token. Clones share connections.
@@ -23,6 +25,7 @@ use transport::Transport;
 pub struct Client {
     transport: Arc<Transport>,
     token: Option<Confidential<String>>,
+    pause: Option<Pause>,
 }
 
 /// What [`Client::apply_license`] found or did.
@@ -60,12 +63,17 @@ impl Client {
         limits: Limits,
     ) -> Result<Self, TrustError> {
         let transport = Arc::new(Transport::new(endpoint, resolve.clone(), limits)?);
-        Ok(Self { transport, token })
+        Ok(Self { transport, token, pause: None })
     }
 
     /// The same coderd, over the same connections, with another token.
     pub fn with_token(&self, token: Confidential<String>) -> Self {
-        Self { transport: self.transport.clone(), token: Some(token) }
+        Self { token: Some(token), ..self.clone() }
+    }
+
+    /// The same client that leaves coderd alone as long as coderd asked, whichever client was asked to.
+    pub fn heeding(self, pause: Pause) -> Self {
+        Self { pause: Some(pause), ..self }
     }
 
     /// Whether coderd is up. It says nothing about its database.
@@ -121,6 +129,14 @@ impl Client {
 
     async fn call(&self, request: Request) -> Result<answers::Answer, Error> {
         let token = self.token.as_ref().filter(|_| request.authenticated);
-        self.transport.send(request, token).await
+        let pause = self.pause.as_ref();
+        if let Some(left) = pause.and_then(|pause| pause.left(Instant::now())) {
+            return Err(Error::RateLimited { operation: request.operation, retry_after: left });
+        }
+        let answer = self.transport.send(request, token).await?;
+        if let (Some(pause), Some(wait)) = (pause, answer.asks_to_wait()) {
+            pause.begin(Instant::now() + wait);
+        }
+        Ok(answer)
     }
 }

@@ -4,7 +4,8 @@
 use super::access::{self, Accessed, Asked};
 use super::license::{self, Licensed};
 use super::status::{Coderd, Observed, Wish, WishState};
-use crate::coderd::Retry;
+use crate::coderd::{Error, Retry};
+use crate::kubernetes::events::News;
 use crds::CoderControlPlaneStatus;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -12,7 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 pub struct External {
     accessed: Accessed,
     licensed: Licensed,
-    entitlements: Option<(&'static str, &'static str)>,
+    entitlements: Option<Result<(&'static str, &'static str), Error>>,
 }
 
 /// Brings everything outside to what it should be, as far as it goes now.
@@ -29,19 +30,25 @@ impl External {
         self.accessed.hold
     }
 
-    /// When to try again, if something failed: the longer pause counts, since it was asked for.
+    /// When to try again, if something failed.
     pub fn retry(&self) -> Option<Retry> {
-        match (self.accessed.retry, self.licensed.retry) {
-            (Some(Retry::After(one)), Some(Retry::After(other))) => Some(Retry::After(one.max(other))),
-            (Some(Retry::After(pause)), _) | (_, Some(Retry::After(pause))) => Some(Retry::After(pause)),
-            (Some(Retry::Backoff), _) | (_, Some(Retry::Backoff)) => Some(Retry::Backoff),
-            (one, other) => one.or(other),
-        }
+        let entitlements = self.entitlements.as_ref().and_then(|answer| answer.as_ref().err());
+        // Without them everything works: nobody is asked more often for their sake.
+        let entitlements = entitlements.map(Error::retry).filter(|retry| *retry != Retry::WhenChanged);
+        later(later(self.accessed.retry, self.licensed.retry), entitlements)
+    }
+
+    /// What was done about tokens.
+    pub fn deeds(&self) -> Vec<News> {
+        self.accessed.deeds.iter().map(access::Deed::news).collect()
     }
 
     /// Notes it for the conditions.
     pub fn observe(&self, observed: &mut Observed) {
         let stopped = observed.coderd == Coderd::NotAsked("ScaledToZero");
+        if let (Coderd::Answered(_, trouble), Some(Err(error))) = (&mut observed.coderd, &self.entitlements) {
+            *trouble = Some(format!("{error}; what is shown of its licence is from before"));
+        }
         observed.access = while_stopped(stopped, &self.accessed.wish);
         observed.access_needed = self.accessed.needed;
         observed.license = while_stopped(stopped, &self.licensed.wish);
@@ -51,7 +58,18 @@ impl External {
     pub fn describe(&self, status: &mut CoderControlPlaneStatus, now: &Time) {
         self.accessed.describe(status);
         self.licensed.describe(status, now);
-        license::describe_entitlements(status, self.entitlements, now);
+        let entitlements = self.entitlements.as_ref().and_then(|answer| answer.as_ref().ok());
+        license::describe_entitlements(status, entitlements.copied(), now);
+    }
+}
+
+/// When to try again for the sake of both: the longer pause counts, since it was asked for.
+fn later(one: Option<Retry>, other: Option<Retry>) -> Option<Retry> {
+    match (one, other) {
+        (Some(Retry::After(one)), Some(Retry::After(other))) => Some(Retry::After(one.max(other))),
+        (Some(Retry::After(pause)), _) | (_, Some(Retry::After(pause))) => Some(Retry::After(pause)),
+        (Some(Retry::Backoff), _) | (_, Some(Retry::Backoff)) => Some(Retry::Backoff),
+        (one, other) => one.or(other),
     }
 }
 
@@ -61,4 +79,27 @@ fn while_stopped(stopped: bool, wish: &Wish) -> Wish {
         return Wish { state: WishState::NotAsked, reason: "ScaledToZero", message: wish.message.clone() };
     }
     wish.clone()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_pause_that_was_asked_for_counts_more_than_hurry_and_hurry_more_than_rest() {
+        let after = |seconds| Some(Retry::After(Duration::from_secs(seconds)));
+        let (hurry, rest) = (Some(Retry::Backoff), Some(Retry::WhenChanged));
+        for (one, other, both) in [
+            (after(3), after(7), after(7)),
+            (after(3), hurry, after(3)),
+            (after(3), rest, after(3)),
+            (hurry, rest, hurry),
+            (hurry, None, hurry),
+            (rest, None, rest),
+            (None, None, None),
+        ] {
+            assert_eq!((later(one, other), later(other, one)), (both, both), "{one:?} {other:?}");
+        }
+    }
 }

@@ -8,7 +8,9 @@ use crate::coderd::client::{Applied, ApplyError, Entitlement, Tier};
 use crate::coderd::{Client, Error, Retry, license};
 use crate::confidential::Confidential;
 use crate::kubernetes::Kube;
+use crate::kubernetes::events::{News, Severity};
 use crds::shared::SecretKeySelector;
+use crds::well_known::condition::LICENSE_APPLIED;
 use crds::well_known::secret_key;
 use crds::{CoderControlPlaneSpec, CoderControlPlaneStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -138,24 +140,33 @@ fn failed(error: &ApplyError) -> Licensed {
         ApplyError::Call(call) => {
             let retry =
                 Some(call.retry()).filter(|retry| *retry != Retry::WhenChanged).or(Some(Retry::Backoff));
-            Licensed { retry, ..Licensed::new(WishState::Pending, "Error", text) }
+            // A token that is refused is renewed, or was just replaced: it passes.
+            let reason = if matches!(call, Error::Unauthorized { .. }) { "Forbidden" } else { "Error" };
+            Licensed { retry, ..Licensed::new(WishState::Pending, reason, text) }
         }
     }
 }
 
-/// What coderd is licensed for, in the words of the status; nothing if it did not say.
-pub async fn entitlements(client: Option<&Client>) -> Option<(&'static str, &'static str)> {
-    match client?.entitlements().await {
-        Ok(entitlements) => {
-            Some((tier(entitlements.tier()), entitlement(entitlements.external_provisioner_daemons())))
-        }
+/// What there is to tell of another licence; that there is one at all is told by the condition.
+pub fn news(before: &CoderControlPlaneStatus, after: &CoderControlPlaneStatus) -> Option<News> {
+    let (old, new) = (before.license_last_applied_hash.as_ref()?, after.license_last_applied_hash.as_ref()?);
+    let held = before.conditions.iter().any(|one| one.type_ == LICENSE_APPLIED && one.status == "True");
+    (held && old != new).then(|| News {
+        severity: Severity::Normal,
+        reason: "LicenseReplaced".to_owned(),
+        action: LICENSE_APPLIED.to_owned(),
+        note: "coderd has another licence than before".to_owned(),
+    })
+}
+
+/// What coderd is licensed for, in the words of the status; nothing if it was not asked.
+pub async fn entitlements(client: Option<&Client>) -> Option<Result<(&'static str, &'static str), Error>> {
+    Some(match client?.entitlements().await {
+        Ok(seen) => Ok((tier(seen.tier()), entitlement(seen.external_provisioner_daemons()))),
         // A build without the call cannot have a licence.
-        Err(Error::RouteMissing { .. }) => Some((tier(Tier::None), entitlement(Entitlement::NotEntitled))),
-        Err(error) => {
-            tracing::debug!(%error, "the entitlements stay as they were");
-            None
-        }
-    }
+        Err(Error::RouteMissing { .. }) => Ok((tier(Tier::None), entitlement(Entitlement::NotEntitled))),
+        Err(error) => Err(error),
+    })
 }
 
 /// Writes entitlements into a status; their time changes only when one of them does.

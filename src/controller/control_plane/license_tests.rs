@@ -45,7 +45,7 @@ fn every_refusal_has_its_reason_and_what_may_pass_is_tried_again() {
         ),
         (call(Error::RouteMissing { operation: OPERATION }), WishState::Refused, "NotSupported"),
         (call(Error::Forbidden { operation: OPERATION }), WishState::Refused, "Forbidden"),
-        (call(Error::Unauthorized { operation: OPERATION }), WishState::Pending, "Error"),
+        (call(Error::Unauthorized { operation: OPERATION }), WishState::Pending, "Forbidden"),
         (call(Error::Server { operation: OPERATION, status: 500 }), WishState::Pending, "Error"),
     ] {
         assert_eq!((licensed.wish.state, licensed.wish.reason), (state, reason));
@@ -66,6 +66,7 @@ fn without_access_it_waits_or_says_who_denies_it() {
         token: None,
         retry: None,
         hold: false,
+        deeds: vec![],
     };
     let reason =
         |state| without_access(&access(state)).map(|licensed| (licensed.wish.state, licensed.wish.reason));

@@ -3,6 +3,7 @@
 
 pub mod access;
 pub mod consent;
+mod deletion;
 pub mod desired;
 mod external;
 mod finalizer;

@@ -3,7 +3,7 @@
 
 use super::status::Coderd;
 use crate::coderd::client::Limits;
-use crate::coderd::{Client, Egress, Endpoint, Error};
+use crate::coderd::{Client, Egress, Endpoint, Error, Pause};
 
 /// What coderd said, and the client to go on with.
 pub struct Probe {
@@ -15,22 +15,53 @@ pub struct Probe {
     pub error: Option<Error>,
 }
 
-/// Asks coderd at `url`, trusting `authorities` (PEM) besides the public ones.
-pub async fn probe(url: &str, authorities: Option<&str>, egress: &Egress) -> Probe {
-    let silent = |message: String| Probe { coderd: Coderd::Silent(message), client: None, error: None };
+/// Asks coderd at `url`, trusting `authorities` (PEM) besides the public ones, unless it wants to be left alone.
+pub async fn probe(url: &str, authorities: Option<&str>, egress: &Egress, pause: Pause) -> Probe {
+    let silent = |message: String| Probe {
+        coderd: Coderd::Silent("Misconfigured", message),
+        client: None,
+        error: None,
+    };
     let endpoint = match Endpoint::parse(url) {
         Ok(endpoint) => authorities.iter().fold(endpoint, |endpoint, pem| endpoint.trusting(*pem)),
         Err(error) => return silent(error.to_string()),
     };
     let client = match Client::new(endpoint, None, &egress.resolve, Limits::default()) {
-        Ok(client) => client,
+        Ok(client) => client.heeding(pause),
         Err(error) => return silent(error.to_string()),
     };
     match client.build_info().await {
         Ok(info) => {
-            Probe { coderd: Coderd::Answered(shown(&info.version)), client: Some(client), error: None }
+            Probe { coderd: Coderd::Answered(shown(&info.version), None), client: Some(client), error: None }
         }
-        Err(error) => Probe { coderd: Coderd::Silent(error.to_string()), client: None, error: Some(error) },
+        Err(error) => Probe {
+            coderd: Coderd::Silent(reason(&error), error.to_string()),
+            client: None,
+            error: Some(error),
+        },
+    }
+}
+
+/// Why coderd counts as not reached: nobody there, nobody in time, or an answer that is none.
+fn reason(error: &Error) -> &'static str {
+    match error {
+        Error::Unreachable { .. } => "Unreachable",
+        Error::TimedOut { .. } => "TimedOut",
+        Error::Tls { .. } => "TlsFailed",
+        Error::Refused { .. } => "AddressRefused",
+        Error::RateLimited { .. } => "RateLimited",
+        Error::Server { .. } => "ServerError",
+        Error::Redirected { .. } => "Redirected",
+        Error::Unauthorized { .. }
+        | Error::Forbidden { .. }
+        | Error::NotLicensed { .. }
+        | Error::NotFoundOrForbidden { .. }
+        | Error::RouteMissing { .. }
+        | Error::Conflict { .. }
+        | Error::Invalid { .. }
+        | Error::Unexpected { .. }
+        | Error::TooLarge { .. }
+        | Error::Malformed { .. } => "UnexpectedAnswer",
     }
 }
 
@@ -45,6 +76,25 @@ fn shown(version: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::coderd::error::{Lost, Operation};
+
+    #[test]
+    fn nobody_there_and_a_wrong_answer_are_told_apart() {
+        let operation = Operation::BuildInfo;
+        for (error, expected) in [
+            (Error::Unreachable { operation, lost: Lost::Connect }, "Unreachable"),
+            (Error::TimedOut { operation }, "TimedOut"),
+            (Error::Tls { operation, reason: String::new() }, "TlsFailed"),
+            (Error::RateLimited { operation, retry_after: std::time::Duration::ZERO }, "RateLimited"),
+            (Error::Server { operation, status: 502 }, "ServerError"),
+            (Error::Forbidden { operation }, "UnexpectedAnswer"),
+            (Error::Malformed { operation }, "UnexpectedAnswer"),
+        ] {
+            assert_eq!(reason(&error), expected, "{error}");
+        }
+        let refused = Error::Unauthorized { operation }.to_string();
+        assert!(!refused.contains("coderd does not accept the token"), "none was sent: {refused}");
+    }
 
     #[test]
     fn a_version_is_short_and_printable() {

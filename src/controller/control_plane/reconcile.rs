@@ -1,7 +1,7 @@
 //! One pass over one control plane: read it, bring its children to what they should be, ask coderd, write the status.
 //! What should be, and what is said about it, is decided elsewhere; this reads, acts and writes.
 
-use super::access::{self, Asked, Owner};
+use super::access::{Asked, Owner};
 use super::consent::Consent;
 use super::desired::{self, Children, Consumed, Inputs, Source, WorkspaceAccess};
 use super::external::{self, External};
@@ -9,21 +9,23 @@ use super::probe::{Probe, probe};
 use super::status::{Coderd, Exposure, Observed, Rollout, Wish, WishState};
 use super::sweep::{self, Origin};
 use super::{finalizer, references, rollout};
-use crate::coderd::{Client, Egress, Retry};
+use crate::coderd::{Client, Egress, Pause, Retry};
 use crate::controller::schedule::Outcome;
+use crate::kubernetes::events::Events;
 use crate::kubernetes::{CallError, Kube, Target};
-use crds::well_known::annotation;
-use crds::{CoderControlPlane, CoderControlPlaneSpec, CoderControlPlaneStatus};
+use crds::{CoderControlPlane, CoderControlPlaneStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, from_value};
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use webhooks::{Config, Kind, Occasion, Review};
 
 /// How often coderd is asked again when all is well.
 const RECHECK: Duration = Duration::from_secs(300);
+/// How often something is looked at that somebody has to mend outside of the cluster: nobody tells us when it is done.
+const REFUSED: Duration = Duration::from_secs(60);
 /// How often something that comes by itself is looked at when nobody tells us.
 const SOON: Duration = Duration::from_secs(30);
 
@@ -53,9 +55,12 @@ pub struct Reconciler {
     pub(super) kube: Kube,
     pub(super) config: Config,
     pub(super) consent: Consent,
-    egress: Egress,
+    pub(super) egress: Egress,
+    pub(super) events: Events,
     /// Uid and generation for which everything no longer wanted was removed: it is not looked for again.
     swept: Mutex<BTreeMap<Key, (String, i64)>>,
+    /// How long each coderd asked to be left alone.
+    pauses: Mutex<BTreeMap<Key, Pause>>,
 }
 
 /// An object under its pass.
@@ -65,6 +70,8 @@ pub(super) struct Subject {
     pub(super) object: Value,
     pub(super) uid: String,
     pub(super) generation: i64,
+    /// The defaults in force for it.
+    pub(super) config: Config,
     /// With every default in it.
     pub(super) resolved: CoderControlPlane,
     pub(super) before: CoderControlPlaneStatus,
@@ -78,8 +85,8 @@ impl Subject {
 
 impl Reconciler {
     /// A reconciler of control planes.
-    pub fn new(kube: Kube, config: Config, consent: Consent, egress: Egress) -> Self {
-        Self { kube, config, consent, egress, swept: Mutex::default() }
+    pub fn new(kube: Kube, events: Events, config: Config, consent: Consent, egress: Egress) -> Self {
+        Self { kube, config, consent, egress, events, swept: Mutex::default(), pauses: Mutex::default() }
     }
 
     /// The API server it works with.
@@ -112,10 +119,11 @@ impl Reconciler {
             self.forget(key);
             return Ok(Outcome::Settled);
         };
-        let complete = webhooks::resolved(Kind::ControlPlane, &object, &self.config);
         let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let before = from_value(object["status"].clone()).unwrap_or_default();
+        let before: CoderControlPlaneStatus = from_value(object["status"].clone()).unwrap_or_default();
         let generation = object["metadata"]["generation"].as_i64().unwrap_or_default();
+        let config = defaults(&self.config, &before, generation);
+        let complete = webhooks::resolved(Kind::ControlPlane, &object, &config);
         let uid = text("/metadata/uid");
         if !object["metadata"]["deletionTimestamp"].is_null() {
             return self.finalize(key, &uid, &object).await;
@@ -136,7 +144,7 @@ impl Reconciler {
             let problems = causes.iter().map(webhooks::Cause::line).collect();
             return self.write_invalid(key, &object, before, generation, problems).await;
         }
-        let subject = Subject { key: key.clone(), object, uid, generation, resolved, before };
+        let subject = Subject { key: key.clone(), object, uid, generation, config, resolved, before };
         self.reconcile(subject).await
     }
 
@@ -187,6 +195,8 @@ impl Reconciler {
             (None, None)
         };
         let external = self.settle_external(&subject, client.as_ref()).await;
+        // Recorded where they were done, so that they are never done, and told, twice.
+        self.tell(&subject.key, &subject.uid, &external.deeds()).await;
         if (abroad || external.hold()) != finalizer::is_held(&subject.object) {
             // Somebody must be there to take back what is granted or made elsewhere, and only then.
             let patch =
@@ -236,7 +246,8 @@ impl Reconciler {
         }
         let authorities = self.authorities(subject).await;
         let url = desired::cluster_url(&subject.resolved);
-        let Probe { coderd, client, error } = probe(&url, authorities.as_deref(), &self.egress).await;
+        let Probe { coderd, client, error } =
+            probe(&url, authorities.as_deref(), &self.egress, self.pause(&subject.key)).await;
         observed.coderd = coderd;
         (client, error.map(|error| error.retry()))
     }
@@ -274,28 +285,28 @@ impl Reconciler {
         (!pems.is_empty()).then(|| pems.join("\n"))
     }
 
-    /// Takes back what was granted outside the namespace, then lets the object go.
-    async fn finalize(&self, key: &Key, uid: &str, object: &Value) -> Result<Outcome, CallError> {
-        if !finalizer::is_held(object) {
-            return Ok(Outcome::Settled);
-        }
-        let origin = Origin { namespace: &key.namespace, name: &key.name, uid };
-        sweep::grants(&self.kube, origin, std::iter::empty()).await?;
-        let owner = Owner { namespace: &key.namespace, name: &key.name, uid };
-        let spec: CoderControlPlaneSpec = from_value(object["spec"].clone()).unwrap_or_default();
-        let release = object["metadata"]["annotations"][annotation::RELEASE_EXTERNAL] == "true";
-        access::end(&self.kube, &self.egress, owner, &spec, release).await?;
-        self.kube.patch(key.target(), finalizer::release(object)).await?;
-        self.forget(key);
-        Ok(Outcome::Settled)
-    }
-
-    fn forget(&self, key: &Key) {
+    pub(super) fn forget(&self, key: &Key) {
         self.swept().remove(key);
+        self.pauses.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 
-    fn swept(&self) -> std::sync::MutexGuard<'_, BTreeMap<Key, (String, i64)>> {
-        self.swept.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    /// How long the coderd of this object asked to be left alone.
+    fn pause(&self, key: &Key) -> Pause {
+        self.pauses.lock().unwrap_or_else(PoisonError::into_inner).entry(key.clone()).or_default().clone()
+    }
+
+    fn swept(&self) -> MutexGuard<'_, BTreeMap<Key, (String, i64)>> {
+        self.swept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The defaults in force: an image that was chosen for a spec stays with it. Otherwise an upgrade of the operator would
+/// be one of coderd, which migrates its database and has no way back.
+fn defaults(config: &Config, before: &CoderControlPlaneStatus, generation: i64) -> Config {
+    let chosen = before.resolved.as_ref().filter(|_| before.observed_generation == Some(generation));
+    match chosen.and_then(|resolved| resolved.image.clone()) {
+        Some(default_image) => Config { default_image },
+        None => config.clone(),
     }
 }
 
@@ -339,18 +350,37 @@ fn outcome(observed: &Observed, retry: Option<Retry>, external: Option<Retry>) -
     if !observed.failed.is_empty() || grant_failed {
         return Outcome::Failed(Duration::ZERO);
     }
-    let silent = matches!(observed.coderd, Coderd::Silent(_));
+    let silent = matches!(observed.coderd, Coderd::Silent(..));
     match external.filter(|_| !silent) {
         Some(Retry::After(pause)) => return Outcome::Failed(pause),
         Some(Retry::Backoff) => return Outcome::Failed(Duration::ZERO),
         Some(Retry::WhenChanged) | None => {}
     }
+    let recheck = if external == Some(Retry::WhenChanged) { REFUSED } else { RECHECK };
     match (&observed.coderd, retry) {
-        (Coderd::Silent(_), Some(Retry::After(pause))) => Outcome::Failed(pause),
-        (Coderd::Silent(_), _) => Outcome::Failed(Duration::ZERO),
-        _ if observed.exposure == Exposure::NoGatewayApi => Outcome::After(RECHECK),
+        (Coderd::Silent(..), Some(Retry::After(pause))) => Outcome::Failed(pause),
+        (Coderd::Silent(..), _) => Outcome::Failed(Duration::ZERO),
+        _ if observed.exposure == Exposure::NoGatewayApi => Outcome::After(recheck),
         // Watches tell of rollouts; the timer is for a watch that was cut.
         _ if matches!(observed.rollout, Rollout::UnderWay(_) | Rollout::Absent) => Outcome::After(SOON),
-        _ => Outcome::After(RECHECK),
+        _ => Outcome::After(recheck),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_default_image_stays_until_the_spec_changes() {
+        let config = Config { default_image: "new".to_owned() };
+        let before: CoderControlPlaneStatus =
+            from_value(json!({ "observedGeneration": 3, "resolved": { "image": "old" } })).unwrap();
+        let image = |before: &CoderControlPlaneStatus, generation| {
+            defaults(&config, before, generation).default_image
+        };
+        assert_eq!((image(&before, 3), image(&before, 4)), ("old".to_owned(), "new".to_owned()));
+        assert_eq!(image(&CoderControlPlaneStatus::default(), 1), "new");
     }
 }

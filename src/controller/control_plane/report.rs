@@ -1,15 +1,18 @@
 //! Writes the status of a control plane, and only if it differs from what is there.
 //! What it says is decided in `status`.
 
-use super::desired;
 use super::reconcile::{Key, Reconciler, Subject, nothing_observed};
 use super::rollout;
 use super::status::{self, Coderd, Observed};
+use super::{desired, license};
 use crate::controller::conditions::{Finding, conditions};
 use crate::controller::schedule::Outcome;
+use crate::controller::transitions;
 use crate::kubernetes::CallError;
+use crate::kubernetes::events::News;
 use crds::CoderControlPlaneStatus;
 use crds::well_known::{annotation, condition};
+use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, from_value, json};
@@ -39,10 +42,10 @@ impl Reconciler {
         }
         status.selector = Some(desired::selector(&subject.resolved));
         status.url = Some(url);
-        if let Coderd::Answered(version) = &observed.coderd {
+        if let Coderd::Answered(version, _) = &observed.coderd {
             status.version = Some(version.clone());
         }
-        let resolved = webhooks::status_resolved(Kind::ControlPlane, &subject.object, &self.config);
+        let resolved = webhooks::status_resolved(Kind::ControlPlane, &subject.object, &subject.config);
         status.resolved = from_value(resolved).ok();
         if access_url_from_env_from && let Some(resolved) = &mut status.resolved {
             resolved.access_url = None;
@@ -103,14 +106,39 @@ impl Reconciler {
         Ok(Outcome::Settled)
     }
 
-    /// Writes the status if it differs from what is there.
+    /// Says on an object that is going why it is still there.
+    pub(super) async fn write_cleanup_failed(
+        &self,
+        key: &Key,
+        object: &Value,
+        error: &CallError,
+    ) -> Result<(), CallError> {
+        let mut status: CoderControlPlaneStatus = from_value(object["status"].clone()).unwrap_or_default();
+        let generation = object["metadata"]["generation"].as_i64().unwrap_or_default();
+        let (reason, message) = ("CleanupFailed", format!("{error}; it is tried again"));
+        let findings = [
+            Finding::no(condition::READY, reason, &*message),
+            Finding::yes(condition::RECONCILING, reason, &*message),
+            Finding::no(condition::STALLED, "Progressing", "it is being worked on"),
+            Finding::no(condition::CLEANED_UP, reason, message),
+        ];
+        let new = conditions(&findings, &status.conditions, generation, &Time(Timestamp::now()));
+        status.conditions.retain(|old| new.iter().all(|new| new.type_ != old.type_));
+        status.conditions.splice(..0, new);
+        status.observed_generation = Some(generation);
+        status.phase = Some("Pending".to_owned());
+        self.write(key, object, status).await
+    }
+
+    /// Writes the status if it differs from what is there, then tells what changed: in this order a crash between loses
+    /// an Event and never repeats one.
     pub(super) async fn write(
         &self,
         key: &Key,
         object: &Value,
-        status: CoderControlPlaneStatus,
+        after: CoderControlPlaneStatus,
     ) -> Result<(), CallError> {
-        let status = json!(status);
+        let status = json!(after);
         if object["status"] == status {
             return Ok(());
         }
@@ -118,7 +146,28 @@ impl Reconciler {
             {"op": "test", "path": "/metadata/resourceVersion", "value": object["metadata"]["resourceVersion"]},
             {"op": "add", "path": "/status", "value": status},
         ]);
-        self.kube.write_status(key.target(), from_value(operations).unwrap_or_default()).await
+        self.kube.write_status(key.target(), from_value(operations).unwrap_or_default()).await?;
+        let before: CoderControlPlaneStatus = from_value(object["status"].clone()).unwrap_or_default();
+        let mut news = transitions::news(&before.conditions, &after.conditions);
+        news.extend(license::news(&before, &after));
+        self.tell(key, object["metadata"]["uid"].as_str().unwrap_or_default(), &news).await;
+        Ok(())
+    }
+
+    /// Publishes Events about a control plane.
+    pub(super) async fn tell(&self, key: &Key, uid: &str, news: &[News]) {
+        let target = key.target();
+        let about = ObjectReference {
+            api_version: Some(target.api_version.to_owned()),
+            kind: Some(target.kind.to_owned()),
+            namespace: Some(key.namespace.clone()),
+            name: Some(key.name.clone()),
+            uid: Some(uid.to_owned()),
+            ..ObjectReference::default()
+        };
+        for one in news {
+            self.events.publish(one, &about).await;
+        }
     }
 }
 

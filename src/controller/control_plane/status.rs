@@ -42,10 +42,10 @@ pub enum Exposure {
 pub enum Coderd {
     /// It was not asked: no replica is there to answer. The word says why.
     NotAsked(&'static str),
-    /// It answered with its version.
-    Answered(String),
-    /// It did not.
-    Silent(String),
+    /// It answered with its version; what it could not tell besides.
+    Answered(String, Option<String>),
+    /// It did not, for a reason and a message.
+    Silent(&'static str, String),
 }
 
 /// How far a wish that needs coderd has come: access for the operator, or the licence.
@@ -181,7 +181,7 @@ fn unfinished(observed: &Observed) -> Option<Because> {
         _ => None,
     };
     let coderd = || match &observed.coderd {
-        Coderd::Silent(message) => Some(("CoderdUnreachable", message.clone())),
+        Coderd::Silent(_, message) => Some(("CoderdUnreachable", message.clone())),
         _ => None,
     };
     let access = || observed.access_needed.then(|| if_in(WishState::Pending, &observed.access)).flatten();
@@ -238,10 +238,13 @@ fn workspaces(troubles: Option<&[(&'static str, String)]>) -> Finding {
 fn coderd(coderd: &Coderd) -> Finding {
     match coderd {
         Coderd::NotAsked(why) => Finding::unknown(CODERD_REACHABLE, why, "coderd was not asked"),
-        Coderd::Answered(version) => {
+        Coderd::Answered(version, None) => {
             Finding::yes(CODERD_REACHABLE, "Answered", format!("coderd {version} answers"))
         }
-        Coderd::Silent(message) => Finding::no(CODERD_REACHABLE, "Unreachable", &**message),
+        Coderd::Answered(version, Some(trouble)) => {
+            Finding::yes(CODERD_REACHABLE, "Answered", format!("coderd {version} answers, but {trouble}"))
+        }
+        Coderd::Silent(reason, message) => Finding::no(CODERD_REACHABLE, reason, &**message),
     }
 }
 

@@ -18,7 +18,7 @@ fn healthy() -> Observed {
         rollout: Rollout::Complete(2),
         exposure: Exposure::InPlace("Ingress"),
         workspaces: Some(vec![]),
-        coderd: Coderd::Answered("v2.36.1".to_owned()),
+        coderd: Coderd::Answered("v2.36.1".to_owned(), None),
         access: wish(WishState::Granted, "Proven"),
         access_needed: true,
         license: wish(WishState::Granted, "Applied"),
@@ -91,7 +91,7 @@ fn going_on() -> Vec<(Observed, &'static str)> {
         (Observed { rollout: Rollout::UnderWay("1 of 2".into()), ..healthy() }, "RollingOut"),
         (Observed { exposure: Exposure::NoGatewayApi, ..healthy() }, "NoGatewayAPI"),
         (Observed { exposure: Exposure::Failed("x".into()), ..healthy() }, "ExposureFailed"),
-        (Observed { coderd: Coderd::Silent("x".into()), ..healthy() }, "CoderdUnreachable"),
+        (Observed { coderd: Coderd::Silent("TimedOut", "x".into()), ..healthy() }, "CoderdUnreachable"),
         (Observed { access: wish(WishState::Pending, "Unreachable"), ..healthy() }, "Unreachable"),
         (Observed { license: wish(WishState::Pending, "Waiting"), ..healthy() }, "Waiting"),
     ]

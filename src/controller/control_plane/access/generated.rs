@@ -6,7 +6,7 @@ use super::reasons::{Trouble, pending, unproven, wish};
 use super::record::{self, Found};
 use super::source::{self, Source};
 use super::steps::{self, LIFETIME, Record, Seen, Standing, Step, Which};
-use super::{Accessed, Asked, reference, retire, waiting_for_coderd};
+use super::{Accessed, Asked, Deed, reference, retire, waiting_for_coderd, worked_before};
 use crate::coderd::database::{self, AccessRequest, Database, DatabaseUrl, Limits, Role};
 use crate::coderd::{Error, NewToken, Uuid};
 use crate::controller::control_plane::status::WishState;
@@ -50,7 +50,7 @@ pub async fn settle(asked: &Asked<'_>, url: Result<DatabaseUrl, Trouble>) -> Acc
     };
     let trouble = work.run().await;
     let hold = readable || work.exists();
-    Accessed { hold, ..work.accessed(trouble) }
+    Accessed { hold, deeds: std::mem::take(&mut work.deeds), ..work.accessed(trouble) }
 }
 
 /// One pass over the steps.
@@ -61,8 +61,11 @@ struct Work<'a> {
     /// Version of the Secret; none if there is no Secret.
     version: Option<String>,
     standing: Standing,
+    /// Why coderd did not say how the current token stands.
+    unsure: Option<Error>,
     /// Opened when the first step needs it.
     database: Option<Database>,
+    deeds: Vec<Deed>,
 }
 
 impl<'a> Work<'a> {
@@ -83,19 +86,28 @@ impl<'a> Work<'a> {
                 return Err(Trouble::lasting("SecretConflict", message));
             }
         };
-        let mut work = Self { asked, url, record, version, standing: Standing::Unknown, database: None };
-        work.standing = work.look().await;
+        let mut work = Self {
+            asked,
+            url,
+            record,
+            version,
+            standing: Standing::Unknown,
+            unsure: None,
+            database: None,
+            deeds: Vec::new(),
+        };
+        work.look().await;
         Ok(work)
     }
 
-    /// What coderd says of the current token.
-    async fn look(&self) -> Standing {
+    /// Asks coderd how the current token stands.
+    async fn look(&mut self) {
         let current = self.record.as_ref().and_then(|record| record.current.as_ref());
-        let (Some(client), Some(current)) = (self.asked.client, current) else { return Standing::Unknown };
+        let (Some(client), Some(current)) = (self.asked.client, current) else { return };
         match client.with_token(current.token.plaintext()).me().await {
-            Ok(_) => Standing::Accepted,
-            Err(Error::Unauthorized { .. }) => Standing::Rejected,
-            Err(_) => Standing::Unknown,
+            Ok(_) => self.standing = Standing::Accepted,
+            Err(Error::Unauthorized { .. }) => self.standing = Standing::Rejected,
+            Err(error) => self.unsure = Some(error),
         }
     }
 
@@ -187,6 +199,7 @@ impl<'a> Work<'a> {
         match client.with_token(next.token.plaintext()).me().await {
             Ok(_) => {
                 self.write(record.promoted()).await?;
+                self.deeds.push(if record.current.is_some() { Deed::Renewed } else { Deed::Issued });
                 self.standing = Standing::Accepted;
                 Ok(())
             }
@@ -246,17 +259,23 @@ impl<'a> Work<'a> {
             let retry = self.asked.client.map(|_| trouble.retry);
             return Accessed { retry, ..Accessed::without(trouble.wish) };
         };
-        let message = match trouble {
-            None => "the operator's own token works and renews itself".to_owned(),
-            Some(trouble) => format!(
-                "the operator's own token works; renewing it is tried again: {}",
-                trouble.wish.message
+        let unsure = self.unsure.as_ref().filter(|_| self.standing == Standing::Unknown);
+        let (message, retry) = match (trouble, unsure) {
+            (None, None) => ("the operator's own token works and renews itself".to_owned(), None),
+            (None, Some(error)) => worked_before(error),
+            (Some(trouble), _) => (
+                format!(
+                    "the operator's own token works; what is left is tried again: {}",
+                    trouble.wish.message
+                ),
+                Some(trouble.retry),
             ),
         };
         let asked = self.asked;
         Accessed {
             client: asked.client.map(|client| client.with_token(current.token.plaintext())),
             token: Some(reference(asked.kube.namespace(), &asked.owner.secret(), secret_key::TOKEN)),
+            retry,
             ..Accessed::without(wish(WishState::Granted, "TokenProven", message))
         }
     }

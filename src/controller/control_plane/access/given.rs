@@ -2,7 +2,7 @@
 //! It is never changed, renewed, copied or revoked.
 
 use super::reasons::{Trouble, pending, unproven, wish};
-use super::{Accessed, Asked, reference, waiting_for_coderd};
+use super::{Accessed, Asked, reference, waiting_for_coderd, worked_before};
 use crate::coderd::Error;
 use crate::confidential::Confidential;
 use crate::controller::control_plane::references;
@@ -29,13 +29,13 @@ pub async fn settle(asked: &Asked<'_>, secret: &str, key: &str) -> Accessed {
         && before.operator_token_secret_ref.as_ref() == Some(&place);
     let answer = ask(asked, &token).await;
     let client = asked.client.map(|client| client.with_token(token));
-    match judge(answer, worked) {
-        Ok(wish) if wish.state == WishState::Granted => {
-            Accessed { client, token: Some(place), ..Accessed::without(wish) }
-        }
-        Ok(wish) => Accessed { token: Some(place), ..Accessed::without(wish) },
-        Err(trouble) => Accessed { token: Some(place), ..failed(trouble) },
-    }
+    let retry = match &answer {
+        Some(Err(error)) => Some(unproven(error).retry),
+        _ => None,
+    };
+    let wish = judge(answer, worked);
+    let client = client.filter(|_| wish.state == WishState::Granted);
+    Accessed { client, token: Some(place), retry, ..Accessed::without(wish) }
 }
 
 async fn ask(asked: &Asked<'_>, token: &Confidential<String>) -> Answer {
@@ -48,19 +48,19 @@ fn failed(trouble: Trouble) -> Accessed {
 }
 
 /// What to say. A token that worked is not given up because coderd does not answer for a while.
-fn judge(answer: Answer, worked: bool) -> Result<Wish, Trouble> {
-    let granted = |message: String| Ok(wish(WishState::Granted, "TokenProven", message));
+fn judge(answer: Answer, worked: bool) -> Wish {
+    let granted = |message: String| wish(WishState::Granted, "TokenProven", message);
     match answer {
         Some(Ok(())) => granted("coderd accepts the token of spec.operatorAccess.tokenSecretRef".to_owned()),
         Some(Err(error @ Error::Unauthorized { .. })) => {
-            let mut trouble = unproven(&error);
-            trouble.wish.message += "; put another one into the Secret of spec.operatorAccess.tokenSecretRef";
-            Err(trouble)
+            let mut rejected = unproven(&error).wish;
+            rejected.message += "; put another one into the Secret of spec.operatorAccess.tokenSecretRef";
+            rejected
         }
-        Some(Err(error)) if worked => granted(format!("the token worked before; now {error}")),
-        Some(Err(error)) => Err(unproven(&error)),
+        Some(Err(error)) if worked => granted(worked_before(&error).0),
+        Some(Err(error)) => unproven(&error).wish,
         None if worked => granted("the token worked before; coderd does not answer now".to_owned()),
-        None => Ok(waiting_for_coderd()),
+        None => waiting_for_coderd(),
     }
 }
 
@@ -73,8 +73,9 @@ mod tests {
     fn a_token_counts_when_coderd_knows_it_and_until_coderd_says_no() {
         let operation = Operation::Me;
         let silent = || Some(Err(Error::TimedOut { operation }));
-        let said = |answer, worked| match judge(answer, worked) {
-            Ok(wish) | Err(Trouble { wish, .. }) => (wish.state, wish.reason),
+        let said = |answer, worked| {
+            let wish = judge(answer, worked);
+            (wish.state, wish.reason)
         };
         for worked in [false, true] {
             assert_eq!(said(Some(Ok(())), worked), (WishState::Granted, "TokenProven"));

@@ -1,6 +1,7 @@
 //! The operator's access to coderd: given as a Secret, made in coderd's database, or none. `plan` and `steps` decide,
 //! the rest reads and acts; no token and no URL ever reaches a log, a status or an error.
 
+mod deed;
 mod generated;
 mod given;
 mod plan;
@@ -11,14 +12,15 @@ mod source;
 mod steps;
 
 use super::status::{Wish, WishState};
-use crate::coderd::{Client, Egress, Retry};
+use crate::coderd::{Client, Egress, Error, Retry};
 use crate::kubernetes::{CallError, Kube};
 use crds::shared::NamespacedSecretKeySelector;
 use crds::{CoderControlPlaneSpec, CoderControlPlaneStatus};
 use jiff::Timestamp;
 use plan::{Place, Plan};
-use reasons::{pending, refused, wish};
+use reasons::{pending, refused, unproven, wish};
 
+pub use deed::Deed;
 pub use record::Owner;
 
 /// What access is settled for, and with what.
@@ -56,11 +58,13 @@ pub struct Accessed {
     pub retry: Option<Retry>,
     /// Whether there is, or is about to be, something that our finalizer must undo.
     pub hold: bool,
+    /// What was done about a token of our own.
+    pub deeds: Vec<Deed>,
 }
 
 impl Accessed {
     fn without(wish: Wish) -> Self {
-        Self { wish, needed: false, client: None, token: None, retry: None, hold: false }
+        Self { wish, needed: false, client: None, token: None, retry: None, hold: false, deeds: Vec::new() }
     }
 
     /// Whether the operator can act in coderd.
@@ -119,7 +123,7 @@ async fn retired(asked: &Asked<'_>, accessed: Accessed) -> Accessed {
     }
     let places = plan::places(asked.spec).unwrap_or_default();
     match retire::retire(asked.kube, asked.egress, asked.owner, asked.spec, Some(&places)).await {
-        Ok(()) => accessed,
+        Ok(deed) => Accessed { deeds: Vec::from_iter(deed), ..accessed },
         Err(error) => {
             tracing::warn!(namespace = asked.owner.namespace, name = asked.owner.name, %error,
                 "the operator's own token could not be taken back; it is tried again");
@@ -136,7 +140,7 @@ pub async fn end(
     owner: Owner<'_>,
     spec: &CoderControlPlaneSpec,
     release: bool,
-) -> Result<(), CallError> {
+) -> Result<Option<Deed>, CallError> {
     let places: Vec<Place> = plan::places(spec).unwrap_or_default();
     retire::retire(kube, egress, owner, spec, (!release).then_some(&places[..])).await
 }
@@ -148,6 +152,12 @@ fn reference(namespace: &str, name: &str, key: &str) -> NamespacedSecretKeySelec
         namespace: Some(namespace.to_owned()),
         key: Some(key.to_owned()),
     }
+}
+
+/// What to say of a token that worked and that coderd would not judge now, and when to ask again: no answer takes
+/// nothing away.
+fn worked_before(error: &Error) -> (String, Option<Retry>) {
+    (format!("the token worked before; now {error}"), Some(unproven(error).retry))
 }
 
 /// Access that cannot be had before coderd answers.

@@ -49,7 +49,8 @@ impl From<database::Error> for Trouble {
             WrongPassword,
         };
         let reason = match &error {
-            Unreachable | TimedOut | ConnectionLost => "DatabaseUnreachable",
+            Unreachable | ConnectionLost => "DatabaseUnreachable",
+            TimedOut => "DatabaseTimedOut",
             NotMigrated => "DatabaseNotMigrated",
             TokenTaken | Other(_) | Request(_) => "DatabaseError",
             Refused(_) => "DatabaseAddressRefused",
@@ -109,7 +110,7 @@ mod tests {
         use database::Error as E;
         for (error, state, reason) in [
             (E::Unreachable, WishState::Pending, "DatabaseUnreachable"),
-            (E::TimedOut, WishState::Pending, "DatabaseUnreachable"),
+            (E::TimedOut, WishState::Pending, "DatabaseTimedOut"),
             (E::ConnectionLost, WishState::Pending, "DatabaseUnreachable"),
             (E::NotMigrated, WishState::Pending, "DatabaseNotMigrated"),
             (E::TokenTaken, WishState::Pending, "DatabaseError"),

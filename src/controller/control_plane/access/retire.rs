@@ -1,6 +1,7 @@
 //! Takes back a token of our own: revoked in the database if that can be reached, its Secret removed in any case.
 //! It never waits for a database: what cannot be revoked ends by itself within a day.
 
+use super::Deed;
 use super::plan::Place;
 use super::record::{self, Found, Owner};
 use super::source::{self, Source};
@@ -24,7 +25,7 @@ pub async fn retire(
     owner: Owner<'_>,
     spec: &CoderControlPlaneSpec,
     places: Option<&[Place]>,
-) -> Result<(), CallError> {
+) -> Result<Option<Deed>, CallError> {
     let found = record::read(kube.ours::<Secret>().get(&owner.secret()).await?.as_ref());
     let former = former(kube, owner, spec).await?;
     let (record, uid) = match found {
@@ -32,28 +33,35 @@ pub async fn retire(
         Found::Nothing | Found::Foreign => (None, None),
     };
     if record.is_none() && uid.is_none() && former.is_none() {
-        return Ok(());
+        return Ok(None);
     }
-    if let Some(places) = places
-        && let Err(error) =
-            revoke(url(kube, owner, spec, places).await, egress, owner, record.as_deref(), former.is_some())
-                .await
-    {
-        tracing::warn!(
-            namespace = owner.namespace,
-            name = owner.name,
-            error,
-            "the operator's token could not be revoked in coderd's database; a token made by this operator ends by itself within a day"
-        );
-    }
+    let revoked = match places {
+        None => Err("it was asked to leave it".to_owned()),
+        Some(places) => {
+            let url = url(kube, owner, spec, places).await;
+            revoke(url, egress, owner, record.as_deref(), former.is_some()).await
+        }
+    };
+    let deed = match revoked {
+        Ok(()) => Deed::Revoked,
+        Err(error) => {
+            tracing::warn!(
+                namespace = owner.namespace,
+                name = owner.name,
+                error,
+                "the operator's token could not be revoked in coderd's database; a token made by this operator ends by itself within a day"
+            );
+            Deed::LeftToExpire(error)
+        }
+    };
     if let Some(uid) = uid {
         let name = owner.secret();
         kube.remove(secret(kube.namespace(), &name), &uid).await?;
     }
-    match former {
-        Some((name, uid)) => remove_former(kube, owner, &name, &uid).await,
-        None => Ok(()),
+    if let Some((name, uid)) = former {
+        remove_former(kube, owner, &name, &uid).await?;
     }
+    Ok(Some(deed))
 }
 
 /// The database, if its URL is still there; the error is for the log and holds no secret.

@@ -1,0 +1,58 @@
+//! Decides what is told of a token that came or went: deeds, which no condition shows because access is there before and
+//! after. Of the token itself it knows nothing.
+
+use crate::kubernetes::events::{News, Severity};
+
+/// Something that was done about a token of our own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Deed {
+    /// The first token works.
+    Issued,
+    /// Another token works and took the place of the one before.
+    Renewed,
+    /// It was taken back.
+    Revoked,
+    /// Its Secret was removed, but the database was not asked or did not answer; why.
+    LeftToExpire(String),
+}
+
+impl Deed {
+    /// What there is to tell.
+    pub fn news(&self) -> News {
+        let (severity, reason, note) = match self {
+            Self::Issued => {
+                (Severity::Normal, "TokenIssued", "the operator made a token of its own".to_owned())
+            }
+            Self::Renewed => (
+                Severity::Normal,
+                "TokenRenewed",
+                "the operator's token was replaced by a new one".to_owned(),
+            ),
+            Self::Revoked => {
+                (Severity::Normal, "TokenRevoked", "the operator's token was taken back".to_owned())
+            }
+            Self::LeftToExpire(why) => (
+                Severity::Warning,
+                "TokenNotRevoked",
+                format!("the operator's token ends by itself within a day, it could not be revoked: {why}"),
+            ),
+        };
+        News { severity, reason: reason.to_owned(), action: "OperatorToken".to_owned(), note }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_token_that_stays_is_bad_news() {
+        let told = |deed: Deed| (deed.news().severity, deed.news().reason);
+        assert_eq!(told(Deed::Issued), (Severity::Normal, "TokenIssued".to_owned()));
+        assert_eq!(told(Deed::Renewed), (Severity::Normal, "TokenRenewed".to_owned()));
+        assert_eq!(told(Deed::Revoked), (Severity::Normal, "TokenRevoked".to_owned()));
+        let left = Deed::LeftToExpire("the database cannot be reached".to_owned()).news();
+        assert_eq!((left.severity, left.reason.as_str()), (Severity::Warning, "TokenNotRevoked"));
+        assert!(left.note.ends_with("the database cannot be reached"), "{}", left.note);
+    }
+}

@@ -1,0 +1,40 @@
+//! A restart or an upgrade of our own operator: what runs goes on running as it was.
+
+use crate::stage::Stage;
+use serde_json::{Value, json};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_or_upgrade_of_our_own_operator_rolls_nothing() {
+    let stage = Stage::own().await;
+    let ns = stage.cluster.namespace("restart").await;
+    // Without an image: the one that was chosen for it stays.
+    let spec = json!({ "expose": { "ingress": { "host": "a.example.com" } } });
+    stage.apply(&ns, "coder", &spec).await;
+    stage.ready(&ns, "coder").await;
+    let children = async || -> Vec<Value> {
+        let mut versions = Vec::new();
+        for kind in ["service", "serviceaccount", "ingress"] {
+            versions
+                .push(stage.get(kind, &ns, "coder").await.unwrap()["metadata"]["resourceVersion"].clone());
+        }
+        let deployment = stage.get("deployment", &ns, "coder").await.unwrap();
+        versions.extend([
+            deployment["metadata"]["generation"].clone(),
+            deployment["metadata"]["uid"].clone(),
+            deployment["spec"].clone(),
+        ]);
+        versions
+    };
+    let before = children().await;
+    stage.restart(&[]).await;
+    stage.pass(&ns, "coder", "restarted").await;
+    assert_eq!(children().await, before, "a restart");
+    // What an upgrade brings besides other code: another default image.
+    stage.restart(&["--default-image=ghcr.io/coder/coder:v2.99.0"]).await;
+    stage.pass(&ns, "coder", "upgraded").await;
+    assert_eq!(children().await, before, "an upgrade");
+    // Whoever changes the spec gets what is the default then.
+    stage.apply(&ns, "coder", &json!({ "replicas": 2 })).await;
+    let plane = stage.ready(&ns, "coder").await;
+    assert_eq!(plane["status"]["resolved"]["image"], "ghcr.io/coder/coder:v2.99.0");
+}

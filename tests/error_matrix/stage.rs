@@ -1,0 +1,240 @@
+//! One cluster, one operator and one PostgreSQL for many control planes, each with a coderd, a way to the database and
+//! a namespace of its own; and the history of every status, so that what was said for a moment counts, too.
+
+use futures::StreamExt;
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::runtime::{WatchStreamExt, watcher};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use support::cluster::pki::Ca;
+use support::coderd::{Coderd, DatabaseToken, Role};
+use support::database_proxy::DatabaseProxy;
+use support::postgres::Postgres;
+use support::{Cluster, ClusterOptions, Installation, Operator, until};
+use tokio_util::task::AbortOnDropHandle;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_coder-k8s");
+const RELEASE: &str = "v2.36.1";
+/// Every fault is healed within this time after its end.
+pub const LIMIT: Duration = Duration::from_secs(60);
+
+/// Everything the statuses said so far, by namespace.
+type History = Arc<Mutex<BTreeMap<String, Vec<Value>>>>;
+
+/// Everything the cells stand on.
+pub struct Stage {
+    pub postgres: Arc<Postgres>,
+    pub planes: Vec<Plane>,
+    installation: Installation<'static>,
+    client: kube::Client,
+    history: History,
+    _watch: AbortOnDropHandle<()>,
+    _operator: Operator,
+}
+
+/// One control plane named `coder`, and what belongs to it alone.
+pub struct Plane {
+    pub namespace: String,
+    pub coderd: Arc<Coderd>,
+    pub proxy: DatabaseProxy,
+    pub database: String,
+    host: String,
+}
+
+/// What a plane is to be.
+pub struct Wanted {
+    pub name: String,
+    /// A database of its own, since its faults would strike others, too.
+    pub own_database: bool,
+    /// Its database refuses connections until it is healed.
+    pub closed: bool,
+}
+
+impl Stage {
+    /// Sets everything up; the operator is told where each coderd and database is.
+    pub async fn set(wanted: Vec<Wanted>) -> Self {
+        let cluster = Cluster::start(ClusterOptions { nodes: 2, ..Default::default() }).await;
+        let cluster: &'static Cluster = Box::leak(Box::new(cluster));
+        let ca = Ca::new("error-matrix");
+        let postgres = Arc::new(Postgres::start_with_tls(&ca, &["*.team.svc.cluster.local"]));
+        let shared = postgres.coderd_database(RELEASE);
+        let installation = Installation::new(cluster, "operator").await;
+        let mut options = installation.operator("controller").await;
+        let mut planes = Vec::new();
+        for one in wanted {
+            let plane = Plane::set(cluster, &postgres, &shared, one).await;
+            let (namespace, host) = (&plane.namespace, &plane.host);
+            let coderd = plane.coderd.addr();
+            options.flags.push(format!("--resolve=coder.{namespace}.svc.cluster.local={coderd}"));
+            options.flags.push(format!("--resolve={host}={}", plane.proxy.address()));
+            planes.push(plane);
+        }
+        let client = cluster.client().await;
+        let history = History::default();
+        let watch = tokio::spawn(follow(control_planes(client.clone(), None), history.clone()));
+        let mut operator = Operator::start(BINARY, &options).await;
+        operator.ready(LIMIT).await;
+        let watch = AbortOnDropHandle::new(watch);
+        Self { postgres, planes, installation, client, history, _watch: watch, _operator: operator }
+    }
+
+    /// Applies the control plane of a namespace.
+    pub async fn apply(&self, namespace: &str, spec: &Value) {
+        let manifest = json!({ "apiVersion": "coder.com/v1alpha1", "kind": "CoderControlPlane",
+            "metadata": { "name": "coder", "namespace": namespace }, "spec": spec });
+        let planes = control_planes(self.client.clone(), Some(namespace));
+        planes.patch("coder", &PatchParams::apply("git").force(), &Patch::Apply(manifest)).await.unwrap();
+    }
+
+    /// Asks for a pass.
+    pub async fn poke(&self, namespace: &str, word: &str) {
+        let patch = json!({ "metadata": { "annotations": { "coder.com/reconcile-at": word } } });
+        let planes = control_planes(self.client.clone(), Some(namespace));
+        planes.patch("coder", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    }
+
+    /// Makes a Secret.
+    pub async fn secret(&self, namespace: &str, name: &str, data: &Value) {
+        let manifest = json!({ "apiVersion": "v1", "kind": "Secret",
+            "metadata": { "name": name, "namespace": namespace }, "stringData": data });
+        let secrets = secrets(self.client.clone(), namespace);
+        secrets.patch(name, &PatchParams::apply("git").force(), &Patch::Apply(manifest)).await.unwrap();
+    }
+
+    /// The operator's token for a namespace's control plane, as it is kept.
+    pub async fn token(&self, namespace: &str) -> Option<String> {
+        let name = crds::names::control_plane::operator_token_secret(namespace, "coder");
+        let secret =
+            secrets(self.client.clone(), &self.installation.namespace).get_opt(&name).await.unwrap()?;
+        let kept = secret.data["data"]["token"].as_str().filter(|kept| !kept.is_empty())?;
+        let bytes: k8s_openapi::ByteString = serde_json::from_value(kept.into()).unwrap();
+        Some(String::from_utf8(bytes.0).unwrap())
+    }
+
+    /// Everything that was told of a control plane: all its states, and the Events.
+    pub async fn visible(&self, namespace: &str) -> String {
+        let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("events.k8s.io", "v1", "Event"));
+        let events = Api::<DynamicObject>::namespaced_with(self.client.clone(), namespace, &kind);
+        let events = events.list(&Default::default()).await.unwrap().items;
+        assert!(!events.is_empty(), "{namespace}: nothing was told");
+        let events = serde_json::to_string(&events).unwrap();
+        let history = self.history.lock().unwrap();
+        let states = history.get(namespace).into_iter().flatten().map(|state| state["status"].to_string());
+        states.chain([events]).collect()
+    }
+
+    /// How many states of a control plane were seen so far.
+    pub fn seen(&self, namespace: &str) -> usize {
+        self.history.lock().unwrap().get(namespace).map_or(0, Vec::len)
+    }
+
+    /// Waits until a control plane was, at or after a point in its history, as asked.
+    pub async fn until(
+        &self,
+        namespace: &str,
+        what: &str,
+        since: usize,
+        asked: impl Fn(&Value) -> bool,
+    ) -> Value {
+        until(&format!("{namespace}: {what}"), LIMIT, async || {
+            let history = self.history.lock().unwrap();
+            let states = history.get(namespace).map(Vec::as_slice).unwrap_or_default();
+            let found = states.get(since..).unwrap_or_default().iter().find(|state| asked(state)).cloned();
+            found.ok_or_else(|| states.last().map(|state| state["status"].to_string()).unwrap_or_default())
+        })
+        .await
+    }
+}
+
+impl Plane {
+    async fn set(cluster: &Cluster, postgres: &Arc<Postgres>, shared: &str, wanted: Wanted) -> Self {
+        let namespace = cluster.namespace(&wanted.name).await;
+        let database =
+            if wanted.own_database { postgres.coderd_database(RELEASE) } else { shared.to_owned() };
+        let coderd = Arc::new(Coderd::builder().api_rate_limit(None).start().await);
+        let followed = (postgres.clone(), coderd.clone(), database.clone(), email(&namespace));
+        let follow = Arc::new(move || {
+            let (postgres, coderd, database, email) = &followed;
+            coderd.follow_database(&tokens(postgres, database, email));
+        });
+        let proxy = DatabaseProxy::start(postgres.port(), wanted.closed, follow);
+        let host = format!("{namespace}.team.svc.cluster.local");
+        Self { namespace, coderd, proxy, database, host }
+    }
+
+    /// The URL of its database for this user.
+    pub fn url(&self, postgres: &Postgres, user: &str, sslmode: &str) -> String {
+        let parameters = format!("sslmode={sslmode}");
+        postgres.url(user, &self.database, &parameters).replace(support::postgres::HOST, &self.host)
+    }
+
+    /// Lets its coderd know the database as it is now; for sessions whose commits nobody can see.
+    pub fn follow(&self, postgres: &Postgres) {
+        self.coderd.follow_database(&tokens(postgres, &self.database, &email(&self.namespace)));
+    }
+
+    /// Its operator's tokens that live.
+    pub fn tokens(&self, postgres: &Postgres) -> Vec<DatabaseToken> {
+        tokens(postgres, &self.database, &email(&self.namespace))
+    }
+}
+
+fn email(namespace: &str) -> String {
+    format!("{}@coder-k8s.invalid", crds::names::control_plane::operator_token(namespace, "coder"))
+}
+
+fn control_planes(client: kube::Client, namespace: Option<&str>) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk("coder.com", "v1alpha1", "CoderControlPlane");
+    let kind = ApiResource::from_gvk_with_plural(&kind, "codercontrolplanes");
+    match namespace {
+        Some(namespace) => Api::namespaced_with(client, namespace, &kind),
+        None => Api::all_with(client, &kind),
+    }
+}
+
+fn secrets(client: kube::Client, namespace: &str) -> Api<DynamicObject> {
+    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "Secret"));
+    Api::namespaced_with(client, namespace, &kind)
+}
+
+async fn follow(planes: Api<DynamicObject>, history: History) {
+    let mut states = watcher(planes, watcher::Config::default()).applied_objects().boxed();
+    while let Some(state) = states.next().await {
+        // A watch that fails is begun again by itself.
+        let Ok(state) = state.map(|state| serde_json::to_value(state).unwrap()) else { continue };
+        let namespace = state["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
+        history.lock().unwrap().entry(namespace).or_default().push(state);
+    }
+}
+
+/// The living tokens of the user with this address.
+fn tokens(postgres: &Postgres, database: &str, email: &str) -> Vec<DatabaseToken> {
+    let statement = format!(
+        "SELECT k.id, encode(k.hashed_secret, 'hex'), u.id, 'owner' = ANY(u.rbac_roles), \
+         extract(epoch FROM k.expires_at - now())::bigint FROM api_keys k JOIN users u ON u.id = k.user_id \
+         WHERE u.status = 'active' AND u.email = '{email}' AND k.expires_at > now()"
+    );
+    postgres.sql(database, &statement).lines().map(row).collect()
+}
+
+fn row(line: &str) -> DatabaseToken {
+    let fields: Vec<&str> = line.split('|').collect();
+    let [id, hash, user, owner, seconds] = fields[..] else { panic!("{line}") };
+    let bytes = (0..hash.len()).step_by(2).map(|at| u8::from_str_radix(&hash[at..at + 2], 16).unwrap());
+    DatabaseToken {
+        id: id.to_owned(),
+        hashed_secret: bytes.collect(),
+        user: user.to_owned(),
+        role: if owner == "t" { Role::Owner } else { Role::TemplateAdmin },
+        lifetime: Duration::from_secs(seconds.parse().unwrap()),
+    }
+}
+
+/// A condition of an object.
+pub fn condition<'a>(object: &'a Value, name: &str) -> &'a Value {
+    let conditions = object["status"]["conditions"].as_array();
+    conditions.into_iter().flatten().find(|condition| condition["type"] == name).unwrap_or(&Value::Null)
+}
