@@ -1,14 +1,17 @@
 //! The harness every suite stands on: a real cluster, a strict coderd double, a proxy that breaks things.
 //! It starts and stops real programs; it never decides what a test asserts.
 
+pub mod audit;
 pub mod balancer;
 pub mod canary;
 pub mod cluster;
 pub mod coderd;
 pub mod fault_proxy;
 pub mod figures;
+pub mod fleet;
 pub mod https;
 pub mod installation;
+pub mod memory;
 pub mod operator;
 mod optional_kinds;
 pub mod ports;
@@ -19,6 +22,7 @@ pub mod wait;
 
 pub use cluster::{Cluster, ClusterOptions};
 pub use fault_proxy::{Fault, FaultProxy};
+pub use fleet::Fleet;
 pub use installation::Installation;
 pub use operator::{Operator, OperatorOptions};
 pub use optional_kinds::optional_kinds;
