@@ -81,14 +81,14 @@ async fn among_secrets(cluster: &Cluster, binary: &str, options: &OperatorOption
     tokio::time::sleep(SETTLE).await;
     let (after, highest) = (resident(operator.id()), peak(operator.id()));
     println!("    {before:.1} MB before, {after:.1} MB after, {highest:.1} MB at most");
-    drop(operator);
+    stop(operator).await;
 
     let (mut with, mut with_peak) = starts(binary, options, &format!("with {SECRETS} Secrets")).await;
     let growth =
         |name: &str, value| Figure::at_most(&format!("{SECRETS} Secrets of 1 MB: {name}"), value, "MB", 2.0);
     vec![
-        growth("growth when they come", after - before),
-        growth("growth of a start among them", median(&mut with) - median(&mut without)),
+        growth("growth", after - before),
+        growth("growth of a start", median(&mut with) - median(&mut without)),
         growth("growth of its peak", median(&mut with_peak) - median(&mut without_peak)),
     ]
 }
@@ -109,6 +109,7 @@ async fn starts(binary: &str, options: &OperatorOptions, what: &str) -> (Vec<f64
         idle.push(resident(operator.id()));
         highest.push(peak(operator.id()));
         println!("    {:.1} MB idle, {:.1} MB at most", idle[idle.len() - 1], highest[highest.len() - 1]);
+        stop(operator).await;
     }
     (idle, highest)
 }
@@ -152,6 +153,12 @@ async fn start(binary: &str, options: &OperatorOptions) -> (Operator, f64) {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     panic!("not ready within {LIMIT:?}: {}", operator.log());
+}
+
+/// Ends it as Kubernetes would: the next one leads at once.
+async fn stop(mut operator: Operator) {
+    operator.process().signal("TERM");
+    operator.ended(LIMIT).await;
 }
 
 fn median(values: &mut [f64]) -> f64 {
