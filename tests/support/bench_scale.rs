@@ -9,7 +9,8 @@ use support::figures::{Figure, report};
 use support::memory::{peak, processor_time, resident};
 use support::{Cluster, ClusterOptions, Fleet, Installation, Operator};
 
-/// The first is what the others are measured by.
+/// The first is what the others are measured by; it is measured before, between and after them, and the median counts:
+/// the machine may be busier at one time than at another.
 const SIZES: [usize; 3] = [100, 300, 1000];
 const LIMIT: Duration = Duration::from_secs(900);
 /// Long enough for the work of a start, or of the last rollouts, to end: memory is read when nothing happens any more.
@@ -39,11 +40,17 @@ async fn main() {
     let mut words = std::env::args().skip(1);
     let binary = words.next().expect("usage: bench-scale PATH-OF-CODER-K8S [SIZE...]");
     let given: Vec<usize> = words.map(|word| word.parse().expect("a number of control planes")).collect();
+    let sizes = if given.is_empty() { SIZES.to_vec() } else { given };
+    let (&small, larger) = sizes.split_first().expect("a size");
+    let mut baselines = vec![measure(&binary, small).await];
     let mut costs = Vec::new();
-    for size in if given.is_empty() { SIZES.to_vec() } else { given } {
-        costs.push(measure(&binary, size).await);
+    for size in larger {
+        costs.push(measure(&binary, *size).await);
+        baselines.push(measure(&binary, small).await);
     }
-    report("bench-scale", &costs.iter().flat_map(|cost| figures(cost, &costs[0])).collect::<Vec<_>>());
+    let rows = figures(small, &baselines);
+    let others = costs.iter().flat_map(|cost| figures_of(cost, small, &baselines));
+    report("bench-scale", &rows.into_iter().chain(others).collect::<Vec<_>>());
 }
 
 async fn measure(binary: &str, size: usize) -> Cost {
@@ -88,22 +95,40 @@ async fn measure(binary: &str, size: usize) -> Cost {
     }
 }
 
-/// The figures of a size beside what the first size says it would cost if each control plane cost the same.
-fn figures(cost: &Cost, first: &Cost) -> Vec<Figure> {
-    let factor = cost.size as f64 / first.size as f64;
-    let figure = |name: &str, unit, of: fn(&Cost) -> f64| {
-        let name = format!("{} control planes: {name}", cost.size);
-        if cost.size == first.size {
-            return Figure::baseline(&name, of(cost), unit);
-        }
-        Figure::against(&name, of(cost), unit, of(first) * factor, TOLERANCE)
+/// A figure of a cost: name, unit and how it is read.
+type Aspect = (&'static str, &'static str, fn(&Cost) -> f64);
+
+const ASPECTS: [Aspect; 6] = [
+    ("time to settle", "s", |cost| cost.time),
+    ("processor time", "s", |cost| cost.processor),
+    ("writes", "", |cost| cost.writes),
+    ("reads", "", |cost| cost.reads),
+    ("memory growth", "MB", |cost| cost.growth),
+    ("memory growth, peak", "MB", |cost| cost.peak),
+];
+
+fn name(size: usize, aspect: &str) -> String {
+    format!("{size} control planes: {aspect}")
+}
+
+fn median(costs: &[Cost], of: fn(&Cost) -> f64) -> f64 {
+    let mut values: Vec<f64> = costs.iter().map(of).collect();
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// The figures of the size that others are measured by.
+fn figures(size: usize, costs: &[Cost]) -> Vec<Figure> {
+    let figure = |(aspect, unit, of): Aspect| Figure::baseline(&name(size, aspect), median(costs, of), unit);
+    ASPECTS.into_iter().map(figure).collect()
+}
+
+/// The figures of a size beside what it would cost if each control plane cost what it does among few.
+fn figures_of(cost: &Cost, small: usize, baselines: &[Cost]) -> Vec<Figure> {
+    let factor = cost.size as f64 / small as f64;
+    let figure = |(aspect, unit, of): Aspect| {
+        let linear = median(baselines, of) * factor;
+        Figure::against(&name(cost.size, aspect), of(cost), unit, linear, TOLERANCE)
     };
-    vec![
-        figure("time to settle", "s", |cost| cost.time),
-        figure("processor time", "s", |cost| cost.processor),
-        figure("writes", "", |cost| cost.writes),
-        figure("reads", "", |cost| cost.reads),
-        figure("memory growth", "MB", |cost| cost.growth),
-        figure("memory growth, peak", "MB", |cost| cost.peak),
-    ]
+    ASPECTS.into_iter().map(figure).collect()
 }
