@@ -68,7 +68,7 @@ $(CARGO_DENY):
 	  --root $(CACHE)/cargo-deny-$(CARGO_DENY_VERSION)
 
 .PHONY: footprint
-footprint: cluster-tools ## idle memory, binary size and time to readiness of the release build
+footprint: cluster-tools ## memory (idle and among 300 big Secrets), binary size and time to readiness
 	@echo "--> building the release binary (about five minutes the first time)"
 	@cargo build --locked --release --bin coder-k8s
 	@cargo build --locked -p support --bin footprint
@@ -80,6 +80,13 @@ bench-webhook: cluster-tools ## our webhooks beside one that allows everything, 
 	@cargo build --locked --release --bin coder-k8s
 	@cargo build --locked --release -p support --bin bench-webhook
 	@$(TARGET)/release/bench-webhook $(TARGET)/release/coder-k8s
+
+.PHONY: bench-scale
+bench-scale: cluster-tools ## time, requests and memory for 100, 300 and 1,000 control planes
+	@echo "--> building the release binary (some minutes the first time)"
+	@cargo build --locked --release --bin coder-k8s
+	@cargo build --locked -p support --bin bench-scale
+	@$(TARGET)/debug/bench-scale $(TARGET)/release/coder-k8s
 
 # kubeconform is for this target alone: its folder in the cache has a key of its own, so that it never makes anybody
 # build the cluster's programs again.

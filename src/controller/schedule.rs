@@ -24,27 +24,45 @@ pub enum Outcome {
 #[derive(Debug)]
 pub struct Schedule<K> {
     due: BTreeMap<K, Instant>,
+    /// The same in the order of time, without those under way: a look at it must not cost more with every object.
+    waiting: BTreeSet<(Instant, K)>,
     running: BTreeSet<K>,
     failures: BTreeMap<K, u32>,
 }
 
 impl<K> Default for Schedule<K> {
     fn default() -> Self {
-        Self { due: BTreeMap::new(), running: BTreeSet::new(), failures: BTreeMap::new() }
+        Self {
+            due: BTreeMap::new(),
+            waiting: BTreeSet::new(),
+            running: BTreeSet::new(),
+            failures: BTreeMap::new(),
+        }
     }
 }
 
 impl<K: Ord + Clone> Schedule<K> {
     /// Asks for a pass at a time, unless an earlier one is due already.
     pub fn wish(&mut self, key: K, at: Instant) {
-        let due = self.due.entry(key).or_insert(at);
-        *due = at.min(*due);
+        let before = self.due.get(&key).copied();
+        if before.is_some_and(|before| before <= at) {
+            return;
+        }
+        self.due.insert(key.clone(), at);
+        if let Some(before) = before {
+            self.waiting.remove(&(before, key.clone()));
+        }
+        if !self.running.contains(&key) {
+            self.waiting.insert((at, key));
+        }
     }
 
     /// Takes the object that is due longest and not under way.
     pub fn take(&mut self, now: Instant) -> Option<K> {
-        let (key, _) = self.waiting().filter(|(_, at)| *at <= now).min_by_key(|(_, at)| *at)?;
-        let key = key.clone();
+        if self.next()? > now {
+            return None;
+        }
+        let (_, key) = self.waiting.pop_first()?;
         self.due.remove(&key);
         self.running.insert(key.clone());
         Some(key)
@@ -52,12 +70,15 @@ impl<K: Ord + Clone> Schedule<K> {
 
     /// When the next object that is not under way is due.
     pub fn next(&self) -> Option<Instant> {
-        self.waiting().map(|(_, at)| at).min()
+        self.waiting.first().map(|(at, _)| *at)
     }
 
     /// Notes the end of a pass. What was wished for meanwhile stays due.
     pub fn finished(&mut self, key: K, outcome: Outcome, now: Instant) {
         self.running.remove(&key);
+        if let Some(at) = self.due.get(&key) {
+            self.waiting.insert((*at, key.clone()));
+        }
         match outcome {
             Outcome::Settled => _ = self.failures.remove(&key),
             Outcome::After(pause) => {
@@ -75,12 +96,10 @@ impl<K: Ord + Clone> Schedule<K> {
 
     /// Forgets an object that is gone.
     pub fn forget(&mut self, key: &K) {
-        self.due.remove(key);
+        if let Some(at) = self.due.remove(key) {
+            self.waiting.remove(&(at, key.clone()));
+        }
         self.failures.remove(key);
-    }
-
-    fn waiting(&self) -> impl Iterator<Item = (&K, Instant)> {
-        self.due.iter().filter(|(key, _)| !self.running.contains(*key)).map(|(key, at)| (key, *at))
     }
 }
 
@@ -141,6 +160,18 @@ mod tests {
         schedule.take(now);
         schedule.finished("a", Outcome::Failed(seconds(7)), now);
         assert_eq!(schedule.next(), Some(now + seconds(7)), "a pause that was asked for is kept");
+    }
+
+    #[test]
+    fn what_was_wished_for_during_a_pass_is_kept_when_the_pass_asks_for_less() {
+        let (mut schedule, now) = (Schedule::default(), Instant::now());
+        schedule.wish("a", now);
+        schedule.take(now);
+        schedule.wish("a", now + seconds(1));
+        schedule.wish("a", now);
+        schedule.finished("a", Outcome::After(seconds(300)), now);
+        assert_eq!(schedule.next(), Some(now));
+        assert_eq!((schedule.take(now), schedule.next()), (Some("a"), None), "and once only");
     }
 
     #[test]

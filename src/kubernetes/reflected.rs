@@ -4,7 +4,7 @@
 use super::objects::Objects;
 use futures::{Stream, StreamExt, TryStreamExt};
 use kube::Resource;
-use kube::runtime::reflector::{self, Store};
+use kube::runtime::reflector::{self, ObjectRef, Store};
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt, watcher as watch_objects};
 use serde::de::DeserializeOwned;
@@ -76,6 +76,11 @@ where
     /// Every object kept.
     pub fn all(&self) -> Vec<Arc<K>> {
         self.store.state()
+    }
+
+    /// The object of this name.
+    pub fn named(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
+        self.store.get(&ObjectRef::new(name).within(namespace))
     }
 
     /// Some object, for a selection that has at most one.

@@ -37,6 +37,12 @@ impl Figure {
         Self { name: name.to_owned(), value, unit, baseline: Some(baseline), ratio: Some(ratio), goal, met }
     }
 
+    /// A figure that others are measured by.
+    pub fn baseline(name: &str, value: f64, unit: &'static str) -> Self {
+        let goal = "the baseline".to_owned();
+        Self { name: name.to_owned(), value, unit, baseline: None, ratio: None, goal, met: true }
+    }
+
     /// A figure that should reach a share of a baseline of the same run.
     pub fn at_least(name: &str, value: f64, unit: &'static str, baseline: f64, least: f64) -> Self {
         let ratio = value / baseline;

@@ -1,17 +1,29 @@
-//! `make footprint`: idle memory, binary size and time to true readiness of the release build in `--app=all`.
+//! `make footprint`: idle memory, binary size and time to true readiness of the release build in `--app=all`, and what
+//! 300 big Secrets of others add to its memory.
 //!
 //!   cargo run -p support --bin footprint -- target/release/coder-k8s
 
+use futures::{StreamExt, stream};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Api, PostParams};
+use serde_json::json;
 use std::time::{Duration, Instant};
 use support::figures::{Figure, report};
+use support::memory::{MEGABYTE, peak, resident};
 use support::operator::Ports;
-use support::{Cluster, ClusterOptions, Installation, Operator, ports};
+use support::wait::holds;
+use support::{Cluster, ClusterOptions, Installation, Operator, OperatorOptions, ports, until};
 
 const ROUNDS: usize = 7;
 const LIMIT: Duration = Duration::from_secs(30);
 /// Long enough for start-up work to end: memory is read when nothing happens any more.
 const SETTLE: Duration = Duration::from_secs(5);
-const MEGABYTE: f64 = 1_000_000.0;
+const SECRETS: usize = 300;
+/// The API server takes no Secret above 1,048,576 bytes.
+const SECRET_BYTES: usize = 1_000_000;
+/// Starts with the Secrets there, and without.
+const STARTS: usize = 5;
 
 #[tokio::main]
 async fn main() {
@@ -22,7 +34,8 @@ async fn main() {
     let options = installation.operator("all").await;
 
     println!("--> the first start makes the CA; {ROUNDS} more find it");
-    let first = start(&binary, &options).await.1;
+    let (operator, first) = start(&binary, &options).await;
+    stop(operator).await;
     let mut later = Vec::new();
     let mut idle = Vec::new();
     for round in 1..=ROUNDS {
@@ -30,22 +43,110 @@ async fn main() {
         tokio::time::sleep(SETTLE).await;
         later.push(time);
         idle.push(resident(operator.id()));
+        // A replica that only waits for its turn holds less: the figure is of one that works.
+        let led = operator.logged("started leading").len();
+        assert_eq!(led, 2, "it leads both duties");
         println!("    {round}/{ROUNDS}: ready after {time:.0} ms, {:.1} MB idle", idle[idle.len() - 1]);
+        stop(operator).await;
     }
     let size = std::fs::metadata(&binary).expect("the binary exists").len() as f64 / MEGABYTE;
-    report(
-        "footprint",
-        &[
-            Figure::at_most("idle memory, --app=all (median)", median(&mut idle), "MB", 16.0),
-            Figure::at_most("stripped binary", size, "MB", 16.0),
-            Figure::at_most("exec to ready, CA exists (median)", median(&mut later), "ms", 150.0),
-            Figure::at_most("exec to ready, first start of all", first, "ms", 500.0),
-        ],
+    let mut figures = vec![
+        Figure::at_most("idle memory, --app=all (median)", median(&mut idle), "MB", 16.0),
+        Figure::at_most("stripped binary", size, "MB", 16.0),
+        Figure::at_most("exec to ready, CA exists (median)", median(&mut later), "ms", 150.0),
+        Figure::at_most("exec to ready, first start of all", first, "ms", 500.0),
+    ];
+    figures.extend(among_secrets(&cluster, &binary, &options).await);
+    report("footprint", &figures);
+}
+
+/// What Secrets that concern nobody add: to an operator that runs while they come, and to one that starts among them.
+async fn among_secrets(cluster: &Cluster, binary: &str, options: &OperatorOptions) -> Vec<Figure> {
+    let namespace = cluster.namespace("secrets").await;
+    // A control plane that waits for two Secrets: when its status names one no more, the operator has seen it come, and
+    // with it all that were created before.
+    let sources = ["before", "after"].map(|name| json!({ "secretRef": { "name": name } }));
+    let plane = json!({ "apiVersion": "coder.com/v1alpha1", "kind": "CoderControlPlane",
+        "metadata": { "name": "coder", "namespace": namespace },
+        "spec": { "operatorAccess": { "disabled": true }, "envFrom": sources } });
+    cluster.kubectl_with_input("apply --server-side -f -", &plane.to_string()).await.expect_ok();
+    let (mut without, mut without_peak) =
+        starts(binary, options, &format!("without {SECRETS} Secrets")).await;
+
+    let (operator, _) = start(binary, options).await;
+    create(cluster, &namespace, &["before".to_owned()], 1).await;
+    seen(cluster, &namespace, "before").await;
+    tokio::time::sleep(SETTLE).await;
+    let before = resident(operator.id());
+    println!("--> {SECRETS} Secrets of 1 MB come");
+    let names: Vec<String> = (0..SECRETS).map(|number| format!("of-others-{number}")).collect();
+    create(cluster, &namespace, &names, SECRET_BYTES).await;
+    create(cluster, &namespace, &["after".to_owned()], 1).await;
+    seen(cluster, &namespace, "after").await;
+    tokio::time::sleep(SETTLE).await;
+    let (after, highest) = (resident(operator.id()), peak(operator.id()));
+    println!("    {before:.1} MB before, {after:.1} MB after, {highest:.1} MB at most");
+    stop(operator).await;
+
+    let (mut with, mut with_peak) = starts(binary, options, &format!("with {SECRETS} Secrets")).await;
+    let growth =
+        |name: &str, value| Figure::at_most(&format!("{SECRETS} Secrets of 1 MB: {name}"), value, "MB", 2.0);
+    vec![
+        growth("growth", after - before),
+        growth("growth of a start", median(&mut with) - median(&mut without)),
+        growth("growth of its peak", median(&mut with_peak) - median(&mut without_peak)),
+    ]
+}
+
+/// Idle memory and the highest ever of some starts.
+async fn starts(binary: &str, options: &OperatorOptions, what: &str) -> (Vec<f64>, Vec<f64>) {
+    println!("--> {STARTS} starts {what}");
+    let (mut idle, mut highest) = (Vec::new(), Vec::new());
+    for _ in 0..STARTS {
+        let (operator, _) = start(binary, options).await;
+        // The first pass over the control plane is part of a start: everything is listed by then.
+        until("a start to lead", LIMIT, async || {
+            let elected = operator.logged("started leading").len();
+            holds(elected == 2, format!("{elected} of 2 duties are led"))
+        })
+        .await;
+        tokio::time::sleep(SETTLE).await;
+        idle.push(resident(operator.id()));
+        highest.push(peak(operator.id()));
+        println!("    {:.1} MB idle, {:.1} MB at most", idle[idle.len() - 1], highest[highest.len() - 1]);
+        stop(operator).await;
+    }
+    (idle, highest)
+}
+
+/// Creates Secrets of this many bytes.
+async fn create(cluster: &Cluster, namespace: &str, names: &[String], bytes: usize) {
+    let secrets = Api::<Secret>::namespaced(cluster.client().await, namespace);
+    let creations = names.iter().map(|name| {
+        let (secrets, mut secret) = (secrets.clone(), Secret::default());
+        secret.metadata.name = Some(name.clone());
+        secret.data = Some([("data".to_owned(), ByteString(vec![b'x'; bytes]))].into());
+        async move { secrets.create(&PostParams::default(), &secret).await.map(drop) }
+    });
+    let created: Vec<_> = stream::iter(creations).buffer_unordered(4).collect().await;
+    created.into_iter().collect::<Result<Vec<()>, _>>().expect("the Secret can be created");
+}
+
+/// Waits until the control plane no longer misses a Secret.
+async fn seen(cluster: &Cluster, namespace: &str, name: &str) {
+    let query = format!(
+        "get ccp coder -n {namespace} -o jsonpath={{.status.conditions[?(@.type==\"Ready\")].message}}"
     );
+    until("the operator to see a Secret", LIMIT, async || {
+        let message = cluster.kubectl(&query).await.expect_ok();
+        let missing = message.contains(&format!("Secret {name} does not exist"));
+        holds(!missing && !message.trim().is_empty(), message)
+    })
+    .await;
 }
 
 /// Starts the operator and returns it with the milliseconds to the first true `/readyz`.
-async fn start(binary: &str, options: &support::OperatorOptions) -> (Operator, f64) {
+async fn start(binary: &str, options: &OperatorOptions) -> (Operator, f64) {
     let began = Instant::now();
     // On chosen ports: reading them from the log would blur what is measured.
     let [probes, webhooks, aggregated, mcp, metrics] = ports::free();
@@ -59,13 +160,10 @@ async fn start(binary: &str, options: &support::OperatorOptions) -> (Operator, f
     panic!("not ready within {LIMIT:?}: {}", operator.log());
 }
 
-/// Resident memory in megabytes, as the kernel counts it.
-fn resident(process: u32) -> f64 {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("a running process");
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("the kernel says VmRSS");
-    let kibibytes: f64 =
-        line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).expect("a number");
-    kibibytes * 1024.0 / MEGABYTE
+/// Ends it as Kubernetes would: the next one leads at once.
+async fn stop(mut operator: Operator) {
+    operator.process().signal("TERM");
+    operator.ended(LIMIT).await;
 }
 
 fn median(values: &mut [f64]) -> f64 {

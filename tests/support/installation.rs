@@ -44,6 +44,11 @@ impl<'a> Installation<'a> {
         }
     }
 
+    /// The name under which the operator appears to the API server.
+    pub fn user(&self) -> String {
+        format!("system:serviceaccount:{}:{}", self.namespace, self.service_account)
+    }
+
     /// Applies the shipped webhook configurations, answered at `port`, and waits until they carry our CA. With
     /// `only_in`, they look at these namespaces alone: other tests have webhooks of their own.
     pub async fn admit(&self, port: u16, only_in: &[&str]) {

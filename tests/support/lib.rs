@@ -1,6 +1,7 @@
 //! The harness every suite stands on: a real cluster, a strict coderd double, a proxy that breaks things.
 //! It starts and stops real programs; it never decides what a test asserts.
 
+pub mod audit;
 pub mod balancer;
 pub mod canary;
 pub mod cluster;
@@ -9,8 +10,10 @@ pub mod database_proxy;
 pub mod database_tokens;
 pub mod fault_proxy;
 pub mod figures;
+pub mod fleet;
 pub mod https;
 pub mod installation;
+pub mod memory;
 pub mod operator;
 mod optional_kinds;
 pub mod plain_http;
@@ -23,6 +26,7 @@ pub mod wait;
 
 pub use cluster::{Cluster, ClusterOptions};
 pub use fault_proxy::{Fault, FaultProxy};
+pub use fleet::Fleet;
 pub use installation::Installation;
 pub use operator::{Operator, OperatorOptions};
 pub use optional_kinds::optional_kinds;

@@ -96,7 +96,7 @@ impl Reconciler {
 
     /// One pass.
     pub async fn pass(&self, key: Key) -> Outcome {
-        match self.try_pass(&key).await {
+        let outcome = match self.try_pass(&key).await {
             Ok(outcome) => outcome,
             Err(error) => {
                 // Somebody else was faster: what they wrote is looked at next time.
@@ -111,7 +111,9 @@ impl Reconciler {
                 }
                 Outcome::Failed(Duration::ZERO)
             }
-        }
+        };
+        tracing::debug!(namespace = key.namespace, name = key.name, ?outcome, "pass ended");
+        outcome
     }
 
     async fn try_pass(&self, key: &Key) -> Result<Outcome, CallError> {

@@ -9,13 +9,13 @@ pub fn rollout(deployment: Option<&Value>) -> Rollout {
     let Some(deployment) = deployment else { return Rollout::Absent };
     let number = |path: &str| deployment.pointer(path).and_then(Value::as_i64).unwrap_or_default();
     let wanted = deployment.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(1);
+    let (all, available) = (number("/status/replicas"), number("/status/availableReplicas"));
     if number("/status/observedGeneration") < number("/metadata/generation") {
-        return Rollout::UnderWay(
-            "the new template has not been seen by the Deployment controller yet".to_owned(),
-        );
+        // What the Deployment controller counts as new is of an older template. Said in the words that it will be said
+        // in when the controller has seen the new one: the status is written once for both.
+        return under_way(wanted, all, 0, available);
     }
-    let (all, updated) = (number("/status/replicas"), number("/status/updatedReplicas"));
-    let available = number("/status/availableReplicas");
+    let updated = number("/status/updatedReplicas");
     if wanted == 0 && all == 0 {
         return Rollout::ScaledToZero;
     }
@@ -25,6 +25,10 @@ pub fn rollout(deployment: Option<&Value>) -> Rollout {
     if let Some(message) = gave_up(deployment) {
         return Rollout::Stuck(format!("{message}; look at the pods: image, Secrets and events"));
     }
+    under_way(wanted, all, updated, available)
+}
+
+fn under_way(wanted: i64, all: i64, updated: i64, available: i64) -> Rollout {
     Rollout::UnderWay(format!(
         "{updated} of {wanted} replicas are of the newest template, {available} are available, {} older are still there",
         all.saturating_sub(updated)
@@ -86,6 +90,21 @@ mod tests {
         let mut deployment = deployment(2, 2, 2, 2);
         deployment["metadata"]["generation"] = json!(4);
         assert!(matches!(rollout(Some(&deployment)), Rollout::UnderWay(_)));
+    }
+
+    #[test]
+    fn the_first_rollout_of_one_replica_is_told_in_three_steps() {
+        let seen = |all, updated, available| {
+            let mut one = deployment(1, all, updated, available);
+            one["metadata"]["generation"] = json!(1);
+            one["status"]["observedGeneration"] = json!(1);
+            one
+        };
+        let created = json!({"metadata": {"generation": 1}, "spec": {"replicas": 1}});
+        let all = [created, seen(0, 0, 0), seen(1, 1, 0), seen(1, 1, 1)];
+        let mut told: Vec<Rollout> = all.iter().map(|one| rollout(Some(one))).collect();
+        told.dedup();
+        assert_eq!(told.len(), 3, "each is a write of the status: {told:?}");
     }
 
     #[test]

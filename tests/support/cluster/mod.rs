@@ -22,7 +22,7 @@ use tokio::sync::OnceCell;
 pub struct ClusterOptions {
     /// Run the controller manager, the scheduler and kwok with this many simulated nodes.
     pub nodes: usize,
-    /// Write an audit log of metadata for every request.
+    /// Write an audit log of metadata for every request but those of administrators.
     pub audit: bool,
 }
 

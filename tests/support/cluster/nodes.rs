@@ -10,6 +10,9 @@ use serde_json::json;
 use std::process::Command;
 use std::time::Duration;
 
+/// By default these programs hold themselves back, and a measurement of many objects would be one of them.
+/// kwok has no such limit.
+const UNLIMITED: [&str; 2] = ["--kube-api-qps=5000", "--kube-api-burst=10000"];
 const READY_LIMIT: Duration = Duration::from_secs(60);
 
 /// Starts the three programs, registers `count` nodes and returns when they are ready.
@@ -39,7 +42,9 @@ fn controller_manager(cluster: &Cluster) -> Command {
     let pki = &cluster.control_plane.pki;
     let mut command = with_kubeconfig("kube-controller-manager", cluster);
     command
-        .args(["--leader-elect=false", "--secure-port=0", "--kube-api-qps=200", "--kube-api-burst=400"])
+        .args(["--leader-elect=false", "--secure-port=0"])
+        .args(UNLIMITED)
+        .args(["--concurrent-deployment-syncs=20", "--concurrent-replicaset-syncs=20"])
         .arg(format!("--service-account-private-key-file={}", pki.path("service-accounts.key")))
         .arg(format!("--root-ca-file={}", pki.path("ca.crt")));
     command
@@ -47,7 +52,7 @@ fn controller_manager(cluster: &Cluster) -> Command {
 
 fn scheduler(cluster: &Cluster) -> Command {
     let mut command = with_kubeconfig("kube-scheduler", cluster);
-    command.args(["--leader-elect=false", "--secure-port=0"]);
+    command.args(["--leader-elect=false", "--secure-port=0"]).args(UNLIMITED);
     command
 }
 

@@ -16,7 +16,8 @@ use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::ResourceExt;
 use kube::core::{DeserializeGuard, ObjectMeta};
 use kube::runtime::watcher;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 use tokio::task::JoinSet;
 
 /// The control planes of the cluster.
@@ -57,13 +58,28 @@ async fn listen(mut changes: Changes, changed: Changed, control_planes: ControlP
                 continue;
             }
         };
-        for control_plane in control_planes.all() {
+        for control_plane in candidates(changed, &change, &control_planes) {
             if let Ok(control_plane) = &control_plane.0
                 && concerns(changed, &change, control_plane)
             {
                 queue.wish(Key::of(control_plane));
             }
         }
+    }
+}
+
+type Guarded = Arc<DeserializeGuard<CoderControlPlane>>;
+
+/// The control planes that a change may concern. A child names its owner, and only that one is looked at: looking at
+/// each for every change of a child would cost the square of their number. What is consumed may belong to anybody.
+fn candidates(changed: Changed, change: &Change, control_planes: &ControlPlanes) -> Vec<Guarded> {
+    let mut owners = change.metadata.owner_references.iter().flatten();
+    match (changed, owners.find(|owner| owner.controller == Some(true))) {
+        (Changed::Child, Some(owner)) => {
+            let namespace = change.metadata.namespace.as_deref().unwrap_or_default();
+            control_planes.named(namespace, &owner.name).into_iter().collect()
+        }
+        _ => control_planes.all(),
     }
 }
 
@@ -91,20 +107,45 @@ impl Wanted {
 }
 
 async fn listen_to_objects(mut control_planes: ControlPlanes, queue: Queue<Key>) {
-    let mut seen: BTreeMap<Key, Wanted> = BTreeMap::new();
+    let mut seen = Seen::default();
     if !control_planes.synced().await {
         return;
     }
     loop {
-        let now: BTreeMap<Key, Wanted> = control_planes.all().iter().map(|object| entry(object)).collect();
-        for (key, wanted) in &now {
-            if seen.get(key) != Some(wanted) {
-                queue.wish(key.clone());
+        let (news, gone) = seen.update(control_planes.all());
+        news.into_iter().for_each(|key| queue.wish(key));
+        gone.iter().for_each(|key| queue.forget(key));
+        control_planes.changed().await;
+    }
+}
+
+/// The objects as they were seen last.
+#[derive(Default)]
+struct Seen {
+    /// By address: one that did not change is still the same allocation, so that only those that did are looked into.
+    objects: HashMap<usize, Guarded>,
+    wanted: BTreeMap<Key, Wanted>,
+}
+
+impl Seen {
+    /// Takes over what there is now; returns what is wanted differently and what is gone.
+    fn update(&mut self, now: Vec<Guarded>) -> (Vec<Key>, Vec<Key>) {
+        let mut news = Vec::new();
+        for object in now.iter().filter(|object| !self.objects.contains_key(&Arc::as_ptr(object).addr())) {
+            let (key, wanted) = entry(object);
+            if self.wanted.get(&key) != Some(&wanted) {
+                self.wanted.insert(key.clone(), wanted);
+                news.push(key);
             }
         }
-        seen.keys().filter(|key| !now.contains_key(*key)).for_each(|key| queue.forget(key));
-        seen = now;
-        control_planes.changed().await;
+        let mut gone = Vec::new();
+        if self.wanted.len() > now.len() {
+            let there: BTreeSet<Key> = now.iter().map(|object| entry(object).0).collect();
+            gone.extend(self.wanted.keys().filter(|key| !there.contains(*key)).cloned());
+            self.wanted.retain(|key, _| there.contains(key));
+        }
+        self.objects = now.into_iter().map(|object| (Arc::as_ptr(&object).addr(), object)).collect();
+        (news, gone)
     }
 }
 
@@ -125,5 +166,35 @@ impl Key {
     /// The key of an object.
     pub fn of(control_plane: &CoderControlPlane) -> Self {
         Self { namespace: control_plane.namespace().unwrap_or_default(), name: control_plane.name_any() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{from_value, json};
+
+    fn object(name: &str, generation: i64) -> Guarded {
+        let object = json!({"metadata": {"name": name, "namespace": "team", "uid": name, "generation": generation}, "spec": {}});
+        Arc::new(DeserializeGuard(Ok(from_value(object).unwrap())))
+    }
+
+    fn names(keys: Vec<Key>) -> Vec<String> {
+        keys.into_iter().map(|key| key.name).collect()
+    }
+
+    #[test]
+    fn only_what_is_wanted_differently_is_news_and_what_is_gone_is_told() {
+        let mut seen = Seen::default();
+        let (a, b) = (object("a", 1), object("b", 1));
+        assert_eq!(names(seen.update(vec![a.clone(), b.clone()]).0), ["a", "b"]);
+        assert_eq!(names(seen.update(vec![b.clone(), a.clone()]).0), Vec::<String>::new());
+        let same = object("a", 1);
+        assert_eq!(names(seen.update(vec![same.clone(), b]).0), Vec::<String>::new(), "its status only");
+        let (news, gone) = seen.update(vec![same.clone(), object("c", 1)]);
+        assert_eq!((names(news), names(gone)), (vec!["c".to_owned()], vec!["b".to_owned()]));
+        assert_eq!(names(seen.update(vec![object("a", 2)]).0), ["a"]);
+        let (news, gone) = seen.update(vec![object("a", 2), object("b", 1)]);
+        assert_eq!((names(news), names(gone)), (vec!["b".to_owned()], Vec::new()), "it came back");
     }
 }
