@@ -86,9 +86,12 @@ async fn a_changed_spec_reaches_the_deployment_and_ready_waits_for_the_rollout()
 async fn a_changed_secret_rolls_out_and_a_restart_by_hand_is_respected() {
     let stage = Stage::shared().await;
     let ns = stage.cluster.namespace("checksum").await;
+    // Made by another controller, as cert-manager and External Secrets do.
+    let maker = json!({ "apiVersion": "example.com/v1", "kind": "Vault", "name": "vault", "controller": true,
+        "uid": "11111111-2222-4333-8444-555555555555" });
     let secret = |value: &str| {
-        json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "settings", "namespace": ns },
-        "stringData": { "CODER_EXTRA": value } })
+        json!({ "apiVersion": "v1", "kind": "Secret", "stringData": { "CODER_EXTRA": value },
+            "metadata": { "name": "settings", "namespace": ns, "ownerReferences": [maker] } })
     };
     stage.apply(&ns, "coder", &json!({ "envFrom": [{ "secretRef": { "name": "settings" } }] })).await;
     let waiting = stage
@@ -123,6 +126,14 @@ async fn a_changed_secret_rolls_out_and_a_restart_by_hand_is_respected() {
         })
         .await;
     assert!(template().await["kubectl.kubernetes.io/restartedAt"].is_string());
+    let rolled = template().await;
+    stage.cluster.kubectl(&format!("delete secret settings -n {ns}")).await.expect_ok();
+    stage
+        .until(&ns, "coder", "the loss to be told", |plane| {
+            condition(plane, "Ready")["reason"] == "ReferenceMissing"
+        })
+        .await;
+    assert_eq!(template().await, rolled, "running pods are not rolled into a Secret that is not there");
 }
 
 #[tokio::test(flavor = "multi_thread")]

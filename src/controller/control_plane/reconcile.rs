@@ -154,20 +154,10 @@ impl Reconciler {
         let namespace = subject.key.namespace.clone();
         let consumed = desired::consumed(&subject.resolved);
         let gives = |one: &Consumed, keys: &[&str]| gives_access_url(&subject.resolved, one, keys);
-        let contents = match references::read(&self.kube, &namespace, &consumed, gives).await {
+        let name = &subject.key.name;
+        let contents = match references::read(&self.kube, &namespace, name, &consumed, gives).await {
             Ok(contents) => contents,
-            Err(error) => {
-                let observed = Observed { failed: vec![error.to_string()], ..nothing_observed() };
-                self.write_summary(
-                    &subject.key,
-                    &subject.object,
-                    subject.before,
-                    subject.generation,
-                    &observed,
-                )
-                .await?;
-                return Ok(Outcome::Failed(Duration::ZERO));
-            }
+            Err(error) => return self.write_unread(subject, &error).await,
         };
         let children = desired::children(&Inputs {
             control_plane: &subject.resolved,
@@ -213,6 +203,14 @@ impl Reconciler {
         let outcome = outcome(&observed, retry, external.retry());
         self.write(&subject.key, &subject.object, subject.before).await?;
         Ok(outcome)
+    }
+
+    /// Nothing is changed while it is unknown what the pods consume.
+    async fn write_unread(&self, subject: Subject, error: &CallError) -> Result<Outcome, CallError> {
+        let observed = Observed { failed: vec![error.to_string()], ..nothing_observed() };
+        let Subject { key, object, before, generation, .. } = subject;
+        self.write_summary(&key, &object, before, generation, &observed).await?;
+        Ok(Outcome::Failed(Duration::ZERO))
     }
 
     /// Removes what an earlier generation asked for, once for each.

@@ -4,6 +4,7 @@
 use super::desired::{Consumed, Keys, Source};
 use crate::confidential::Confidential;
 use crate::kubernetes::{CallError, Kube, Target};
+use crds::well_known::annotation;
 use k8s_openapi::ByteString;
 use ring::digest::{Context, SHA256};
 use serde_json::Value;
@@ -24,6 +25,7 @@ pub struct Contents {
 pub async fn read(
     kube: &Kube,
     namespace: &str,
+    deployment: &str,
     consumed: &[Consumed],
     provides: impl Fn(&Consumed, &[&str]) -> bool,
 ) -> Result<Contents, CallError> {
@@ -45,6 +47,9 @@ pub async fn read(
         }
         hash.update(kind_name(one.kind).as_bytes());
         hash.update(one.name.as_bytes());
+        // Whoever reads the Deployment sees the hash. Without the uid, which only readers of the object know, a short
+        // value could be guessed from it.
+        hash.update(object["metadata"]["uid"].as_str().unwrap_or_default().as_bytes());
         for section in ["data", "binaryData"] {
             add(&mut hash, one, &object[section]);
         }
@@ -53,7 +58,22 @@ pub async fn read(
         let digest = hash.finish();
         contents.checksum = Some(digest.as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect());
     }
+    if !contents.missing.is_empty()
+        && let Some(checksum) = in_force(kube, namespace, deployment).await?
+    {
+        // What vanished may be back in a moment: pods that run keep what they have until it is whole again.
+        contents.checksum = Some(checksum);
+    }
     Ok(contents)
+}
+
+/// The checksum that the pods of a Deployment were made with.
+async fn in_force(kube: &Kube, namespace: &str, name: &str) -> Result<Option<String>, CallError> {
+    let target =
+        Target { api_version: "apps/v1", kind: "Deployment", plural: "deployments", namespace, name };
+    let live = kube.read(target).await?;
+    let annotations = live.as_ref().and_then(|live| live.pointer("/spec/template/metadata/annotations"));
+    Ok(annotations.and_then(|all| all.get(annotation::CHECKSUM)?.as_str()).map(str::to_owned))
 }
 
 fn add(hash: &mut Context, one: &Consumed, section: &Value) {
