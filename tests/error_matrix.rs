@@ -78,11 +78,13 @@ async fn two_control_planes_with_two_databases_mixed_up_keep_their_pauses_and_co
         stage.until(&plane.namespace, "TokenRejected", 0, rejected).await;
         let first = plane.coderd.calls_to("GET /users/me")[0].at;
         until("enough time to count", LIMIT, async || {
-            holds(plane.coderd.clock().now().since(first) >= 2 * REST, "not yet")
+            let (passed, tries) =
+                (plane.coderd.clock().now().since(first), plane.coderd.count("GET /users/me"));
+            holds(passed >= 2 * REST && tries >= 2, format!("{tries} tries in {passed:?}"))
         })
         .await;
         let tries = plane.coderd.count("GET /users/me");
-        assert!((2..=8).contains(&tries), "{tries} tries of one token in {:?}", 2 * REST);
+        assert!(tries <= 8, "{tries} tries of one token");
     }
     for plane in [one, two] {
         let since = stage.seen(&plane.namespace);

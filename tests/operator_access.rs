@@ -217,14 +217,16 @@ async fn what_the_older_operator_left_is_revoked_once_ours_works() {
     let (database, url) = stage.database();
     let env = json!([{ "name": "CODER_PG_CONNECTION_URL", "value": url }]);
     stage.apply(&ns, &json!({ "extraEnv": env, "suspend": true })).await;
-    let plane =
-        stage.until(&ns, "suspended", |plane| condition(plane, "Suspended")["status"] == "True").await;
-    let owner = json!({ "apiVersion": "coder.com/v1alpha1", "kind": "CoderControlPlane", "name": "coder",
-        "uid": plane["metadata"]["uid"], "controller": true });
-    stage
-        .apply_object(&json!({ "apiVersion": "v1", "kind": "Secret", "stringData": { "token": "old" },
-            "metadata": { "name": "coder-operator-token", "namespace": ns, "ownerReferences": [owner] } }))
-        .await;
+    let uid = suspended(stage, &ns).await;
+    stage.apply_object(&former_secret(&ns, &uid, "old")).await;
+    // Without this right it stays, with a token that no longer works, until its control plane goes.
+    let account = format!("{}:{}", stage.installation.namespace, stage.installation.service_account);
+    for words in [
+        format!("create role take-over -n {ns} --verb=delete --resource=secrets"),
+        format!("create rolebinding take-over -n {ns} --role=take-over --serviceaccount={account}"),
+    ] {
+        stage.cluster.kubectl(&words).await.expect_ok();
+    }
     let token = crds::names::control_plane::operator_token(&ns, "coder");
     let made_by_go = format!(
         "INSERT INTO users (id, email, username, name, hashed_password, created_at, updated_at, status, rbac_roles, \
@@ -247,4 +249,65 @@ async fn what_the_older_operator_left_is_revoked_once_ours_works() {
         holds(!left.contains("coder-operator-token"), left)
     })
     .await;
+}
+
+async fn suspended(stage: &Stage, ns: &str) -> String {
+    let plane = stage.until(ns, "suspended", |plane| condition(plane, "Suspended")["status"] == "True").await;
+    plane["metadata"]["uid"].as_str().unwrap().to_owned()
+}
+
+/// Where the older operator keeps its token.
+fn former_secret(ns: &str, uid: &str, token: &str) -> Value {
+    let owner = json!({ "apiVersion": "coder.com/v1alpha1", "kind": "CoderControlPlane", "name": "coder", "uid": uid,
+        "controller": true });
+    json!({ "apiVersion": "v1", "kind": "Secret", "stringData": { "token": token },
+        "metadata": { "name": "coder-operator-token", "namespace": ns, "ownerReferences": [owner] } })
+}
+
+/// The token of the older operator lives for a year: its Secret is the only trace of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_of_the_older_operator_that_cannot_be_revoked_is_not_forgotten() {
+    let stage = Stage::shared().await;
+    let ns = stage.cluster.namespace("unrevoked").await;
+    let dead = json!([{ "name": "CODER_PG_CONNECTION_URL",
+        "value": format!("postgres://postgres@{NOBODY}/x?sslmode=disable") }]);
+    stage.apply(&ns, &json!({ "extraEnv": dead, "suspend": true })).await;
+    let uid = suspended(stage, &ns).await;
+    stage.apply_object(&former_secret(&ns, &uid, "old")).await;
+    let held = r#"{"metadata":{"finalizers":["coder.com/workspace-rbac-cleanup"]}}"#;
+    let words = format!("patch codercontrolplane coder -n {ns} --type=merge -p {held}");
+    stage.cluster.kubectl(&words).await.expect_ok();
+    stage.apply(&ns, &json!({ "extraEnv": dead, "operatorAccess": { "disabled": true } })).await;
+    let plane = stage.until_reason(&ns, "OperatorAccessReady", "Disabled").await;
+    assert!(plane["metadata"]["finalizers"].is_array(), "somebody must be there to revoke it");
+    assert!(stage.get("secret", &ns, "coder-operator-token").await.is_some());
+    stage.cluster.kubectl(&format!("delete codercontrolplane coder -n {ns} --timeout=60s")).await.expect_ok();
+    assert_eq!(stage.told(&ns, "OperatorToken").await, ["Warning FormerTokenNotRevoked x1"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_of_the_older_operator_that_was_given_to_us_is_never_taken_back() {
+    let stage = Stage::shared().await;
+    let ns = stage.cluster.namespace("kept").await;
+    stage.apply(&ns, &json!({ "suspend": true })).await;
+    let uid = suspended(stage, &ns).await;
+    stage.apply_object(&former_secret(&ns, &uid, &stage.coderd.token_for(&[Role::Owner]))).await;
+    // It has rights abroad, so that it is held and looked at for what is to be taken back.
+    let team = stage.cluster.namespace("kept-team").await;
+    stage
+        .apply(
+            &ns,
+            &json!({ "operatorAccess": { "tokenSecretRef": { "name": "coder-operator-token" } },
+            "rbac": { "workspaceNamespaces": [team] } }),
+        )
+        .await;
+    stage.until_reason(&ns, "OperatorAccessReady", "TokenProven").await;
+    let words = format!("annotate codercontrolplane coder -n {ns} coder.com/reconcile-at=again");
+    stage.cluster.kubectl(&words).await.expect_ok();
+    let handled = |plane: &Value| plane["status"]["lastHandledReconcileAt"] == "again";
+    let plane = stage.until(&ns, "another pass", handled).await;
+    assert_eq!(condition(&plane, "OperatorAccessReady")["reason"], "TokenProven");
+    assert!(plane["metadata"]["finalizers"].is_array());
+    assert!(stage.get("secret", &ns, "coder-operator-token").await.is_some());
+    assert_eq!(stage.told(&ns, "OperatorToken").await, Vec::<String>::new());
 }

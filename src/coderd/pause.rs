@@ -20,6 +20,11 @@ impl Pause {
         let end = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         end?.checked_duration_since(now).filter(|left| !left.is_zero())
     }
+
+    /// Whether it may be forgotten: it is over, and nobody else holds it who could begin it anew.
+    pub fn is_idle(&self, now: Instant) -> bool {
+        Arc::strong_count(&self.0) == 1 && self.left(now).is_none()
+    }
 }
 
 #[cfg(test)]
@@ -35,5 +40,9 @@ mod tests {
         assert_eq!(pause.left(now), Some(second * 7));
         assert_eq!(pause.left(now + second * 6), Some(second));
         assert_eq!((pause.left(now + second * 7), pause.left(now + second * 9)), (None, None));
+        let held = pause.clone();
+        assert!(!pause.is_idle(now + second * 7), "somebody may begin it anew");
+        drop(held);
+        assert!(pause.is_idle(now + second * 7) && !pause.is_idle(now));
     }
 }

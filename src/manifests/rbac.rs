@@ -112,12 +112,6 @@ pub const ROLES: &[Role] = &[
                          they take.",
             },
             Grant {
-                on: On::Resources { group: "", resources: &["secrets"] },
-                verbs: &["delete"],
-                reason: "A token that an older operator kept beside a control plane is removed once ours is proven: only \
-                         a Secret which that control plane owns, and only by its uid.",
-            },
-            Grant {
                 on: On::Resources { group: "", resources: &["services", "serviceaccounts"] },
                 verbs: &["get", "list", "watch", "create", "patch"],
                 reason: "Children of a control plane; they go with their owner.",

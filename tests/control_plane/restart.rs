@@ -33,8 +33,12 @@ async fn a_restart_or_upgrade_of_our_own_operator_rolls_nothing() {
     stage.restart(&["--default-image=ghcr.io/coder/coder:v2.99.0"]).await;
     stage.pass(&ns, "coder", "upgraded").await;
     assert_eq!(children().await, before, "an upgrade");
-    // Whoever changes the spec gets what is the default then.
-    stage.apply(&ns, "coder", &json!({ "replicas": 2 })).await;
-    let plane = stage.ready(&ns, "coder").await;
-    assert_eq!(plane["status"]["resolved"]["image"], "ghcr.io/coder/coder:v2.99.0");
+    // Scaling is no upgrade either. Whoever names an image and takes it back gets what is the default then.
+    let image = async |spec: Value| {
+        stage.apply(&ns, "coder", &spec).await;
+        stage.ready(&ns, "coder").await["status"]["resolved"]["image"].clone()
+    };
+    assert_eq!(image(json!({ "replicas": 2 })).await, crds::well_known::default::IMAGE);
+    assert_eq!(image(json!({ "image": "ghcr.io/coder/coder:v2.50.0" })).await, "ghcr.io/coder/coder:v2.50.0");
+    assert_eq!(image(json!({})).await, "ghcr.io/coder/coder:v2.99.0");
 }

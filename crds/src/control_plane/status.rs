@@ -73,6 +73,10 @@ pub struct ResolvedControlPlane {
     /// Image of coderd.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
+    /// True where the spec names no image. The one that was chosen then stays until it does: an upgrade of the operator is
+    /// no upgrade of coderd.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image_defaulted: Option<bool>,
     /// Number of pods asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,

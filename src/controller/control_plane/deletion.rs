@@ -1,12 +1,13 @@
 //! Takes back what a control plane that is going has outside its namespace, then lets it go; what fails is told on it.
 //! It never removes what is not this object's, and lets go only after everything that must be taken back is.
 
-use super::access::{self, Owner};
+use super::access::{self, Deed, Owner};
 use super::finalizer;
 use super::reconcile::{Key, Reconciler};
 use super::sweep::{self, Origin};
 use crate::controller::schedule::Outcome;
 use crate::kubernetes::CallError;
+use crate::kubernetes::events::News;
 use crds::CoderControlPlaneSpec;
 use crds::well_known::annotation;
 use serde_json::{Value, from_value};
@@ -35,8 +36,9 @@ impl Reconciler {
         let owner = Owner { namespace: &key.namespace, name: &key.name, uid };
         let spec: CoderControlPlaneSpec = from_value(object["spec"].clone()).unwrap_or_default();
         let release = object["metadata"]["annotations"][annotation::RELEASE_EXTERNAL] == "true";
-        let deed = access::end(&self.kube, &self.egress, owner, &spec, release).await?;
-        self.tell(key, uid, &Vec::from_iter(deed.map(|deed| deed.news()))).await;
+        let deeds = access::end(&self.kube, &self.egress, owner, &spec, release).await?;
+        let news: Vec<News> = deeds.iter().map(Deed::news).collect();
+        self.tell(key, uid, &news).await;
         Ok(())
     }
 }

@@ -114,7 +114,18 @@ fn judge(answer: Option<Result<Applied, ApplyError>>, hash: String, hash_before:
             let is_news = !same || matches!(applied, Applied::Uploaded { .. });
             Licensed { applied: is_news.then_some(hash), ..granted("coderd has the licence") }
         }
-        Some(Err(error)) => failed(&error),
+        Some(Err(error)) => {
+            let failed = failed(&error);
+            if same && failed.wish.reason == "Error" {
+                // An answer that does not come takes nothing away.
+                let kept = granted(&format!(
+                    "coderd had the licence when it answered last; {}",
+                    failed.wish.message
+                ));
+                return Licensed { retry: failed.retry, ..kept };
+            }
+            failed
+        }
     }
 }
 

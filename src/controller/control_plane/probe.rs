@@ -4,6 +4,8 @@
 use super::status::Coderd;
 use crate::coderd::client::Limits;
 use crate::coderd::{Client, Egress, Endpoint, Error, Pause};
+use crds::CoderControlPlaneStatus;
+use crds::well_known::condition;
 
 /// What coderd said, and the client to go on with.
 pub struct Probe {
@@ -40,6 +42,15 @@ pub async fn probe(url: &str, authorities: Option<&str>, egress: &Egress, pause:
             error: Some(error),
         },
     }
+}
+
+/// What is said of a coderd that is not asked because it asked to be left alone for a while. Whoever answered last is
+/// there; none if it did not.
+pub fn left_alone(before: &CoderControlPlaneStatus) -> Option<Coderd> {
+    let reachable = before.conditions.iter().find(|one| one.type_ == condition::CODERD_REACHABLE)?;
+    let version = before.version.clone().filter(|_| reachable.status == "True")?;
+    let trouble = "there were too many requests (429); it is asked again after the time it set";
+    Some(Coderd::Answered(version, Some(trouble.to_owned())))
 }
 
 /// Why coderd counts as not reached: nobody there, nobody in time, or an answer that is none.

@@ -5,7 +5,7 @@ use super::access::{Asked, Owner};
 use super::consent::Consent;
 use super::desired::{self, Children, Consumed, Inputs, Source, WorkspaceAccess};
 use super::external::{self, External};
-use super::probe::{Probe, probe};
+use super::probe::{Probe, left_alone, probe};
 use super::status::{Coderd, Exposure, Observed, Rollout, Wish, WishState};
 use super::sweep::{self, Origin};
 use super::{finalizer, references, rollout};
@@ -19,7 +19,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, from_value};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use webhooks::{Config, Kind, Occasion, Review};
 
 /// How often coderd is asked again when all is well.
@@ -60,7 +60,8 @@ pub struct Reconciler {
     /// Uid and generation for which everything no longer wanted was removed: it is not looked for again.
     swept: Mutex<BTreeMap<Key, (String, i64)>>,
     /// How long each coderd asked to be left alone.
-    pauses: Mutex<BTreeMap<Key, Pause>>,
+    /// By uid: another object of the same name has another coderd.
+    pauses: Mutex<BTreeMap<String, Pause>>,
 }
 
 /// An object under its pass.
@@ -124,7 +125,7 @@ impl Reconciler {
         let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
         let before: CoderControlPlaneStatus = from_value(object["status"].clone()).unwrap_or_default();
         let generation = object["metadata"]["generation"].as_i64().unwrap_or_default();
-        let config = defaults(&self.config, &before, generation);
+        let config = defaults(&self.config, &before);
         let complete = webhooks::resolved(Kind::ControlPlane, &object, &config);
         let uid = text("/metadata/uid");
         if !object["metadata"]["deletionTimestamp"].is_null() {
@@ -244,10 +245,16 @@ impl Reconciler {
             observed.coderd = Coderd::NotAsked(why);
             return (None, None);
         }
+        let pause = self.pause(&subject.uid);
+        if let Some(left) = pause.left(Instant::now())
+            && let Some(coderd) = left_alone(&subject.before)
+        {
+            observed.coderd = coderd;
+            return (None, Some(Retry::After(left)));
+        }
         let authorities = self.authorities(subject).await;
         let url = desired::cluster_url(&subject.resolved);
-        let Probe { coderd, client, error } =
-            probe(&url, authorities.as_deref(), &self.egress, self.pause(&subject.key)).await;
+        let Probe { coderd, client, error } = probe(&url, authorities.as_deref(), &self.egress, pause).await;
         observed.coderd = coderd;
         (client, error.map(|error| error.retry()))
     }
@@ -287,12 +294,14 @@ impl Reconciler {
 
     pub(super) fn forget(&self, key: &Key) {
         self.swept().remove(key);
-        self.pauses.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 
     /// How long the coderd of this object asked to be left alone.
-    fn pause(&self, key: &Key) -> Pause {
-        self.pauses.lock().unwrap_or_else(PoisonError::into_inner).entry(key.clone()).or_default().clone()
+    fn pause(&self, uid: &str) -> Pause {
+        let mut pauses = self.pauses.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        pauses.retain(|_, pause| !pause.is_idle(now));
+        pauses.entry(uid.to_owned()).or_default().clone()
     }
 
     fn swept(&self) -> MutexGuard<'_, BTreeMap<Key, (String, i64)>> {
@@ -300,10 +309,10 @@ impl Reconciler {
     }
 }
 
-/// The defaults in force: an image that was chosen for a spec stays with it. Otherwise an upgrade of the operator would
-/// be one of coderd, which migrates its database and has no way back.
-fn defaults(config: &Config, before: &CoderControlPlaneStatus, generation: i64) -> Config {
-    let chosen = before.resolved.as_ref().filter(|_| before.observed_generation == Some(generation));
+/// The defaults in force: an image that was chosen because the spec names none stays. Otherwise an upgrade of the operator
+/// would be one of coderd, which migrates its database and has no way back.
+fn defaults(config: &Config, before: &CoderControlPlaneStatus) -> Config {
+    let chosen = before.resolved.as_ref().filter(|resolved| resolved.image_defaulted == Some(true));
     match chosen.and_then(|resolved| resolved.image.clone()) {
         Some(default_image) => Config { default_image },
         None => config.clone(),
@@ -373,14 +382,14 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_default_image_stays_until_the_spec_changes() {
+    fn a_default_image_stays_and_one_that_was_named_does_not() {
         let config = Config { default_image: "new".to_owned() };
-        let before: CoderControlPlaneStatus =
-            from_value(json!({ "observedGeneration": 3, "resolved": { "image": "old" } })).unwrap();
-        let image = |before: &CoderControlPlaneStatus, generation| {
-            defaults(&config, before, generation).default_image
+        let image = |resolved: Value| {
+            let before = from_value(json!({ "resolved": resolved })).unwrap();
+            defaults(&config, &before).default_image
         };
-        assert_eq!((image(&before, 3), image(&before, 4)), ("old".to_owned(), "new".to_owned()));
-        assert_eq!(image(&CoderControlPlaneStatus::default(), 1), "new");
+        assert_eq!(image(json!({ "image": "old", "imageDefaulted": true })), "old");
+        assert_eq!(image(json!({ "image": "named" })), "new");
+        assert_eq!(image(Value::Null), "new");
     }
 }

@@ -47,8 +47,12 @@ impl Reconciler {
         }
         let resolved = webhooks::status_resolved(Kind::ControlPlane, &subject.object, &subject.config);
         status.resolved = from_value(resolved).ok();
-        if access_url_from_env_from && let Some(resolved) = &mut status.resolved {
-            resolved.access_url = None;
+        if let Some(resolved) = &mut status.resolved {
+            let named = subject.object.pointer("/spec/image").is_some_and(|image| !image.is_null());
+            resolved.image_defaulted = (!named).then_some(true);
+            if access_url_from_env_from {
+                resolved.access_url = None;
+            }
         }
     }
 
@@ -81,7 +85,10 @@ impl Reconciler {
             generation,
             &Time(Timestamp::now()),
         );
-        status.conditions.retain(|old| summary.iter().all(|new| new.type_ != old.type_));
+        // Whoever is told what is wrong with an object knows that it is no longer suspended.
+        status.conditions.retain(|old| {
+            old.type_ != condition::SUSPENDED && summary.iter().all(|new| new.type_ != old.type_)
+        });
         status.conditions.splice(..0, summary);
         status.observed_generation = Some(generation);
         status.phase = Some("Pending".to_owned());

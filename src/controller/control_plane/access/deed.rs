@@ -14,6 +14,8 @@ pub enum Deed {
     Revoked,
     /// Its Secret was removed, but the database was not asked or did not answer; why.
     LeftToExpire(String),
+    /// The object goes, and a token that the older operator made for it stays valid; why.
+    FormerLeft(String),
 }
 
 impl Deed {
@@ -36,6 +38,14 @@ impl Deed {
                 "TokenNotRevoked",
                 format!("the operator's token ends by itself within a day, it could not be revoked: {why}"),
             ),
+            Self::FormerLeft(why) => (
+                Severity::Warning,
+                "FormerTokenNotRevoked",
+                format!(
+                    "a token of the older operator is valid for up to a year and could not be revoked: {why}; delete \
+                     the tokens of the user coder-k8s-operator in coderd"
+                ),
+            ),
         };
         News { severity, reason: reason.to_owned(), action: "OperatorToken".to_owned(), note }
     }
@@ -54,5 +64,8 @@ mod tests {
         let left = Deed::LeftToExpire("the database cannot be reached".to_owned()).news();
         assert_eq!((left.severity, left.reason.as_str()), (Severity::Warning, "TokenNotRevoked"));
         assert!(left.note.ends_with("the database cannot be reached"), "{}", left.note);
+        let former = Deed::FormerLeft("the database cannot be reached".to_owned()).news();
+        assert_eq!((former.severity, former.reason.as_str()), (Severity::Warning, "FormerTokenNotRevoked"));
+        assert!(former.note.contains("delete the tokens of the user"), "{}", former.note);
     }
 }

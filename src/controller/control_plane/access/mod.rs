@@ -22,6 +22,7 @@ use reasons::{pending, refused, unproven, wish};
 
 pub use deed::Deed;
 pub use record::Owner;
+use retire::Retired;
 
 /// What access is settled for, and with what.
 pub struct Asked<'a> {
@@ -123,7 +124,8 @@ async fn retired(asked: &Asked<'_>, accessed: Accessed) -> Accessed {
     }
     let places = plan::places(asked.spec).unwrap_or_default();
     match retire::retire(asked.kube, asked.egress, asked.owner, asked.spec, Some(&places)).await {
-        Ok(deed) => Accessed { deeds: Vec::from_iter(deed), ..accessed },
+        Ok(Retired { deeds, former_left: None }) => Accessed { deeds, ..accessed },
+        Ok(Retired { deeds, .. }) => Accessed { deeds, hold: true, retry: Some(Retry::Backoff), ..accessed },
         Err(error) => {
             tracing::warn!(namespace = asked.owner.namespace, name = asked.owner.name, %error,
                 "the operator's own token could not be taken back; it is tried again");
@@ -140,9 +142,12 @@ pub async fn end(
     owner: Owner<'_>,
     spec: &CoderControlPlaneSpec,
     release: bool,
-) -> Result<Option<Deed>, CallError> {
+) -> Result<Vec<Deed>, CallError> {
     let places: Vec<Place> = plan::places(spec).unwrap_or_default();
-    retire::retire(kube, egress, owner, spec, (!release).then_some(&places[..])).await
+    let Retired { mut deeds, former_left } =
+        retire::retire(kube, egress, owner, spec, (!release).then_some(&places[..])).await?;
+    deeds.extend(former_left.map(Deed::FormerLeft));
+    Ok(deeds)
 }
 
 /// Which Secret, and where, for the status.

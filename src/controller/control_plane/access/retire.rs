@@ -18,6 +18,16 @@ use serde_json::Value;
 /// How often the database is asked.
 const TRIES: usize = 2;
 
+/// What became of it.
+#[derive(Debug, Default)]
+pub struct Retired {
+    /// What there is to tell.
+    pub deeds: Vec<Deed>,
+    /// Why a token that the older operator made is still valid. It lives for a year, so its Secret stays: as long as that
+    /// is there, it is known that something is left to revoke.
+    pub former_left: Option<String>,
+}
+
 /// Takes back everything; without places for the URL the database is not asked.
 pub async fn retire(
     kube: &Kube,
@@ -25,7 +35,7 @@ pub async fn retire(
     owner: Owner<'_>,
     spec: &CoderControlPlaneSpec,
     places: Option<&[Place]>,
-) -> Result<Option<Deed>, CallError> {
+) -> Result<Retired, CallError> {
     let found = record::read(kube.ours::<Secret>().get(&owner.secret()).await?.as_ref());
     let former = former(kube, owner, spec).await?;
     let (record, uid) = match found {
@@ -33,7 +43,7 @@ pub async fn retire(
         Found::Nothing | Found::Foreign => (None, None),
     };
     if record.is_none() && uid.is_none() && former.is_none() {
-        return Ok(None);
+        return Ok(Retired::default());
     }
     let revoked = match places {
         None => Err("it was asked to leave it".to_owned()),
@@ -42,26 +52,26 @@ pub async fn retire(
             revoke(url, egress, owner, record.as_deref(), former.is_some()).await
         }
     };
-    let deed = match revoked {
-        Ok(()) => Deed::Revoked,
-        Err(error) => {
-            tracing::warn!(
-                namespace = owner.namespace,
-                name = owner.name,
-                error,
-                "the operator's token could not be revoked in coderd's database; a token made by this operator ends by itself within a day"
-            );
-            Deed::LeftToExpire(error)
-        }
-    };
+    if let Err(error) = &revoked {
+        tracing::warn!(
+            namespace = owner.namespace,
+            name = owner.name,
+            error,
+            "a token could not be revoked in coderd's database; one made by this operator ends by itself within a day"
+        );
+    }
+    let mut retired = Retired::default();
     if let Some(uid) = uid {
-        let name = owner.secret();
-        kube.remove(secret(kube.namespace(), &name), &uid).await?;
+        kube.remove(secret(kube.namespace(), &owner.secret()), &uid).await?;
+        let deed = revoked.clone().map_or_else(Deed::LeftToExpire, |()| Deed::Revoked);
+        retired.deeds.push(deed);
     }
-    if let Some((name, uid)) = former {
-        remove_former(kube, owner, &name, &uid).await?;
+    match (former, revoked) {
+        (Some((name, uid)), Ok(())) => remove_former(kube, owner, &name, &uid).await?,
+        (Some(_), Err(error)) => retired.former_left = Some(error),
+        (None, _) => {}
     }
-    Ok(Some(deed))
+    Ok(retired)
 }
 
 /// The database, if its URL is still there; the error is for the log and holds no secret.
@@ -131,6 +141,11 @@ pub async fn former(
     spec: &CoderControlPlaneSpec,
 ) -> Result<Option<(String, String)>, CallError> {
     let name = former_operator_token_secret(owner.name, spec);
+    let given = spec.operator_access.as_ref().and_then(|access| access.token_secret_ref.as_ref());
+    if given.is_some_and(|given| given.name.trim() == name) {
+        // Its author gave it to us: it is used, and never taken back.
+        return Ok(None);
+    }
     let live = kube.read(secret(owner.namespace, &name)).await?;
     let live = live.filter(|live| drift::is_controlled_by(live, owner.uid));
     let uid = live.as_ref().and_then(|live| live.pointer("/metadata/uid")).and_then(Value::as_str);
