@@ -369,6 +369,8 @@ fn outcome(observed: &Observed, retry: Option<Retry>, external: Option<Retry>) -
     match (&observed.coderd, retry) {
         (Coderd::Silent(..), Some(Retry::After(pause))) => Outcome::Failed(pause),
         (Coderd::Silent(..), _) => Outcome::Failed(Duration::ZERO),
+        // It is there and was not asked for what is still to be asked.
+        (Coderd::Answered(..), Some(Retry::After(pause))) => Outcome::After(pause),
         _ if observed.exposure == Exposure::NoGatewayApi => Outcome::After(recheck),
         // Watches tell of rollouts; the timer is for a watch that was cut.
         _ if matches!(observed.rollout, Rollout::UnderWay(_) | Rollout::Absent) => Outcome::After(SOON),
