@@ -211,6 +211,29 @@ pub enum Retry {
 }
 
 impl Error {
+    /// The call that failed.
+    pub fn operation(&self) -> Operation {
+        match self {
+            Self::Unreachable { operation, .. }
+            | Self::TimedOut { operation, .. }
+            | Self::Tls { operation, .. }
+            | Self::Refused { operation, .. }
+            | Self::RateLimited { operation, .. }
+            | Self::Server { operation, .. }
+            | Self::Redirected { operation, .. }
+            | Self::Unauthorized { operation, .. }
+            | Self::Forbidden { operation, .. }
+            | Self::NotLicensed { operation, .. }
+            | Self::NotFoundOrForbidden { operation, .. }
+            | Self::RouteMissing { operation, .. }
+            | Self::Conflict { operation, .. }
+            | Self::Invalid { operation, .. }
+            | Self::Unexpected { operation, .. }
+            | Self::TooLarge { operation, .. }
+            | Self::Malformed { operation, .. } => *operation,
+        }
+    }
+
     /// When to call again.
     pub fn retry(&self) -> Retry {
         match self {

@@ -5,6 +5,7 @@ use super::access::Accessed;
 use super::references;
 use super::status::{Wish, WishState};
 use crate::coderd::client::{Applied, ApplyError, Entitlement, Tier};
+use crate::coderd::error::Operation;
 use crate::coderd::{Client, Error, Retry, license};
 use crate::confidential::Confidential;
 use crate::kubernetes::Kube;
@@ -116,8 +117,8 @@ fn judge(answer: Option<Result<Applied, ApplyError>>, hash: String, hash_before:
         }
         Some(Err(error)) => {
             let failed = failed(&error);
-            if same && failed.wish.reason == "Error" {
-                // An answer that does not come takes nothing away.
+            if same && failed.wish.reason == "Error" && is_of_the_list(&error) {
+                // An answer that does not come takes nothing away. An upload is tried only after it is known to be gone.
                 let kept = granted(&format!(
                     "coderd had the licence when it answered last; {}",
                     failed.wish.message
@@ -127,6 +128,10 @@ fn judge(answer: Option<Result<Applied, ApplyError>>, hash: String, hash_before:
             failed
         }
     }
+}
+
+fn is_of_the_list(error: &ApplyError) -> bool {
+    matches!(error, ApplyError::Call(error) if error.operation() == Operation::Licenses)
 }
 
 fn failed(error: &ApplyError) -> Licensed {

@@ -1,7 +1,6 @@
 //! What is said of each answer about a licence, and what the status keeps.
 
 use super::*;
-use crate::coderd::error::Operation;
 use crate::coderd::license::NotALicense;
 use k8s_openapi::jiff::Timestamp;
 use std::time::Duration;
@@ -31,6 +30,11 @@ fn what_is_there_is_applied_and_its_time_changes_only_with_it() {
     }
     assert_eq!(judged(None, Some("h1")).wish.state, WishState::Granted, "silence takes nothing away");
     assert_eq!(judged(None, Some("h0")).wish.reason, "WaitingForCoderd");
+    let late = |operation| Some(Err(ApplyError::Call(Error::TimedOut { operation })));
+    let unlisted = judged(late(Operation::Licenses), Some("h1"));
+    assert_eq!((unlisted.wish.state, unlisted.retry), (WishState::Granted, Some(Retry::Backoff)));
+    assert_eq!(judged(late(Operation::Licenses), Some("h0")).wish.reason, "Error");
+    assert_eq!(judged(late(Operation::UploadLicense), Some("h1")).wish.reason, "Error", "coderd lost it");
 }
 
 #[test]
