@@ -9,9 +9,15 @@ pub fn definitions() -> Vec<CustomResourceDefinition> {
     webhooks::render::cel::with_rules(crds::custom_resource_definitions())
 }
 
-/// `crds/<group>_<plural>.yaml` for every kind.
+/// `crds/<group>_<plural>.yaml` for every kind, and what admission reads of it.
 pub(super) fn files() -> Generated {
-    definitions().iter().map(file).collect()
+    definitions().iter().map(file).chain(webhooks::Kind::ALL.map(schema)).collect()
+}
+
+/// `webhooks/schemas/<kind>.json`, in one line: it is read by the program, people read the definition.
+fn schema(kind: webhooks::Kind) -> Result<File, ManifestError> {
+    let path = format!("webhooks/schemas/{}.json", kind.name().to_lowercase());
+    Ok(File { path, content: format!("{}\n", webhooks::schema::derived(kind)) })
 }
 
 fn file(definition: &CustomResourceDefinition) -> Result<File, ManifestError> {
