@@ -19,19 +19,27 @@ const STARTS_WITHIN: Duration = Duration::from_secs(60);
 /// Where the server's programs are, installed first if that is possible.
 static PROGRAMS: LazyLock<PathBuf> = LazyLock::new(|| {
     installed().unwrap_or_else(|| {
-        if we_are_root() {
-            let script = "apt-get update -q && mkdir -p /etc/postgresql-common && \
-                 echo 'create_main_cluster = false' >/etc/postgresql-common/createcluster.conf && \
-                 apt-get install -y -q --no-install-recommends postgresql";
-            // Whether it worked is seen by looking again.
-            let _ = Command::new("bash").args(["-c", script]).env("DEBIAN_FRONTEND", "noninteractive").output();
-        }
-        installed().expect(
-            "database tests need PostgreSQL 13 or newer: put `initdb`, `postgres` and `psql` on PATH or install the \
-             Debian package `postgresql` (apt-get install postgresql)",
-        )
+        let tried = if we_are_root() { install() } else { "only root can install it here".to_owned() };
+        installed().unwrap_or_else(|| {
+            panic!(
+                "database tests need PostgreSQL 13 or newer: put `initdb`, `postgres` and `psql` on PATH or install the \
+                 Debian package `postgresql` (apt-get install postgresql); {tried}"
+            )
+        })
     })
 });
+
+/// Installs the package and returns what came of it, for whoever finds that it did not help.
+fn install() -> String {
+    eprintln!("--> installing PostgreSQL with apt-get (about a minute, once)");
+    let script = "apt-get update -q && mkdir -p /etc/postgresql-common && \
+         echo 'create_main_cluster = false' >/etc/postgresql-common/createcluster.conf && \
+         apt-get install -y -q --no-install-recommends postgresql";
+    match Command::new("bash").args(["-c", script]).env("DEBIAN_FRONTEND", "noninteractive").output() {
+        Ok(done) => format!("apt-get ended with {}: {}", done.status, String::from_utf8_lossy(&done.stderr)),
+        Err(error) => format!("bash did not start: {error}"),
+    }
+}
 
 fn installed() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
