@@ -36,6 +36,7 @@ impl Stage {
             std::thread::spawn(move || {
                 loop {
                     stage.coderd.follow_database(&stage.tokens());
+                    // A real coderd reads its database at each call; PostgreSQL tells nobody of a commit, so we look.
                     std::thread::sleep(Duration::from_millis(200));
                 }
             });

@@ -1,0 +1,98 @@
+//! Flags as people type them: what they become, and what is said of the wrong ones.
+//! No process is started.
+
+use super::super::cli::Cli;
+use super::*;
+use clap::{CommandFactory, Parser};
+
+fn flags(words: &str) -> Flags {
+    Cli::try_parse_from(std::iter::once("coder-k8s").chain(words.split_whitespace())).unwrap().flags
+}
+
+#[test]
+fn every_flag_has_its_environment_variable() {
+    for argument in Cli::command().get_arguments() {
+        let Some(name) = argument.get_long() else { continue };
+        if ["help", "version"].contains(&name) {
+            continue;
+        }
+        let expected = format!("CODER_K8S_{}", name.to_uppercase().replace('-', "_"));
+        let found = argument.get_env().map(|variable| variable.to_string_lossy().into_owned());
+        assert_eq!(found.as_deref(), Some(expected.as_str()), "--{name}");
+        assert!(argument.get_help().is_some(), "--{name} has no help");
+    }
+}
+
+#[test]
+fn defaults_work_together_and_warn_about_nothing() {
+    assert_eq!(flags("").check(), Ok(Vec::new()));
+}
+
+#[test]
+fn coderd_flags_are_ignored_with_a_warning_unless_the_mode_uses_them() {
+    let warnings = flags("--coder-url=http://a --coder-namespace=b").check().unwrap();
+    assert_eq!(warnings.len(), 2);
+    assert!(warnings[0].contains("--coder-url"));
+}
+
+#[test]
+fn half_a_coderd_configuration_names_what_is_missing() {
+    let error = flags("--app=aggregated-apiserver --coder-url=http://a").check().unwrap_err();
+    assert!(error.to_string().contains("--coder-session-token, --coder-namespace"), "{error}");
+    let all = "--app=aggregated-apiserver --coder-url=http://a --coder-session-token=t --coder-namespace=n";
+    assert_eq!(flags(all).check(), Ok(Vec::new()));
+}
+
+#[test]
+fn external_certificates_need_a_folder_and_a_folder_needs_them() {
+    assert!(flags("--webhook-ca=external").check().is_err());
+    assert!(flags("--tls-dir=/x").check().is_err());
+    assert!(flags("--webhook-ca=external --tls-dir=/x").check().is_ok());
+}
+
+#[test]
+fn a_lease_must_leave_time_to_stop() {
+    let error = flags("--lease-duration=10s --lease-renew-deadline=8s").check().unwrap_err();
+    assert!(error.to_string().contains("at least 4s"), "{error}");
+}
+
+#[test]
+fn a_rotation_must_fit_into_the_last_third_of_a_ca() {
+    let error = flags("--ca-lifetime=30d --leaf-lifetime=30d").check().unwrap_err();
+    assert!(error.to_string().contains("--leaf-lifetime"), "{error}");
+    assert!(flags("--ca-lifetime=30d --leaf-lifetime=7d").check().is_ok());
+}
+
+#[test]
+fn serving_names_are_host_names() {
+    for bad in ["a_b", "-a", "a..b", "ü"] {
+        assert!(flags(&format!("--serving-name={bad}")).check().is_err(), "{bad}");
+    }
+    assert!(flags("--serving-name=mcp,mcp.example.com").check().is_ok());
+}
+
+#[test]
+fn urls_need_a_scheme_a_host_and_no_password() {
+    for bad in ["coder.example.com", "ftp://a", "https://", "https://u:p@a"] {
+        assert!(http_url(bad).is_err(), "{bad}");
+    }
+    assert_eq!(http_url("https://a/").unwrap(), "https://a");
+}
+
+#[test]
+fn egress_is_read_from_flags_and_misuse_is_told_at_the_start() {
+    let egress = flags("--resolve=*.svc=127.0.0.1:81 --resolve=a=::1 --allow-url=https://b").egress();
+    assert_eq!(egress.resolve.lookup("c.svc", 80).unwrap().to_string(), "127.0.0.1:81");
+    assert_eq!(egress.resolve.lookup("a", 80).unwrap().to_string(), "[::1]:80");
+    assert!(egress.allowed_urls.allow("https://b/x") && !egress.allowed_urls.allow("https://c"));
+    for (word, reason) in [("--resolve=a", "HOST[:PORT]=ADDR[:PORT]"), ("--allow-url=b", "http or https")] {
+        let error = Cli::try_parse_from(["coder-k8s", word]).unwrap_err().to_string();
+        assert!(error.contains(reason), "{error}");
+    }
+}
+
+#[test]
+fn the_token_shows_in_neither_debug_nor_help() {
+    let flags = flags("--coder-session-token=hunter2");
+    assert!(!format!("{flags:?}").contains("hunter2"));
+}
