@@ -11,6 +11,8 @@ mod restart;
 mod stage;
 #[path = "control_plane/take_over.rs"]
 mod take_over;
+#[path = "control_plane/watched.rs"]
+mod watched;
 
 use serde_json::{Value, json};
 use stage::{Stage, condition, is_ready};

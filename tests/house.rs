@@ -151,6 +151,36 @@ fn pure_steps_read_no_clock() {
     }
 }
 
+/// The inside of every `select!` of a text, without comments.
+fn selects(text: &str) -> Vec<String> {
+    let lines = text.lines().map(str::trim).filter(|line| !line.starts_with("//"));
+    let code: String = lines.collect();
+    let inside = |block: &str| {
+        let mut open = 1;
+        let within = |letter: &char| {
+            open += i32::from(*letter == '{') - i32::from(*letter == '}');
+            open > 0
+        };
+        block.chars().take_while(within).collect()
+    };
+    code.split("select! {").skip(1).map(inside).collect()
+}
+
+#[test]
+fn whoever_waits_for_the_end_looks_at_it_first() {
+    let mut found = 0;
+    for file in rust_files(&repository().join("src")) {
+        let text = std::fs::read_to_string(&file).unwrap();
+        for select in selects(&text).iter().filter(|select| select.contains(".cancelled()")) {
+            found += 1;
+            let first = select.split("=>").next().unwrap();
+            let looks = first.starts_with("biased;") && first.contains(".cancelled()");
+            assert!(looks, "{}: a fair choice may do one more round: {select}", file.display());
+        }
+    }
+    assert!(found >= 10, "only {found} were found");
+}
+
 #[test]
 fn every_module_opens_by_saying_what_it_is() {
     for folder in ["src", "crds/src", "webhooks/src", "tests/support"] {

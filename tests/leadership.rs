@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::Api;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use support::wait::holds;
 use support::{Cluster, FaultProxy, Installation, Operator, until};
@@ -141,4 +142,49 @@ async fn work_that_ignores_its_end_keeps_the_lease_and_is_reported_in_time() {
         Some("stubborn"),
         "nobody may follow while it works"
     );
+}
+
+/// A duty of a lease of its own that counts how often its work is begun.
+fn counted(kube: &Kube, lease: &'static str, begun: &Arc<AtomicUsize>) -> Duty {
+    let begun = begun.clone();
+    let work: Work = Box::new(move |stop| {
+        begun.fetch_add(1, Ordering::SeqCst);
+        Box::pin(async move { stop.cancelled().await })
+    });
+    Duty {
+        lease,
+        work,
+        events: Events::new(kube, "test"),
+        kube: kube.clone(),
+        identity: "obedient".to_owned(),
+        timing: Timing {
+            duration: LEASE_DURATION,
+            renew_deadline: Duration::from_secs(10),
+            retry: Duration::from_secs(2),
+        },
+        metrics: Metrics::new("test", "test"),
+    }
+}
+
+/// Each duty that chooses at random between stopping and leading again is caught with even odds: sixteen of them are.
+#[tokio::test]
+async fn a_duty_told_to_stop_ends_once_and_does_not_lead_again() {
+    const LEASES: [&str; 16] =
+        ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p"];
+    let cluster = Cluster::shared().await;
+    let namespace = cluster.namespace("obedient").await;
+    let kube = Kube::connect(Some(&cluster.kubeconfig()), namespace).await.unwrap();
+    let (begun, stop) = (Arc::new(AtomicUsize::new(0)), CancellationToken::new());
+    let running: Vec<_> =
+        LEASES.iter().map(|lease| tokio::spawn(counted(&kube, lease, &begun).run(stop.clone()))).collect();
+    until("all of them to lead", Duration::from_secs(30), async || {
+        let count = begun.load(Ordering::SeqCst);
+        holds(count == LEASES.len(), format!("{count} lead"))
+    })
+    .await;
+    stop.cancel();
+    for duty in running {
+        assert!(matches!(duty.await.unwrap(), Ok(())), "it ends as it was told to");
+    }
+    assert_eq!(begun.load(Ordering::SeqCst), LEASES.len(), "work was begun again after the end");
 }

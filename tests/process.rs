@@ -1,5 +1,7 @@
 //! The process as its users meet it: modes, exit codes, readiness that never lies, ports that ask who is calling.
 
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 use support::wait::holds;
@@ -31,11 +33,74 @@ fn half_a_configuration_ends_with_code_2_and_names_the_missing_flags() {
     assert!(refused("--webhook-ca=external").contains("--tls-dir"));
 }
 
+/// How the process ends that finds no cluster by these variables, in a home folder of its own.
+fn lost(variables: &[(&str, &Path)], home: &Path) -> String {
+    let mut command = Command::new(BINARY);
+    for name in ["KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", "KUBECONFIG"] {
+        command.env_remove(name);
+    }
+    let output = command.env("HOME", home).envs(variables.iter().copied()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
 #[test]
-fn without_a_cluster_the_message_says_which_flag_helps() {
-    let output = Command::new(BINARY).env_remove("KUBERNETES_SERVICE_HOST").output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8(output.stderr).unwrap().contains("--kubeconfig"));
+fn without_a_cluster_the_message_names_every_place_that_was_tried() {
+    let home = support::process::scratch_folder("home");
+    let said = lost(&[], &home);
+    for place in
+        ["--kubeconfig", "$KUBECONFIG", "account of a pod", &format!("{}/.kube/config", home.display())]
+    {
+        assert!(said.contains(place), "{place}: {said}");
+    }
+    let said = lost(&[("KUBECONFIG", Path::new("/nowhere/a:/nowhere/b"))], &home);
+    assert!(said.contains("$KUBECONFIG") && said.contains("/nowhere/a, /nowhere/b"), "{said}");
+}
+
+#[test]
+fn a_broken_kubeconfig_is_named_with_its_line_and_never_quoted() {
+    let home = support::process::scratch_folder("home");
+    let broken = home.join("broken");
+    std::fs::write(&broken, "kind: Config\nusers:\n- name: a\n  user: {token: hunter2: [\n").unwrap();
+    let said = lost(&[("KUBECONFIG", &broken)], &home);
+    let named = said.contains(&format!("{}", broken.display())) && said.contains("at line");
+    assert!(named && !said.contains("hunter2"), "{said}");
+}
+
+/// A kubeconfig in two files, as a list merges them: who, and where. The first has the empty context kubectl writes.
+fn halves(kubeconfig: &Path, folder: &Path) -> [PathBuf; 2] {
+    let whole: Value = serde_json::from_str(&std::fs::read_to_string(kubeconfig).unwrap()).unwrap();
+    let (who, place) = (folder.join("who"), folder.join("where"));
+    let head = |current: &Value| json!({ "apiVersion": "v1", "kind": "Config", "current-context": current });
+    let (mut first, mut second) = (head(&json!("")), head(&whole["current-context"]));
+    first["users"] = whole["users"].clone();
+    second["clusters"] = whole["clusters"].clone();
+    second["contexts"] = whole["contexts"].clone();
+    std::fs::write(&who, first.to_string()).unwrap();
+    std::fs::write(&place, second.to_string()).unwrap();
+    [who, place]
+}
+
+#[tokio::test]
+async fn the_api_server_is_found_by_the_variable_and_by_the_home_folder() {
+    let cluster = Cluster::shared().await;
+    let installation = Installation::new(cluster, "found").await;
+    let options = installation.operator("controller").await;
+    let home = support::process::scratch_folder("home");
+    std::fs::create_dir(home.join(".kube")).unwrap();
+    std::fs::copy(&options.kubeconfig, home.join(".kube/config")).unwrap();
+    let empty = support::process::scratch_folder("home");
+    let [who, place] = halves(&options.kubeconfig, &empty);
+    let list = format!("{}:/nowhere/at-all:{}", who.display(), place.display());
+    for (variable, home) in [(Some(list.as_str()), &empty), (None, &home)] {
+        let mut command = Command::new(BINARY);
+        for name in ["KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", "KUBECONFIG"] {
+            command.env_remove(name);
+        }
+        command.env("HOME", home).envs(variable.map(|list| ("KUBECONFIG", list)));
+        let mut operator = Operator::start_found(&mut command, &options).await;
+        operator.ready(LIMIT).await;
+    }
 }
 
 #[test]

@@ -103,7 +103,8 @@ async fn granted_minus_used_is_nothing_and_nothing_is_refused() {
 
 /// Makes the operator do everything it does for a control plane, and take all of it back again.
 async fn run_a_control_plane(cluster: &Cluster, namespace: &str) {
-    cluster.kubectl_with_input("apply --server-side -f -", &support::optional_kinds()).await.expect_ok();
+    let gateway = serde_json::json!({ "host": "coder.example.com", "parentRefs": [{ "name": "edge" }] });
+    kinds_that_come_later(cluster, namespace, &gateway).await;
     let team = cluster.namespace("team").await;
     cluster
         .kubectl(&format!("label namespace {team} coder.com/workspaces-from={namespace}"))
@@ -135,13 +136,36 @@ async fn run_a_control_plane(cluster: &Cluster, namespace: &str) {
     }))
     .await;
     count("deployment,ingress,poddisruptionbudget,servicemonitor", 4).await;
-    let gateway = serde_json::json!({ "host": "coder.example.com", "parentRefs": [{ "name": "edge" }] });
     apply(serde_json::json!({ "extraEnv": [database], "expose": { "gateway": gateway } })).await;
     count("ingress,poddisruptionbudget,servicemonitor", 0).await;
     count("httproute", 1).await;
     apply(serde_json::json!({})).await;
     count("httproute", 0).await;
     cluster.kubectl(&format!("delete ccp coder -n {namespace} --timeout=30s")).await.expect_ok();
+}
+
+/// A control plane asks for an HTTPRoute before the cluster knows the kind: it is made when the kind comes, and followed
+/// from then on. Three times in a row, faster than any timer would look.
+async fn kinds_that_come_later(cluster: &Cluster, namespace: &str, gateway: &serde_json::Value) {
+    let manifest = serde_json::json!({ "apiVersion": "coder.com/v1alpha1", "kind": "CoderControlPlane",
+        "metadata": { "name": "early", "namespace": namespace }, "spec": { "expose": { "gateway": gateway } } });
+    cluster.kubectl_with_input("apply --server-side -f -", &manifest.to_string()).await.expect_ok();
+    let wait = format!(
+        "wait ccp/early -n {namespace} --for=jsonpath={{.status.conditions[?(@.type==\"Exposed\")].reason}}"
+    );
+    cluster.kubectl(&format!("{wait}=NoGatewayAPI --timeout=30s")).await.expect_ok();
+    cluster.kubectl_with_input("apply --server-side -f -", &support::optional_kinds()).await.expect_ok();
+    cluster.kubectl("wait --for=condition=Established crd --all --timeout=30s").await.expect_ok();
+    cluster.forget_discovery();
+    for round in 0..3 {
+        until(&format!("the HTTPRoute to come, round {round}"), Duration::from_secs(9), async || {
+            let found = cluster.kubectl(&format!("get httproute early -n {namespace} -o name")).await;
+            holds(found.ok, found.stderr)
+        })
+        .await;
+        cluster.kubectl(&format!("delete httproute early -n {namespace}")).await.expect_ok();
+    }
+    cluster.kubectl(&format!("delete ccp early -n {namespace} --timeout=30s")).await.expect_ok();
 }
 
 /// Makes the operator do everything it can do: inject into each kind of target, rotate, review a caller.

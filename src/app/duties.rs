@@ -81,6 +81,8 @@ impl Duty {
     ) -> Result<(), DutyError> {
         loop {
             let elected = tokio::select! {
+                // The lease is still ours when we are told to stop: a fair choice would lead again.
+                biased;
                 () = stop.cancelled() => return Ok(()),
                 elected = leadership.wait_for(in_force) => elected.map(|now| *now),
             };
@@ -109,8 +111,9 @@ impl Duty {
             std::future::pending::<()>().await;
         };
         let ended = tokio::select! {
-            () = over(leadership) => None,
+            biased;
             () = stop.cancelled() => None,
+            () = over(leadership) => None,
             ended = &mut work => Some(ended),
             () = telling => None,
         };

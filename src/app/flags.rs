@@ -31,7 +31,7 @@ pub struct Flags {
     #[arg(long, value_enum, default_value = "all", env = "CODER_K8S_APP")]
     pub app: Mode,
 
-    /// Kubeconfig to reach the API server with; without it, the pod's own service account.
+    /// Kubeconfig to reach the API server with; without it $KUBECONFIG, the pod's own service account, ~/.kube/config.
     #[arg(long, env = "CODER_K8S_KUBECONFIG")]
     pub kubeconfig: Option<PathBuf>,
 

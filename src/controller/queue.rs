@@ -55,7 +55,7 @@ impl<K: Ord + Clone + Send + 'static> Queue<K> {
         let mut passes: JoinSet<Outcome> = JoinSet::new();
         let mut keys: HashMap<Id, K> = HashMap::new();
         loop {
-            while passes.len() < AT_ONCE {
+            while passes.len() < AT_ONCE && !stop.is_cancelled() {
                 let Some(key) = self.schedule().take(Instant::now()) else { break };
                 let id = passes.spawn(pass(key.clone())).id();
                 keys.insert(id, key);
@@ -63,10 +63,11 @@ impl<K: Ord + Clone + Send + 'static> Queue<K> {
             let next = self.schedule().next().filter(|_| passes.len() < AT_ONCE);
             let next = next.unwrap_or_else(|| Instant::now() + IDLE);
             tokio::select! {
+                biased;
                 () = stop.cancelled() => return,
+                Some(ended) = passes.join_next_with_id() => self.note(ended, &mut keys),
                 () = self.wished.notified() => {}
                 () = tokio::time::sleep_until(next.into()) => {}
-                Some(ended) = passes.join_next_with_id() => self.note(ended, &mut keys),
             }
         }
     }

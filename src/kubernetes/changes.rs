@@ -4,10 +4,12 @@
 use super::Kube;
 use super::reflected::Selection;
 use futures::{Stream, StreamExt};
-use kube::core::{ObjectMeta, PartialObjectMeta};
+use kube::api::{ApiResource, DynamicObject};
+use kube::core::{GroupVersionKind, ObjectMeta, PartialObjectMeta};
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt, watcher as watch_objects};
 use kube::{Api, Resource};
+use serde::de::DeserializeOwned;
 use std::fmt::Debug;
 
 /// An object that changed.
@@ -19,24 +21,66 @@ pub struct Change {
     pub gone: bool,
 }
 
+/// What a watch tells.
+#[derive(Debug, Clone)]
+pub enum Sight {
+    /// All there is has been listed: the API server knows the kind.
+    Listed,
+    /// An object changed.
+    Changed(Change),
+}
+
+/// A kind as a value: `apiVersion`, `kind`, and the plural of its path.
+pub type KindName = [&'static str; 3];
+
 impl Kube {
     /// Metadata of every object of a kind that changed, of those selected, in all namespaces. Failures are passed on
     /// and tried again, later each time.
     pub fn changes<K>(
         &self,
         selection: &Selection,
-    ) -> impl Stream<Item = Result<Change, watcher::Error>> + Send + 'static
+    ) -> impl Stream<Item = watcher::Result<Sight>> + Send + use<K>
     where
         K: Resource<DynamicType = ()> + Clone + Debug + Send + Sync + 'static,
     {
-        let objects = Api::<PartialObjectMeta<K>>::all(self.watches.clone());
-        watch_objects(objects, selection.config()).default_backoff().filter_map(async |event| match event {
-            Ok(Event::Apply(object) | Event::InitApply(object)) => {
-                Some(Ok(Change { metadata: object.metadata, gone: false }))
-            }
-            Ok(Event::Delete(object)) => Some(Ok(Change { metadata: object.metadata, gone: true })),
-            Ok(Event::Init | Event::InitDone) => None,
-            Err(error) => Some(Err(error)),
-        })
+        sights(Api::<PartialObjectMeta<K>>::all(self.watches.clone()), selection)
+    }
+
+    /// The same for a kind that is a value, which the API server may not know: see [`is_unknown`].
+    pub fn changes_of(
+        &self,
+        [api_version, kind, plural]: KindName,
+        selection: &Selection,
+    ) -> impl Stream<Item = watcher::Result<Sight>> + Send + use<> {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let kind = GroupVersionKind::gvk(group, version, kind);
+        let resource = ApiResource::from_gvk_with_plural(&kind, plural);
+        sights(Api::<PartialObjectMeta<DynamicObject>>::all_with(self.watches.clone(), &resource), selection)
+    }
+}
+
+fn sights<K>(
+    objects: Api<K>,
+    selection: &Selection,
+) -> impl Stream<Item = watcher::Result<Sight>> + Send + use<K>
+where
+    K: Resource + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+{
+    let changed = |object: K, gone| Sight::Changed(Change { metadata: object.meta().clone(), gone });
+    watch_objects(objects, selection.config()).default_backoff().filter_map(async move |event| match event {
+        Ok(Event::Apply(object) | Event::InitApply(object)) => Some(Ok(changed(object, false))),
+        Ok(Event::Delete(object)) => Some(Ok(changed(object, true))),
+        Ok(Event::InitDone) => Some(Ok(Sight::Listed)),
+        Ok(Event::Init) => None,
+        Err(error) => Some(Err(error)),
+    })
+}
+
+/// Whether a watch failed because the API server does not know the kind, or no longer does.
+pub fn is_unknown(error: &watcher::Error) -> bool {
+    match error {
+        watcher::Error::InitialListFailed(kube::Error::Api(status))
+        | watcher::Error::WatchStartFailed(kube::Error::Api(status)) => status.code == 404,
+        _ => false,
     }
 }

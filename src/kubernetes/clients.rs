@@ -1,10 +1,10 @@
 //! How the process reaches the API server: one client per purpose, none with hidden retries.
 //! A slow write never delays a lease renewal, and a watch is never cut by a call's deadline.
 
+use super::configuration::{self, ConfigurationError};
 use super::objects::Objects;
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::NamespaceResourceScope;
-use kube::{Api, Client, Config, Resource};
+use kube::{Api, Client, Resource};
 use std::path::Path;
 use std::time::Duration;
 
@@ -24,20 +24,9 @@ pub struct Kube {
 /// Why there is no way to the API server.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// The file given by `--kubeconfig` is of no use.
-    #[error("cannot use the kubeconfig {path}: {source}; check --kubeconfig")]
-    Kubeconfig {
-        /// The file.
-        path: String,
-        /// What is wrong with it.
-        source: Box<kube::config::KubeconfigError>,
-    },
-    /// Neither a kubeconfig was given nor is this a pod.
-    #[error("not running in a pod ({source}); outside a cluster name a kubeconfig with --kubeconfig")]
-    InCluster {
-        /// What is missing.
-        source: Box<kube::config::InClusterError>,
-    },
+    /// Nothing says where it is, or what says so cannot be used.
+    #[error(transparent)]
+    Configuration(#[from] ConfigurationError),
     /// The configuration is complete but no client can be made from it.
     #[error("cannot make a client for the API server: {source}")]
     Client {
@@ -47,14 +36,9 @@ pub enum ConnectError {
 }
 
 impl Kube {
-    /// Prepares the clients; nothing is sent yet. Only an explicit kubeconfig or the pod's own credentials count.
+    /// Prepares the clients; nothing is sent yet. Without a kubeconfig, the way is found as every Kubernetes tool does.
     pub async fn connect(kubeconfig: Option<&Path>, namespace: String) -> Result<Self, ConnectError> {
-        let mut config = match kubeconfig {
-            Some(path) => from_file(path).await?,
-            None => {
-                Config::incluster().map_err(|source| ConnectError::InCluster { source: Box::new(source) })?
-            }
-        };
+        let mut config = configuration::find(kubeconfig).await?;
         config.default_retry = false;
         config.read_timeout = Some(SILENCE_LIMIT);
         config.connect_timeout = Some(CONNECT_TIMEOUT);
@@ -92,11 +76,4 @@ impl Kube {
         let api = |client: &Client| Api::all(client.clone());
         Objects::new(api(&self.calls), api(&self.watches))
     }
-}
-
-async fn from_file(path: &Path) -> Result<Config, ConnectError> {
-    let failed =
-        |source| ConnectError::Kubeconfig { path: path.display().to_string(), source: Box::new(source) };
-    let file = Kubeconfig::read_from(path).map_err(failed)?;
-    Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(failed)
 }

@@ -3,6 +3,7 @@
 
 mod changes;
 mod clients;
+mod configuration;
 mod dynamic;
 pub mod events;
 pub mod lease;
@@ -10,8 +11,9 @@ mod namespace;
 mod objects;
 mod reflected;
 
-pub use changes::Change;
+pub use changes::{Change, KindName, Sight, is_unknown};
 pub use clients::{ConnectError, Kube};
+pub use configuration::ConfigurationError;
 pub use dynamic::Target;
 pub use namespace::own_namespace;
 pub use objects::{CallError, Objects};

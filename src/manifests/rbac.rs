@@ -136,18 +136,28 @@ pub const ROLES: &[Role] = &[
             },
             Grant {
                 on: On::Resources { group: "gateway.networking.k8s.io", resources: &["httproutes"] },
-                verbs: &["get", "create", "patch", "delete"],
+                verbs: &["get", "list", "watch", "create", "patch", "delete"],
                 reason: "The same by the Gateway API, where the cluster has it.",
             },
             Grant {
                 on: On::Resources { group: "policy", resources: &["poddisruptionbudgets"] },
-                verbs: &["get", "create", "patch", "delete"],
+                verbs: &["get", "list", "watch", "create", "patch", "delete"],
                 reason: "Keeps replicas apart from drains, where it is asked for.",
             },
             Grant {
                 on: On::Resources { group: "monitoring.coreos.com", resources: &["servicemonitors"] },
-                verbs: &["get", "create", "patch", "delete"],
+                verbs: &["get", "list", "watch", "create", "patch", "delete"],
                 reason: "Tells the Prometheus operator where to look, where there is one.",
+            },
+            Grant {
+                on: On::Named {
+                    group: "apiextensions.k8s.io",
+                    resources: &["customresourcedefinitions"],
+                    names: &["httproutes.gateway.networking.k8s.io", "servicemonitors.monitoring.coreos.com"],
+                },
+                verbs: &["list", "watch"],
+                reason: "The last two kinds come with these definitions: nothing is asked about a kind that is not there, and \
+                         its objects are followed as soon as it is.",
             },
             Grant {
                 on: On::Resources {

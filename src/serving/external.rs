@@ -52,6 +52,7 @@ impl ExternalCertificates {
             }
             self.check(Timestamp::now());
             tokio::select! {
+                biased;
                 () = stop.cancelled() => return,
                 () = tokio::time::sleep(LOOK) => {}
             }

@@ -75,12 +75,14 @@ impl FrontProxyTrust {
     pub async fn run(self, mut config_map: Reflected<ConfigMap>, gate: Gate, stop: CancellationToken) {
         gate.close(format!("ConfigMap {NAMESPACE}/{CONFIG_MAP}"));
         tokio::select! {
+            biased;
             () = stop.cancelled() => return,
             synced = config_map.synced() => if !synced { return },
         }
         loop {
             self.refresh(&config_map, &gate);
             tokio::select! {
+                biased;
                 () = stop.cancelled() => return,
                 () = config_map.changed() => {}
             }

@@ -99,6 +99,7 @@ impl Listener {
         let (graceful, tasks) = (GracefulShutdown::new(), TaskTracker::new());
         loop {
             let accepted = tokio::select! {
+                biased;
                 () = stop.cancelled() => break,
                 accepted = accept(&socket, &places) => accepted,
             };

@@ -125,6 +125,7 @@ impl OwnCertificates {
             .close("our CA in the caBundle of every labelled webhook configuration and APIService");
         let synced = async { self.secret.synced().await && self.targets.synced().await };
         tokio::select! {
+            biased;
             () = stop.cancelled() => return,
             synced = synced => if !synced { return },
         }
@@ -137,6 +138,7 @@ impl OwnCertificates {
             complaint = reason;
             let look = LOOK.min(self.until_renewal());
             tokio::select! {
+                biased;
                 () = stop.cancelled() => return,
                 () = self.secret.changed() => {}
                 () = self.targets.changed() => {}

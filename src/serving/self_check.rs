@@ -30,6 +30,7 @@ pub async fn run(address: SocketAddr, leaf: CurrentLeaf, gate: Gate, stop: Cance
         };
         gate.close(reason);
         tokio::select! {
+            biased;
             () = stop.cancelled() => return,
             () = tokio::time::sleep(retry) => retry = (retry * 2).min(LAST_RETRY),
         }

@@ -39,6 +39,9 @@ pub struct Ports {
     pub metrics: u16,
 }
 
+/// Free ports, chosen by the system.
+const ANY: Ports = Ports { probes: 0, webhooks: 0, aggregated: 0, mcp: 0, metrics: 0 };
+
 /// A running operator. Dropping it kills it.
 pub struct Operator {
     process: Process,
@@ -49,8 +52,16 @@ pub struct Operator {
 impl Operator {
     /// Starts `binary` on free ports and returns when it listens, ready or not.
     pub async fn start(binary: &str, options: &OperatorOptions) -> Self {
-        let any = Ports { probes: 0, webhooks: 0, aggregated: 0, mcp: 0, metrics: 0 };
-        let mut operator = Self::start_on(binary, options, any);
+        Self::start_on(binary, options, ANY).listening().await
+    }
+
+    /// The same without `--kubeconfig`: the environment of the command has to say where the API server is.
+    pub async fn start_found(command: &mut Command, options: &OperatorOptions) -> Self {
+        Self::run(command, options, ANY).listening().await
+    }
+
+    async fn listening(self) -> Self {
+        let mut operator = self;
         let process = &mut operator.process;
         let listening = async || {
             if let Err(ended) = process.check_running() {
@@ -67,11 +78,15 @@ impl Operator {
 
     /// Starts it on given ports, for example those of another.
     pub fn start_on(binary: &str, options: &OperatorOptions, ports: Ports) -> Self {
-        let folder = scratch_folder("operator");
         let mut command = Command::new(binary);
+        command.arg(format!("--kubeconfig={}", options.kubeconfig.display()));
+        Self::run(&mut command, options, ports)
+    }
+
+    fn run(command: &mut Command, options: &OperatorOptions, ports: Ports) -> Self {
+        let folder = scratch_folder("operator");
         command
             .arg(format!("--app={}", options.app))
-            .arg(format!("--kubeconfig={}", options.kubeconfig.display()))
             .arg(format!("--probe-address=127.0.0.1:{}", ports.probes))
             .arg(format!("--webhook-address=127.0.0.1:{}", ports.webhooks))
             .arg(format!("--aggregated-address=127.0.0.1:{}", ports.aggregated))
@@ -80,7 +95,7 @@ impl Operator {
             .arg("--log-format=json")
             .args(&options.flags)
             .env("POD_NAMESPACE", &options.namespace);
-        Self { process: Process::start("operator", &folder, &mut command), ports }
+        Self { process: Process::start("operator", &folder, command), ports }
     }
 
     /// The process, for signals, logs and its end.

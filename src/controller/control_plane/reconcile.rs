@@ -353,8 +353,20 @@ pub(super) fn nothing_observed() -> Observed {
     }
 }
 
-/// When to look again.
+/// When to look again: soon where something stands in the way that somebody has to move, whatever else is waited for.
 fn outcome(observed: &Observed, retry: Option<Retry>, external: Option<Retry>) -> Outcome {
+    let blocked = !observed.conflicts.is_empty()
+        || !observed.refused.is_empty()
+        || observed.workspaces.iter().any(|troubles| !troubles.is_empty())
+        || matches!(observed.exposure, Exposure::Failed(_));
+    match undisturbed(observed, retry, external) {
+        Outcome::After(pause) if blocked => Outcome::After(pause.min(REFUSED)),
+        Outcome::Failed(pause) if blocked => Outcome::Failed(pause.min(REFUSED)),
+        outcome => outcome,
+    }
+}
+
+fn undisturbed(observed: &Observed, retry: Option<Retry>, external: Option<Retry>) -> Outcome {
     let grant_failed = observed.workspaces.iter().flatten().any(|(reason, _)| *reason == "Failed");
     if !observed.failed.is_empty() || grant_failed {
         return Outcome::Failed(Duration::ZERO);
@@ -382,6 +394,25 @@ fn outcome(observed: &Observed, retry: Option<Retry>, external: Option<Retry>) -
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn what_somebody_has_to_mend_is_looked_at_every_minute() {
+        let still = || Observed { rollout: Rollout::Complete(1), ..nothing_observed() };
+        let after = |seconds: u64| Outcome::After(Duration::from_secs(seconds));
+        assert_eq!(outcome(&still(), None, None), after(300));
+        let message = || vec!["why".to_owned()];
+        for blocked in [
+            Observed { conflicts: message(), ..still() },
+            Observed { refused: message(), ..still() },
+            Observed { workspaces: Some(vec![("Refused", String::new())]), ..still() },
+            Observed { exposure: Exposure::Failed("why".to_owned()), ..still() },
+        ] {
+            assert_eq!(outcome(&blocked, None, None), after(60), "{blocked:?}");
+            let silent = Observed { coderd: Coderd::Silent("Unreachable", "why".to_owned()), ..blocked };
+            let hour = Some(Retry::After(Duration::from_secs(3600)));
+            assert_eq!(outcome(&silent, hour, None), Outcome::Failed(Duration::from_secs(60)), "{silent:?}");
+        }
+    }
 
     #[test]
     fn a_default_image_stays_and_one_that_was_named_does_not() {

@@ -2,12 +2,12 @@
 //! It keeps no objects: names and labels pass through, contents are read when they are needed.
 
 use super::desired::{self, Source};
-use crate::kubernetes::Change;
+use crate::kubernetes::{Change, KindName};
 use crds::CoderControlPlane;
 use crds::names::instance_label;
 use crds::well_known::label;
-use kube::ResourceExt;
 use kube::core::ObjectMeta;
+use kube::{Resource, ResourceExt};
 
 /// Something that changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,11 +20,14 @@ pub enum Changed {
     Namespace,
 }
 
-/// Whether a child belongs to a control plane: by its controller, or by its labels where it has none.
+/// Whether a child belongs to a control plane: by its controller, or by its labels where it has none. The name counts and
+/// not the uid: one that an earlier control plane of this name left is in the way until it goes.
 fn belongs(metadata: &ObjectMeta, control_plane: &CoderControlPlane) -> bool {
     let mut owners = metadata.owner_references.iter().flatten();
     if let Some(owner) = owners.find(|owner| owner.controller == Some(true)) {
-        return Some(&owner.uid) == control_plane.metadata.uid.as_ref();
+        return owner.kind == CoderControlPlane::kind(&())
+            && Some(&owner.name) == control_plane.metadata.name.as_ref()
+            && metadata.namespace == control_plane.metadata.namespace;
     }
     let named = |name: &str| metadata.labels.as_ref().and_then(|labels| labels.get(name));
     named(label::CONTROL_PLANE_NAMESPACE) == control_plane.metadata.namespace.as_ref()
@@ -56,6 +59,18 @@ pub fn concerns(changed: Changed, change: &Change, control_plane: &CoderControlP
     }
 }
 
+/// Whether a control plane asks for a child of a kind that the cluster may lack.
+pub fn asks_for(kind: KindName, control_plane: &CoderControlPlane) -> bool {
+    let spec = &control_plane.spec;
+    match kind {
+        desired::HTTP_ROUTE => spec.expose.as_ref().is_some_and(|expose| expose.gateway.is_some()),
+        desired::SERVICE_MONITOR => {
+            spec.metrics.as_ref().is_some_and(|metrics| metrics.service_monitor.is_some())
+        }
+        _ => false,
+    }
+}
+
 /// Whether the operator itself reads a Secret for this control plane.
 fn operator_reads(control_plane: &CoderControlPlane, name: &str) -> bool {
     let spec = &control_plane.spec;
@@ -64,6 +79,7 @@ fn operator_reads(control_plane: &CoderControlPlane, name: &str) -> bool {
 }
 
 mod follow;
+mod optional;
 
 pub use follow::{ControlPlanes, follow};
 
@@ -91,6 +107,39 @@ mod tests {
         );
         assert!(!concerns(Changed::Consumed(Source::Secret), &token("other", true), &plane));
         assert!(!concerns(Changed::Consumed(Source::ConfigMap), &token("coder", true), &plane));
+    }
+
+    #[test]
+    fn a_child_of_an_earlier_object_of_the_same_name_concerns_the_new_one() {
+        let plane: CoderControlPlane =
+            from_value(json!({"metadata": {"name": "coder", "namespace": "team", "uid": "new"}, "spec": {}}))
+                .unwrap();
+        let child = |kind: &str, name: &str, namespace: &str| {
+            Change {
+            gone: true,
+            metadata: from_value(json!({"name": "coder", "namespace": namespace, "ownerReferences": [
+                {"apiVersion": "coder.com/v1alpha1", "kind": kind, "name": name, "uid": "old", "controller": true}]}))
+            .unwrap(),
+        }
+        };
+        assert!(concerns(Changed::Child, &child("CoderControlPlane", "coder", "team"), &plane));
+        assert!(!concerns(Changed::Child, &child("CoderControlPlane", "other", "team"), &plane));
+        assert!(!concerns(Changed::Child, &child("CoderProvisioner", "coder", "team"), &plane));
+        assert!(!concerns(Changed::Child, &child("CoderControlPlane", "coder", "elsewhere"), &plane));
+    }
+
+    #[test]
+    fn only_who_asks_for_a_kind_is_looked_at_when_it_comes() {
+        let plane = |spec: serde_json::Value| -> CoderControlPlane {
+            from_value(json!({"metadata": {"name": "coder"}, "spec": spec})).unwrap()
+        };
+        let routed =
+            plane(json!({"expose": {"gateway": {"host": "a.example.com", "parentRefs": [{"name": "b"}]}}}));
+        let monitored = plane(json!({"metrics": {"serviceMonitor": {}}}));
+        assert!(asks_for(desired::HTTP_ROUTE, &routed) && !asks_for(desired::HTTP_ROUTE, &monitored));
+        assert!(
+            asks_for(desired::SERVICE_MONITOR, &monitored) && !asks_for(desired::SERVICE_MONITOR, &routed)
+        );
     }
 
     #[test]

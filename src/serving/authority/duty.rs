@@ -55,6 +55,7 @@ impl AuthorityDuty {
         let mut injector = Injector::new(self.kube.clone(), self.metrics.clone());
         loop {
             let outcome = tokio::select! {
+                biased;
                 () = stop.cancelled() => return,
                 outcome = self.pass(&mut injector) => outcome,
             };
@@ -71,6 +72,7 @@ impl AuthorityDuty {
                 }
             };
             tokio::select! {
+                biased;
                 () = stop.cancelled() => return,
                 () = tokio::time::sleep(wait) => {}
                 () = self.secret.changed() => {}

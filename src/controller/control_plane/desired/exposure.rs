@@ -10,7 +10,8 @@ use serde_json::{Map, Value, json};
 use super::origin::Origin;
 use super::{Child, filled};
 
-const HTTP_ROUTE: [&str; 3] = ["gateway.networking.k8s.io/v1", "HTTPRoute", "httproutes"];
+/// Its kind, which comes with the Gateway API.
+pub const HTTP_ROUTE: [&str; 3] = ["gateway.networking.k8s.io/v1", "HTTPRoute", "httproutes"];
 
 /// A text without blanks around it; one that is empty counts as not given.
 fn trimmed(text: &Option<String>) -> Option<&str> {

@@ -9,7 +9,7 @@ use super::{Children, Inputs, children};
 
 /// A manifest and what the cluster would say about it.
 #[derive(Clone)]
-pub(super) struct ControlPlane {
+pub(in super::super) struct ControlPlane {
     pub(super) object: Value,
     checksum: Option<String>,
     access_url_from_env_from: bool,
@@ -17,7 +17,7 @@ pub(super) struct ControlPlane {
 
 impl ControlPlane {
     /// `coder` in namespace `ns`, with uid `u-1` and an empty spec.
-    pub(super) fn test() -> Self {
+    pub(in super::super) fn test() -> Self {
         let metadata = json!({"name": "coder", "namespace": "ns", "uid": "u-1"});
         Self::from(json!({
             "apiVersion": "coder.com/v1alpha1", "kind": "CoderControlPlane", "metadata": metadata, "spec": {},
@@ -29,7 +29,7 @@ impl ControlPlane {
     }
 
     /// With a field of the spec; what an earlier sentence said about it is forgotten, but for maps.
-    pub(super) fn with(mut self, field: &str, value: Value) -> Self {
+    pub(in super::super) fn with(mut self, field: &str, value: Value) -> Self {
         match (&mut self.object["spec"][field], value) {
             (Value::Object(there), Value::Object(more)) => there.extend(more),
             (there, value) => *there = value,
@@ -66,7 +66,7 @@ impl ControlPlane {
     }
 
     /// The spec of the sample that uses every field, but for the Gateway.
-    pub(super) fn with_everything(mut self) -> Self {
+    pub(in super::super) fn with_everything(mut self) -> Self {
         let path =
             concat!(env!("CARGO_MANIFEST_DIR"), "/kustomize/samples/codercontrolplane-everything.yaml");
         let sample: Value = serde_saphyr::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
@@ -79,7 +79,7 @@ impl ControlPlane {
         serde_json::from_value(complete).unwrap()
     }
 
-    pub(super) fn children(&self) -> Children {
+    pub(in super::super) fn children(&self) -> Children {
         children(&Inputs {
             control_plane: &self.resolved(),
             consumed_checksum: self.checksum.as_deref(),

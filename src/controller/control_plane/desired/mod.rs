@@ -18,7 +18,7 @@ mod service_account;
 mod volumes;
 
 #[cfg(test)]
-mod given;
+pub(super) mod given;
 #[cfg(test)]
 mod properties;
 
@@ -31,6 +31,8 @@ use serde_json::{Value, json};
 pub use address::cluster_url;
 pub use consumed::{Consumed, Keys, Source, consumed};
 pub use environment::{ACCESS_URL, provides, provides_access_url};
+pub use exposure::HTTP_ROUTE;
+pub use monitoring::SERVICE_MONITOR;
 pub use origin::selector;
 pub use rbac::WorkspaceAccess;
 

@@ -9,7 +9,8 @@ use super::environment::variable;
 use super::origin::Origin;
 use super::pod;
 
-const SERVICE_MONITOR: [&str; 3] = ["monitoring.coreos.com/v1", "ServiceMonitor", "servicemonitors"];
+/// Its kind, which comes with the Prometheus operator.
+pub const SERVICE_MONITOR: [&str; 3] = ["monitoring.coreos.com/v1", "ServiceMonitor", "servicemonitors"];
 /// Name of the port of the pods.
 const PORT_NAME: &str = "prometheus";
 const PORT: i32 = 2112;

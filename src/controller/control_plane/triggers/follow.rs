@@ -1,17 +1,19 @@
 //! Follows everything that can make a control plane due, and leaves wishes in the queue.
 //! It never looks into an object: what concerns whom is decided one level above.
 
-use super::{Changed, concerns};
-use crate::controller::control_plane::desired::Source;
+use super::{Changed, concerns, optional};
+use crate::controller::control_plane::desired::{HTTP_ROUTE, SERVICE_MONITOR, Source};
 use crate::controller::control_plane::reconcile::Key;
 use crate::controller::queue::Queue;
-use crate::kubernetes::{Change, Kube, Reflected, Selection};
+use crate::kubernetes::{Change, KindName, Kube, Reflected, Selection, Sight};
 use crds::CoderControlPlane;
 use crds::well_known::{MANAGER, annotation, label};
-use futures::{Stream, StreamExt};
+use futures::StreamExt;
+use futures::stream::BoxStream;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service, ServiceAccount};
 use k8s_openapi::api::networking::v1::Ingress;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::ResourceExt;
 use kube::core::{DeserializeGuard, ObjectMeta};
@@ -19,6 +21,24 @@ use kube::runtime::watcher;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use tokio::task::JoinSet;
+
+const fn built_in<K: k8s_openapi::Resource>() -> KindName {
+    [K::API_VERSION, K::KIND, K::URL_PATH_SEGMENT]
+}
+
+/// The kinds of children that every cluster knows.
+const CHILDREN: [KindName; 7] = [
+    built_in::<Deployment>(),
+    built_in::<Service>(),
+    built_in::<ServiceAccount>(),
+    built_in::<Role>(),
+    built_in::<RoleBinding>(),
+    built_in::<Ingress>(),
+    built_in::<PodDisruptionBudget>(),
+];
+
+/// Those that a cluster knows when somebody has defined them.
+const OPTIONAL: [KindName; 2] = [HTTP_ROUTE, SERVICE_MONITOR];
 
 /// The control planes of the cluster.
 pub type ControlPlanes = Reflected<DeserializeGuard<CoderControlPlane>>;
@@ -28,15 +48,16 @@ pub async fn follow(kube: &Kube, control_planes: ControlPlanes, queue: Queue<Key
     let ours = Selection::Labelled(format!("{}={MANAGER}", label::MANAGED_BY));
     let everything = Selection::All;
     let mut followed = JoinSet::new();
+    for kind in OPTIONAL {
+        let (kube, control_planes) = (kube.clone(), control_planes.clone());
+        followed.spawn(optional::follow(kube, kind, ours.clone(), control_planes, queue.clone()));
+    }
     let mut hear = |changes: Changes, changed| {
         followed.spawn(listen(changes, changed, control_planes.clone(), queue.clone()));
     };
-    hear(kube.changes::<Deployment>(&ours).boxed(), Changed::Child);
-    hear(kube.changes::<Service>(&ours).boxed(), Changed::Child);
-    hear(kube.changes::<ServiceAccount>(&ours).boxed(), Changed::Child);
-    hear(kube.changes::<Role>(&ours).boxed(), Changed::Child);
-    hear(kube.changes::<RoleBinding>(&ours).boxed(), Changed::Child);
-    hear(kube.changes::<Ingress>(&ours).boxed(), Changed::Child);
+    for kind in CHILDREN {
+        hear(kube.changes_of(kind, &ours).boxed(), Changed::Child);
+    }
     hear(kube.changes::<Secret>(&everything).boxed(), Changed::Consumed(Source::Secret));
     hear(kube.changes::<ConfigMap>(&everything).boxed(), Changed::Consumed(Source::ConfigMap));
     hear(kube.changes::<Namespace>(&everything).boxed(), Changed::Namespace);
@@ -47,23 +68,25 @@ pub async fn follow(kube: &Kube, control_planes: ControlPlanes, queue: Queue<Key
     }
 }
 
-type Changes = std::pin::Pin<Box<dyn Stream<Item = Result<Change, watcher::Error>> + Send>>;
+type Changes = BoxStream<'static, watcher::Result<Sight>>;
 
 async fn listen(mut changes: Changes, changed: Changed, control_planes: ControlPlanes, queue: Queue<Key>) {
-    while let Some(change) = changes.next().await {
-        let change = match change {
-            Ok(change) => change,
-            Err(error) => {
-                tracing::warn!(?changed, %error, "watch failed; it is tried again");
-                continue;
-            }
-        };
-        for control_plane in candidates(changed, &change, &control_planes) {
-            if let Ok(control_plane) = &control_plane.0
-                && concerns(changed, &change, control_plane)
-            {
-                queue.wish(Key::of(control_plane));
-            }
+    while let Some(sight) = changes.next().await {
+        match sight {
+            Ok(Sight::Changed(change)) => wish(changed, &change, &control_planes, &queue),
+            Ok(Sight::Listed) => {}
+            Err(error) => tracing::warn!(?changed, %error, "watch failed; it is tried again"),
+        }
+    }
+}
+
+/// Asks for a pass of every control plane that a change concerns.
+pub(super) fn wish(changed: Changed, change: &Change, control_planes: &ControlPlanes, queue: &Queue<Key>) {
+    for control_plane in candidates(changed, change, control_planes) {
+        if let Ok(control_plane) = &control_plane.0
+            && concerns(changed, change, control_plane)
+        {
+            queue.wish(Key::of(control_plane));
         }
     }
 }
@@ -172,6 +195,7 @@ impl Key {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::controller::control_plane::desired::given::ControlPlane;
     use serde_json::{from_value, json};
 
     fn object(name: &str, generation: i64) -> Guarded {
@@ -181,6 +205,22 @@ mod tests {
 
     fn names(keys: Vec<Key>) -> Vec<String> {
         keys.into_iter().map(|key| key.name).collect()
+    }
+
+    #[test]
+    fn every_kind_of_child_is_followed() {
+        let gateway = json!({"gateway": {"host": "coder.example.com", "parentRefs": [{"name": "edge"}]}});
+        let everything = ControlPlane::test().with_everything();
+        let all: BTreeSet<KindName> = [everything, ControlPlane::test().with("expose", gateway)]
+            .iter()
+            .flat_map(|plane| {
+                let children = plane.children();
+                let kinds = children.all().map(|child| [child.api_version, child.kind, child.plural]);
+                kinds.collect::<Vec<_>>()
+            })
+            .collect();
+        let followed: BTreeSet<KindName> = CHILDREN.into_iter().chain(OPTIONAL).collect();
+        assert_eq!(all, followed, "what is made, and what is watched");
     }
 
     #[test]

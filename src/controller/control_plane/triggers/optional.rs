@@ -1,0 +1,116 @@
+//! Follows a kind that a cluster may lack, such as HTTPRoute, while the cluster knows it.
+//! Nothing is asked about a kind that nobody has defined: a watch on its one CustomResourceDefinition tells when it comes.
+
+use super::follow::{ControlPlanes, wish};
+use super::{Changed, asks_for};
+use crate::controller::control_plane::reconcile::Key;
+use crate::controller::queue::Queue;
+use crate::kubernetes::{KindName, Kube, Selection, Sight, is_unknown};
+use futures::{Stream, StreamExt};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::runtime::watcher;
+use std::time::Duration;
+
+/// How soon a kind is tried again that is defined but not served: its definition is a moment old, or has other versions.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// Follows the objects selected until it is dropped.
+pub(super) async fn follow(
+    kube: Kube,
+    kind: KindName,
+    selection: Selection,
+    control_planes: ControlPlanes,
+    queue: Queue<Key>,
+) {
+    let definitions = kube.changes::<CustomResourceDefinition>(&Selection::Named(definition(kind)));
+    let mut definitions = std::pin::pin!(definitions);
+    let (mut defined, mut pause) = (false, FIRST_PAUSE);
+    loop {
+        if !defined {
+            (defined, pause) = (is_defined(&mut definitions).await, FIRST_PAUSE);
+            continue;
+        }
+        let changes = kube.changes_of(kind, &selection);
+        tokio::select! {
+            served = listen(changes, kind, &control_planes, &queue) => {
+                pause = if served { FIRST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
+                let next = tokio::time::timeout(pause, is_defined(&mut definitions)).await;
+                defined = next.unwrap_or(true);
+            }
+            () = gone(&mut definitions) => defined = false,
+        }
+    }
+}
+
+/// The name of what defines a kind.
+fn definition([api_version, _, plural]: KindName) -> String {
+    let group = api_version.split('/').next().unwrap_or_default();
+    format!("{plural}.{group}")
+}
+
+type Sights = watcher::Result<Sight>;
+
+/// The next word on whether the kind is defined.
+async fn is_defined(definitions: &mut (impl Stream<Item = Sights> + Unpin)) -> bool {
+    loop {
+        match definitions.next().await {
+            Some(Ok(Sight::Changed(change))) => return !change.gone,
+            Some(Ok(Sight::Listed)) => {}
+            Some(Err(error)) => {
+                tracing::warn!(%error, "watch on a CustomResourceDefinition failed; it is tried again")
+            }
+            None => std::future::pending().await,
+        }
+    }
+}
+
+async fn gone(definitions: &mut (impl Stream<Item = Sights> + Unpin)) {
+    while is_defined(definitions).await {}
+}
+
+/// Listens while the kind is served; returns whether it ever was.
+async fn listen(
+    changes: impl Stream<Item = Sights>,
+    kind: KindName,
+    control_planes: &ControlPlanes,
+    queue: &Queue<Key>,
+) -> bool {
+    let mut changes = std::pin::pin!(changes);
+    let mut served = false;
+    while let Some(sight) = changes.next().await {
+        match sight {
+            Ok(Sight::Changed(change)) => wish(Changed::Child, &change, control_planes, queue),
+            Ok(Sight::Listed) => {
+                served = true;
+                wish_for_all(kind, control_planes, queue);
+            }
+            Err(error) if is_unknown(&error) => return served,
+            Err(error) => tracing::warn!(kind = kind[1], %error, "watch failed; it is tried again"),
+        }
+    }
+    served
+}
+
+/// The kind has come: whoever asks for it has waited.
+fn wish_for_all(kind: KindName, control_planes: &ControlPlanes, queue: &Queue<Key>) {
+    for control_plane in control_planes.all() {
+        if let Ok(control_plane) = &control_plane.0
+            && asks_for(kind, control_plane)
+        {
+            queue.wish(Key::of(control_plane));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controller::control_plane::desired::{HTTP_ROUTE, SERVICE_MONITOR};
+
+    #[test]
+    fn a_definition_is_named_after_plural_and_group() {
+        assert_eq!(definition(HTTP_ROUTE), "httproutes.gateway.networking.k8s.io");
+        assert_eq!(definition(SERVICE_MONITOR), "servicemonitors.monitoring.coreos.com");
+    }
+}
