@@ -30,6 +30,12 @@ pub enum Sight {
     Changed(Change),
 }
 
+impl Sight {
+    fn of(object: &impl Resource, gone: bool) -> Self {
+        Self::Changed(Change { metadata: object.meta().clone(), gone })
+    }
+}
+
 /// A kind as a value: `apiVersion`, `kind`, and the plural of its path.
 pub type KindName = [&'static str; 3];
 
@@ -66,10 +72,9 @@ fn sights<K>(
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
 {
-    let changed = |object: K, gone| Sight::Changed(Change { metadata: object.meta().clone(), gone });
-    watch_objects(objects, selection.config()).default_backoff().filter_map(async move |event| match event {
-        Ok(Event::Apply(object) | Event::InitApply(object)) => Some(Ok(changed(object, false))),
-        Ok(Event::Delete(object)) => Some(Ok(changed(object, true))),
+    watch_objects(objects, selection.config()).default_backoff().filter_map(async |event| match event {
+        Ok(Event::Apply(object) | Event::InitApply(object)) => Some(Ok(Sight::of(&object, false))),
+        Ok(Event::Delete(object)) => Some(Ok(Sight::of(&object, true))),
         Ok(Event::InitDone) => Some(Ok(Sight::Listed)),
         Ok(Event::Init) => None,
         Err(error) => Some(Err(error)),
