@@ -1,10 +1,16 @@
 //! CoderControlPlane on a real API server with the real Deployment controller on simulated nodes: what a user applies,
 //! what comes of it, and what its status says.
 
+#[path = "control_plane/accounts.rs"]
+mod accounts;
 #[path = "control_plane/contract.rs"]
 mod contract;
 #[path = "control_plane/events.rs"]
 mod events;
+#[path = "control_plane/grants.rs"]
+mod grants;
+#[path = "control_plane/held.rs"]
+mod held;
 #[path = "control_plane/restart.rs"]
 mod restart;
 #[path = "control_plane/stage.rs"]

@@ -136,9 +136,19 @@ async fn run_a_control_plane(cluster: &Cluster, namespace: &str) {
     }))
     .await;
     count("deployment,ingress,poddisruptionbudget,servicemonitor", 4).await;
-    apply(serde_json::json!({ "extraEnv": [database], "expose": { "gateway": gateway } })).await;
+    let account = serde_json::json!({ "name": "server" });
+    let spec = serde_json::json!({ "extraEnv": [database], "expose": { "gateway": gateway },
+        "serviceAccount": account });
+    apply(spec).await;
     count("ingress,poddisruptionbudget,servicemonitor", 0).await;
     count("httproute", 1).await;
+    // Nobody rolls out here. The account that is no longer named goes when its pods have gone.
+    let rolled = serde_json::json!({ "status": { "observedGeneration": 99, "replicas": 1, "updatedReplicas": 1,
+        "availableReplicas": 1 } });
+    let words =
+        format!("patch deployment coder -n {namespace} --subresource=status --type=merge -p {rolled}");
+    cluster.kubectl(&words).await.expect_ok();
+    count("serviceaccount", 0).await;
     apply(serde_json::json!({})).await;
     count("httproute", 0).await;
     cluster.kubectl(&format!("delete ccp coder -n {namespace} --timeout=30s")).await.expect_ok();

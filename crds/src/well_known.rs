@@ -101,6 +101,9 @@ pub mod default {
     pub const TERMINATION_GRACE_PERIOD_SECONDS: i64 = 600;
 }
 
+/// The ClusterRole with what the operator may hand on to coderd, before any prefix an overlay gives it.
+pub const HANDED_ON: &str = "coder-k8s-workspaces";
+
 /// What coderd may do with each kind of object where it runs workspaces, if it may do anything.
 pub const WORKSPACE_VERBS: [&str; 8] =
     ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];

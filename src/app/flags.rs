@@ -7,6 +7,7 @@ use super::modes::Mode;
 use crate::coderd::{AllowedUrls, Egress, Resolve, allowed, resolve};
 use crate::confidential::Confidential;
 use crate::controller::control_plane::consent::Consent;
+use crate::controller::control_plane::orphans;
 use crate::kubernetes::lease::Timing;
 use crate::serving::authority::Times;
 use clap::{Args, ValueEnum};
@@ -63,6 +64,14 @@ pub struct Flags {
     /// cluster belongs to the same people.
     #[arg(long, value_enum, default_value_t, env = "CODER_K8S_NAMESPACE_CONSENT")]
     pub namespace_consent: Consent,
+
+    /// How often rights and tokens are looked for whose control plane is gone.
+    #[arg(long, default_value = "1h", value_parser = durations::parse, env = "CODER_K8S_ORPHAN_CHECK_INTERVAL")]
+    pub orphan_check_interval: Duration,
+
+    /// How long a control plane must be gone before what is left of it is removed.
+    #[arg(long, default_value = "10m", value_parser = durations::parse, env = "CODER_K8S_ORPHAN_GRACE")]
+    pub orphan_grace: Duration,
 
     /// How logs are written.
     #[arg(long, value_enum, default_value = "json", env = "CODER_K8S_LOG_FORMAT")]
@@ -268,6 +277,11 @@ impl Flags {
             resolve: Resolve::new(self.egress.resolve.clone()),
             allowed_urls: AllowedUrls::new(self.egress.allow_url.clone()),
         }
+    }
+
+    /// When what is left of control planes that are gone is looked for.
+    pub fn orphan_times(&self) -> orphans::Times {
+        orphans::Times { interval: self.orphan_check_interval, grace: self.orphan_grace }
     }
 
     /// The timing of every lease.

@@ -3,7 +3,7 @@
 
 use super::duties::Work;
 use super::process::Context;
-use crate::controller::control_plane::{ControlPlanes, Reconciler, follow};
+use crate::controller::control_plane::{ControlPlanes, Reconciler, follow, orphans};
 use crate::controller::queue::Queue;
 use std::sync::Arc;
 use webhooks::Config;
@@ -19,8 +19,10 @@ pub fn work(context: &Context, control_planes: ControlPlanes) -> Work {
         context.flags.egress(),
     );
     let reconciler = Arc::new(reconciler);
+    let (events, times) = (context.events.clone(), context.flags.orphan_times());
     Box::new(move |stop| {
         let (reconciler, control_planes) = (reconciler.clone(), control_planes.clone());
+        let events = events.clone();
         Box::pin(async move {
             let queue = Queue::default();
             let passes = queue.run(stop, |key| {
@@ -29,7 +31,8 @@ pub fn work(context: &Context, control_planes: ControlPlanes) -> Work {
             });
             tokio::select! {
                 () = passes => {}
-                () = follow(reconciler.kube(), control_planes, queue.clone()) => {}
+                () = follow(reconciler.kube(), control_planes.clone(), queue.clone()) => {}
+                () = orphans::remove(reconciler.kube(), &events, &control_planes, times) => {}
             }
         })
     })

@@ -6,8 +6,13 @@ use super::objects::{CallError, FIELD_MANAGER, READ_LIMIT, WRITE_LIMIT, within};
 use json_patch::Patch as JsonPatch;
 use kube::Api;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions};
-use kube::core::GroupVersionKind;
+use kube::core::{GroupVersionKind, ObjectMeta};
 use serde_json::Value;
+
+/// Objects that come at once.
+const PAGE: u32 = 500;
+/// Pages that are read of one list.
+const PAGES: usize = 200;
 
 /// One object of any kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,15 +82,35 @@ impl Kube {
         within(WRITE_LIMIT, || target.operation("write the status of"), call).await.map(drop)
     }
 
+    /// Whether the API server knows the kind and says that there is no object of this name: less is no proof.
+    pub async fn is_gone(&self, target: Target<'_>) -> Result<bool, CallError> {
+        let api = target.api(self);
+        match within(READ_LIMIT, || target.operation("get"), api.get_metadata(target.name)).await {
+            Ok(_) => Ok(false),
+            Err(error) if error.names_the_missing() => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Removes the object of this uid; one that is gone already is as good.
     pub async fn remove(&self, target: Target<'_>, uid: &str) -> Result<(), CallError> {
-        let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
+        self.remove_version(target, uid, None).await
+    }
+
+    /// Removes the object of this uid; if a version is given, only while nobody has changed it since.
+    pub async fn remove_version(
+        &self,
+        target: Target<'_>,
+        uid: &str,
+        resource_version: Option<String>,
+    ) -> Result<(), CallError> {
+        let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version };
         let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
         let api = target.api(self);
         let call = api.delete(target.name, &params);
         match within(WRITE_LIMIT, || target.operation("delete"), call).await {
             Ok(_) => Ok(()),
-            // A conflict is another uid: the object we meant is gone.
+            // A conflict is another uid or version: the object we meant is gone.
             Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),
             Err(error) => Err(error),
         }
@@ -96,5 +121,26 @@ impl Kube {
         let (api, params) = (target.api(self), ListParams::default().labels(selector));
         let listed = within(READ_LIMIT, || target.operation("list"), api.list(&params)).await?;
         Ok(listed.items.into_iter().filter_map(|object| serde_json::to_value(object).ok()).collect())
+    }
+
+    /// Metadata of the objects of a kind with these labels, as far as they are asked for. It comes in pages, and ends
+    /// after so many that something must be wrong.
+    pub async fn labelled_metadata(
+        &self,
+        target: Target<'_>,
+        selector: &str,
+        asked: impl Fn(&ObjectMeta) -> bool,
+    ) -> Result<Vec<ObjectMeta>, CallError> {
+        let (api, mut found) = (target.api(self), Vec::new());
+        let mut params = ListParams::default().labels(selector).limit(PAGE);
+        for _ in 0..PAGES {
+            let page = within(READ_LIMIT, || target.operation("list"), api.list_metadata(&params)).await?;
+            found.extend(page.items.into_iter().map(|object| object.metadata).filter(&asked));
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => params = params.continue_token(&token),
+                None => break,
+            }
+        }
+        Ok(found)
     }
 }

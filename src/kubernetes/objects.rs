@@ -66,6 +66,11 @@ impl CallError {
         self.status(|status| status.code == 404)
     }
 
+    /// There is no object of this name, by the word of whoever serves its kind.
+    pub(super) fn names_the_missing(&self) -> bool {
+        self.status(|status| status.code == 404 && status.reason == "NotFound")
+    }
+
     fn status(&self, holds: impl Fn(&kube::core::Status) -> bool) -> bool {
         matches!(self, Self::Failed { source, .. } if matches!(&**source, kube::Error::Api(status) if holds(status)))
     }

@@ -112,9 +112,14 @@ pub const ROLES: &[Role] = &[
                          they take.",
             },
             Grant {
-                on: On::Resources { group: "", resources: &["services", "serviceaccounts"] },
+                on: On::Resources { group: "", resources: &["services"] },
                 verbs: &["get", "list", "watch", "create", "patch"],
-                reason: "Children of a control plane; they go with their owner.",
+                reason: "A child of every control plane; it goes with its owner.",
+            },
+            Grant {
+                on: On::Resources { group: "", resources: &["serviceaccounts"] },
+                verbs: &["get", "list", "watch", "create", "patch", "delete"],
+                reason: "Another child; one that the spec names no more is removed.",
             },
             Grant {
                 on: On::Resources { group: "apps", resources: &["deployments"] },
@@ -193,7 +198,7 @@ pub const ROLES: &[Role] = &[
         ],
     },
     Role {
-        name: "coder-k8s-workspaces",
+        name: well_known::HANDED_ON,
         holder: Holder::OperatorEverywhere,
         purpose: "What the operator hands on to coderd for its workspaces and does not do itself: Kubernetes lets nobody \
                   grant what he does not hold. A rule of spec.rbac.extraRules beyond this needs a ClusterRole of your own \

@@ -11,16 +11,20 @@ where
     E: std::fmt::Display,
 {
     let deadline = Instant::now() + limit;
+    let mut last = "nothing".to_owned();
     loop {
         match tokio::time::timeout_at(deadline.into(), ask()).await {
             Ok(Ok(answer)) => return answer,
             Ok(Err(reason)) if Instant::now() >= deadline => {
                 panic!("gave up after {limit:?} waiting for {what}: {reason}")
             }
-            Ok(Err(_)) => tokio::time::sleep(POLL).await,
-            Err(_) => {
-                panic!("gave up after {limit:?} waiting for {what}: the question itself was not answered")
+            Ok(Err(reason)) => {
+                last = reason.to_string();
+                tokio::time::sleep(POLL).await;
             }
+            Err(_) => panic!(
+                "gave up after {limit:?} waiting for {what}: the question itself was not answered; the answer before: {last}"
+            ),
         }
     }
 }

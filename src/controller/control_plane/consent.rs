@@ -1,7 +1,10 @@
 //! Decides in which namespaces coderd may run workspaces: a border is crossed only with the consent of the other side.
-//! Pure: labels and what was granted before are given. It never takes a right away that was granted before.
+//! Pure: labels and what was granted before are given. A right that was granted goes only where the label says `none`.
 
 use crds::well_known::label::WORKSPACES_FROM;
+
+/// The value of the label by which a namespace takes workspaces of nobody.
+const NOBODY: &str = "none";
 
 /// Whether the consent of another namespace is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
@@ -22,28 +25,46 @@ pub enum Answer<'a> {
     Label(Option<&'a str>),
 }
 
-/// Why coderd gets no rights in a namespace, if it does not: a reason and a message with the fix.
-pub fn objection(
-    consent: Consent,
-    from: &str,
-    to: &str,
-    answer: Answer<'_>,
-    granted_before: bool,
-) -> Option<(&'static str, String)> {
+/// What becomes of the rights in a namespace; the messages say why, and how to change it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// They are brought to what the spec asks for.
+    Grant,
+    /// Those that are there stay exactly as they are.
+    Freeze(String),
+    /// They are taken back, and none are granted.
+    Revoke(String),
+    /// None are granted; there are none yet.
+    Withhold(&'static str, String),
+}
+
+/// What becomes of the rights that control planes of `from` have in `to`.
+pub fn verdict(consent: Consent, from: &str, to: &str, answer: Answer<'_>, granted_before: bool) -> Verdict {
     if from == to {
-        return None;
+        return Verdict::Grant;
     }
+    let fix =
+        || format!("whoever owns it runs: kubectl label namespace {to} --overwrite {WORKSPACES_FROM}={from}");
     match answer {
-        Answer::Missing => Some(("NamespaceMissing", format!("namespace {to} does not exist; create it"))),
-        Answer::Label(Some(label)) if label == from => None,
-        Answer::Label(_) if consent == Consent::Off || granted_before => None,
-        Answer::Label(_) => Some((
-            "NoConsent",
-            format!(
-                "namespace {to} has not agreed to run workspaces of {from}; whoever owns it runs: kubectl label \
-                 namespace {to} {WORKSPACES_FROM}={from}"
-            ),
+        Answer::Missing => {
+            Verdict::Withhold("NamespaceMissing", format!("namespace {to} does not exist; create it"))
+        }
+        Answer::Label(Some(NOBODY)) => Verdict::Revoke(format!(
+            "namespace {to} takes no workspaces ({WORKSPACES_FROM}={NOBODY}), so coderd has no rights there; \
+             remove it from spec.rbac.workspaceNamespaces, or {}",
+            fix()
         )),
+        Answer::Label(Some(label)) if label == from => Verdict::Grant,
+        Answer::Label(_) if consent == Consent::Off => Verdict::Grant,
+        Answer::Label(_) if granted_before => Verdict::Freeze(format!(
+            "namespace {to} does not agree to run workspaces of {from}: the rights coderd has there stay as they \
+             are and are not changed; {}, or ={NOBODY} to revoke them",
+            fix()
+        )),
+        Answer::Label(_) => Verdict::Withhold(
+            "NoConsent",
+            format!("namespace {to} has not agreed to run workspaces of {from}; {}", fix()),
+        ),
     }
 }
 
@@ -51,22 +72,51 @@ pub fn objection(
 mod tests {
     use super::*;
 
+    fn word(verdict: Verdict) -> &'static str {
+        match verdict {
+            Verdict::Grant => "grant",
+            Verdict::Freeze(_) => "freeze",
+            Verdict::Revoke(_) => "revoke",
+            Verdict::Withhold(reason, _) => reason,
+        }
+    }
+
     #[test]
-    fn a_border_is_crossed_with_consent_only() {
-        let ask = |consent, to, answer, before| {
-            objection(consent, "coder", to, answer, before).map(|(reason, _)| reason)
-        };
-        assert_eq!(ask(Consent::On, "coder", Answer::Missing, false), None, "the own namespace needs none");
-        assert_eq!(ask(Consent::On, "team", Answer::Label(Some("coder")), false), None);
-        assert_eq!(ask(Consent::On, "team", Answer::Label(Some("other")), false), Some("NoConsent"));
-        assert_eq!(ask(Consent::On, "team", Answer::Label(None), false), Some("NoConsent"));
-        assert_eq!(ask(Consent::On, "team", Answer::Label(None), true), None, "what was granted stays");
-        assert_eq!(ask(Consent::Off, "team", Answer::Label(None), false), None);
-        assert_eq!(ask(Consent::Off, "team", Answer::Missing, true), Some("NamespaceMissing"));
-        let (_, message) = objection(Consent::On, "coder", "team", Answer::Label(None), false).unwrap();
-        assert!(
-            message.ends_with("kubectl label namespace team coder.com/workspaces-from=coder"),
-            "{message}"
-        );
+    fn a_border_is_crossed_with_consent_only_and_a_right_goes_by_none_alone() {
+        use Answer::{Label, Missing};
+        use Consent::{Off, On};
+        for (consent, to, answer, before, expected) in [
+            (On, "coder", Missing, false, "grant"),
+            (On, "team", Label(Some("coder")), false, "grant"),
+            (On, "team", Label(Some("coder")), true, "grant"),
+            (On, "team", Label(Some("other")), false, "NoConsent"),
+            (On, "team", Label(None), false, "NoConsent"),
+            (On, "team", Label(None), true, "freeze"),
+            (On, "team", Label(Some("other")), true, "freeze"),
+            (On, "team", Label(Some("none")), true, "revoke"),
+            (On, "team", Label(Some("none")), false, "revoke"),
+            (Off, "team", Label(Some("none")), true, "revoke"),
+            (Off, "team", Label(None), false, "grant"),
+            (Off, "team", Label(Some("other")), true, "grant"),
+            (Off, "team", Missing, true, "NamespaceMissing"),
+        ] {
+            let decided = word(verdict(consent, "coder", to, answer, before));
+            assert_eq!(decided, expected, "{consent:?} {to} {answer:?} {before}");
+        }
+    }
+
+    #[test]
+    fn the_message_names_the_label_to_set_and_fits() {
+        let long = "n".repeat(40);
+        let fix = format!("kubectl label namespace {long} --overwrite coder.com/workspaces-from=coder");
+        for (label, before) in [(None, false), (None, true), (Some("none"), true)] {
+            let message = match verdict(Consent::On, "coder", &long, Answer::Label(label), before) {
+                Verdict::Freeze(message) | Verdict::Revoke(message) | Verdict::Withhold(_, message) => {
+                    message
+                }
+                Verdict::Grant => panic!("nobody agreed"),
+            };
+            assert!(message.contains(&fix) && message.len() <= 330, "{}: {message}", message.len());
+        }
     }
 }

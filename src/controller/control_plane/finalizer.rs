@@ -15,6 +15,14 @@ fn names(object: &Value) -> impl Iterator<Item = &str> {
     list.into_iter().flatten().filter_map(Value::as_str)
 }
 
+/// What is said when the API server does not let us set or remove it; the next step last.
+pub fn refusal(error: &impl std::fmt::Display) -> String {
+    format!(
+        "the finalizer {FINALIZER} could not be set or removed: {error}; nothing is made outside the namespace without \
+         it: allow the operator to change it"
+    )
+}
+
 /// The patch that holds the object; it fails if the object changed since it was read.
 pub fn hold(object: &Value) -> Patch {
     patch(object, names(object).chain([FINALIZER]).collect())

@@ -2,13 +2,16 @@
 //! `desired` decides what should exist, `status` what is said about it; `reconcile` reads, acts and writes.
 
 pub mod access;
+mod accounts;
 pub mod consent;
 mod deletion;
 pub mod desired;
 mod external;
 mod finalizer;
 mod home;
+mod lacking;
 pub mod license;
+pub mod orphans;
 mod probe;
 mod reconcile;
 mod references;

@@ -3,11 +3,12 @@
 
 use super::access::{Asked, Owner};
 use super::consent::Consent;
-use super::desired::{self, Children, Consumed, Inputs, Source, WorkspaceAccess};
+use super::desired::{self, Children, Consumed, Inputs, Source};
 use super::external::{self, External};
 use super::probe::{Probe, left_alone, probe};
-use super::status::{Coderd, Exposure, Observed, Rollout, Wish, WishState};
-use super::sweep::{self, Origin};
+use super::report::reconcile_at;
+use super::status::{Coderd, Exposure, Grants, Observed, Rollout, Wish, WishState};
+use super::sweep::{self, Origin, Wanted};
 use super::{finalizer, references, rollout};
 use crate::coderd::{Client, Egress, Pause, Retry};
 use crate::controller::schedule::Outcome;
@@ -24,8 +25,9 @@ use webhooks::{Config, Kind, Occasion, Review};
 
 /// How often coderd is asked again when all is well.
 const RECHECK: Duration = Duration::from_secs(300);
-/// How often something is looked at that somebody has to mend outside of the cluster: nobody tells us when it is done.
-const REFUSED: Duration = Duration::from_secs(60);
+/// How often something is looked at that somebody has to mend outside of the cluster: nobody tells us when it is done,
+/// and it is to be seen within a minute.
+const REFUSED: Duration = Duration::from_secs(45);
 /// How often something that comes by itself is looked at when nobody tells us.
 const SOON: Duration = Duration::from_secs(30);
 
@@ -57,12 +59,15 @@ pub struct Reconciler {
     pub(super) consent: Consent,
     pub(super) egress: Egress,
     pub(super) events: Events,
-    /// Uid and generation for which everything no longer wanted was removed: it is not looked for again.
-    swept: Mutex<BTreeMap<Key, (String, i64)>>,
+    /// For what everything no longer wanted was removed: it is not looked for again.
+    swept: Mutex<BTreeMap<Key, Swept>>,
     /// How long each coderd asked to be left alone.
     /// By uid: another object of the same name has another coderd.
     pauses: Mutex<BTreeMap<String, Pause>>,
 }
+
+/// Uid, generation and the request that was made last.
+type Swept = (String, i64, Option<String>);
 
 /// An object under its pass.
 pub(super) struct Subject {
@@ -166,20 +171,17 @@ impl Reconciler {
             access_url_from_env_from: contents.provided,
         });
         let abroad = children.workspace_access.iter().any(|access| access.namespace != namespace);
-        if abroad && !finalizer::is_held(&subject.object) {
-            // Before the first right abroad is granted, somebody must be there to take it back.
-            self.kube.patch(subject.key.target(), finalizer::hold(&subject.object)).await?;
-            return Ok(Outcome::After(Duration::ZERO));
-        }
         let mut observed = nothing_observed();
         observed.missing = contents.missing;
+        // Before the first right abroad is granted, somebody must be there to take it back.
+        if abroad && self.mark(&subject, true, &mut observed).await? {
+            return Ok(Outcome::After(Duration::ZERO));
+        }
         let service_is_ours = self.settle_home(&subject, &children, &mut observed).await;
         let deployment = self.settle_deployment(&subject, &children.deployment, &mut observed).await;
         self.settle_exposure(&subject, &children, &mut observed).await;
-        let granted = self.settle_workspaces(&subject, &children, &mut observed).await;
-        if let Err(error) = self.sweep(&subject, &children, &granted).await {
-            observed.failed.push(error.to_string());
-        }
+        let in_place = self.settle_workspaces(&subject, &children, &mut observed).await;
+        let swept = self.sweep(&subject, &children, &in_place, &mut observed).await;
         let (client, retry) = if service_is_ours {
             self.ask_coderd(&subject, deployment.as_ref(), &mut observed).await
         } else {
@@ -190,18 +192,16 @@ impl Reconciler {
         let external = self.settle_external(&subject, client.as_ref()).await;
         // Recorded where they were done, so that they are never done, and told, twice.
         self.tell(&subject.key, &subject.uid, &external.deeds()).await;
-        if (abroad || external.hold()) != finalizer::is_held(&subject.object) {
-            // Somebody must be there to take back what is granted or made elsewhere, and only then.
-            let patch =
-                if finalizer::is_held(&subject.object) { finalizer::release } else { finalizer::hold };
-            self.kube.patch(subject.key.target(), patch(&subject.object)).await?;
+        // Somebody must be there to take back what is granted or made elsewhere, until nothing of it is left.
+        let hold = abroad || external.hold() || (finalizer::is_held(&subject.object) && !swept);
+        if self.mark(&subject, hold, &mut observed).await? {
             return Ok(Outcome::After(Duration::ZERO));
         }
         external.observe(&mut observed);
         external.describe(&mut subject.before, &Time(Timestamp::now()));
         let url = desired::cluster_url(&subject.resolved);
         self.describe(&mut subject, &observed, deployment.as_ref(), url, contents.provided);
-        let outcome = outcome(&observed, retry, external.retry());
+        let outcome = outcome(&observed, swept, retry, external.retry());
         self.write(&subject.key, &subject.object, subject.before).await?;
         Ok(outcome)
     }
@@ -214,22 +214,67 @@ impl Reconciler {
         Ok(Outcome::Failed(Duration::ZERO))
     }
 
-    /// Removes what an earlier generation asked for, once for each.
+    /// Brings our finalizer to what it must be; returns whether the object was changed. A refusal is noted: whatever can
+    /// be done without it is done.
+    async fn mark(&self, subject: &Subject, hold: bool, observed: &mut Observed) -> Result<bool, CallError> {
+        if hold == finalizer::is_held(&subject.object) || observed.finalizer.is_some() {
+            return Ok(false);
+        }
+        let patch = if hold { finalizer::hold } else { finalizer::release };
+        match self.kube.patch(subject.key.target(), patch(&subject.object)).await {
+            Ok(()) => Ok(true),
+            Err(error) if error.is_outdated() => Err(error),
+            Err(error) if error.is_refused() => {
+                observed.finalizer = Some(finalizer::refusal(&error));
+                Ok(false)
+            }
+            Err(error) => {
+                observed.failed.push(error.to_string());
+                Ok(false)
+            }
+        }
+    }
+
+    /// Removes what an earlier generation asked for, once for each and whenever it is asked for; returns whether nothing
+    /// of it is left.
     async fn sweep(
         &self,
         subject: &Subject,
         children: &Children,
-        granted: &[&WorkspaceAccess],
-    ) -> Result<(), CallError> {
-        let done = (subject.uid.clone(), subject.generation);
+        in_place: &[&str],
+        observed: &mut Observed,
+    ) -> bool {
+        let done = (subject.uid.clone(), subject.generation, reconcile_at(&subject.object));
         if self.swept().get(&subject.key) == Some(&done) {
-            return Ok(());
+            return true;
         }
+        let rolled = matches!(observed.rollout, Rollout::Complete(_) | Rollout::ScaledToZero);
+        let wanted = Wanted { access: &children.workspace_access, in_place, rolled };
+        match self.remove_unwanted(subject, children, wanted, observed).await {
+            Ok(true) => {
+                self.swept().insert(subject.key.clone(), done);
+                true
+            }
+            Ok(false) => false,
+            Err(error) => {
+                observed.failed.push(error.to_string());
+                false
+            }
+        }
+    }
+
+    async fn remove_unwanted(
+        &self,
+        subject: &Subject,
+        children: &Children,
+        wanted: Wanted<'_>,
+        observed: &mut Observed,
+    ) -> Result<bool, CallError> {
         sweep::optional_children(&self.kube, subject.origin(), children).await?;
-        let kept = granted.iter().flat_map(|access| [&access.role, &access.binding]);
-        sweep::grants(&self.kube, subject.origin(), kept).await?;
-        self.swept().insert(subject.key.clone(), done);
-        Ok(())
+        let left = sweep::grants(&self.kube, subject.origin(), wanted).await?;
+        observed.failed.extend(left.told());
+        let accounts = self.settle_accounts(subject, children, wanted.rolled).await?;
+        Ok(left.is_nothing() && accounts)
     }
 
     /// Asks coderd, if somebody is there to answer, and returns it, or when to ask again.
@@ -304,7 +349,7 @@ impl Reconciler {
         pauses.entry(uid.to_owned()).or_default().clone()
     }
 
-    fn swept(&self) -> MutexGuard<'_, BTreeMap<Key, (String, i64)>> {
+    fn swept(&self) -> MutexGuard<'_, BTreeMap<Key, Swept>> {
         self.swept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -345,7 +390,8 @@ pub(super) fn nothing_observed() -> Observed {
         missing: Vec::new(),
         rollout: Rollout::Absent,
         exposure: Exposure::NotAsked,
-        workspaces: Some(Vec::new()),
+        finalizer: None,
+        workspaces: Some(Grants::default()),
         coderd: Coderd::NotAsked("NoReplicaReady"),
         access: not_asked("access of the operator"),
         access_needed: false,
@@ -354,20 +400,22 @@ pub(super) fn nothing_observed() -> Observed {
 }
 
 /// When to look again: soon where something stands in the way that somebody has to move, whatever else is waited for.
-fn outcome(observed: &Observed, retry: Option<Retry>, external: Option<Retry>) -> Outcome {
+fn outcome(observed: &Observed, swept: bool, retry: Option<Retry>, external: Option<Retry>) -> Outcome {
     let blocked = !observed.conflicts.is_empty()
         || !observed.refused.is_empty()
-        || observed.workspaces.iter().any(|troubles| !troubles.is_empty())
+        || observed.finalizer.is_some()
+        || observed.workspaces.iter().any(|grants| !grants.troubles.is_empty())
         || matches!(observed.exposure, Exposure::Failed(_));
     match undisturbed(observed, retry, external) {
-        Outcome::After(pause) if blocked => Outcome::After(pause.min(REFUSED)),
-        Outcome::Failed(pause) if blocked => Outcome::Failed(pause.min(REFUSED)),
+        Outcome::After(pause) if blocked || !swept => Outcome::After(pause.min(REFUSED)),
+        Outcome::Failed(pause) if blocked || !swept => Outcome::Failed(pause.min(REFUSED)),
         outcome => outcome,
     }
 }
 
 fn undisturbed(observed: &Observed, retry: Option<Retry>, external: Option<Retry>) -> Outcome {
-    let grant_failed = observed.workspaces.iter().flatten().any(|(reason, _)| *reason == "Failed");
+    let mut troubles = observed.workspaces.iter().flat_map(|grants| &grants.troubles);
+    let grant_failed = troubles.any(|trouble| trouble.reason == "Failed");
     if !observed.failed.is_empty() || grant_failed {
         return Outcome::Failed(Duration::ZERO);
     }
@@ -392,25 +440,33 @@ fn undisturbed(observed: &Observed, retry: Option<Retry>, external: Option<Retry
 
 #[cfg(test)]
 mod tests {
+    use super::super::status::Ungranted;
     use super::*;
     use serde_json::json;
 
     #[test]
-    fn what_somebody_has_to_mend_is_looked_at_every_minute() {
+    fn what_somebody_has_to_mend_is_looked_at_within_a_minute() {
         let still = || Observed { rollout: Rollout::Complete(1), ..nothing_observed() };
         let after = |seconds: u64| Outcome::After(Duration::from_secs(seconds));
-        assert_eq!(outcome(&still(), None, None), after(300));
+        assert_eq!(outcome(&still(), true, None, None), after(300));
+        assert_eq!(outcome(&still(), false, None, None), after(45), "something is left to remove");
         let message = || vec!["why".to_owned()];
+        let refused = || Grants {
+            troubles: vec![Ungranted { home: true, reason: "Refused", message: String::new() }],
+            ..Grants::default()
+        };
         for blocked in [
             Observed { conflicts: message(), ..still() },
             Observed { refused: message(), ..still() },
-            Observed { workspaces: Some(vec![("Refused", String::new())]), ..still() },
+            Observed { workspaces: Some(refused()), ..still() },
+            Observed { finalizer: Some("why".to_owned()), ..still() },
             Observed { exposure: Exposure::Failed("why".to_owned()), ..still() },
         ] {
-            assert_eq!(outcome(&blocked, None, None), after(60), "{blocked:?}");
+            assert_eq!(outcome(&blocked, true, None, None), after(45), "{blocked:?}");
             let silent = Observed { coderd: Coderd::Silent("Unreachable", "why".to_owned()), ..blocked };
             let hour = Some(Retry::After(Duration::from_secs(3600)));
-            assert_eq!(outcome(&silent, hour, None), Outcome::Failed(Duration::from_secs(60)), "{silent:?}");
+            let expected = Outcome::Failed(Duration::from_secs(45));
+            assert_eq!(outcome(&silent, true, hour, None), expected, "{silent:?}");
         }
     }
 

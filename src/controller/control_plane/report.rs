@@ -91,6 +91,7 @@ impl Reconciler {
         });
         status.conditions.splice(..0, summary);
         status.observed_generation = Some(generation);
+        status.last_handled_reconcile_at = reconcile_at(object);
         status.phase = Some("Pending".to_owned());
         self.write(key, object, status).await
     }
@@ -118,11 +119,11 @@ impl Reconciler {
         &self,
         key: &Key,
         object: &Value,
-        error: &CallError,
+        why: &str,
     ) -> Result<(), CallError> {
         let mut status: CoderControlPlaneStatus = from_value(object["status"].clone()).unwrap_or_default();
         let generation = object["metadata"]["generation"].as_i64().unwrap_or_default();
-        let (reason, message) = ("CleanupFailed", format!("{error}; it is tried again"));
+        let (reason, message) = ("CleanupFailed", format!("{why}; it is tried again"));
         let findings = [
             Finding::no(condition::READY, reason, &*message),
             Finding::yes(condition::RECONCILING, reason, &*message),
@@ -133,6 +134,7 @@ impl Reconciler {
         status.conditions.retain(|old| new.iter().all(|new| new.type_ != old.type_));
         status.conditions.splice(..0, new);
         status.observed_generation = Some(generation);
+        status.last_handled_reconcile_at = reconcile_at(object);
         status.phase = Some("Pending".to_owned());
         self.write(key, object, status).await
     }
@@ -178,6 +180,7 @@ impl Reconciler {
     }
 }
 
-fn reconcile_at(object: &Value) -> Option<String> {
+/// What the object was last asked to be looked at for.
+pub(super) fn reconcile_at(object: &Value) -> Option<String> {
     object["metadata"]["annotations"][annotation::RECONCILE_AT].as_str().map(str::to_owned)
 }

@@ -72,6 +72,26 @@ pub enum WishState {
     Refused,
 }
 
+/// The rights of coderd, where they are asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Grants {
+    /// Where they are not what is asked for.
+    pub troubles: Vec<Ungranted>,
+    /// What there is to say where they are.
+    pub notes: Vec<String>,
+}
+
+/// A namespace where the rights of coderd are not what is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ungranted {
+    /// Whether it is the control plane's own, where it decides alone.
+    pub home: bool,
+    /// Why, as one word of the catalogue.
+    pub reason: &'static str,
+    /// Why, for a person.
+    pub message: String,
+}
+
 /// Everything that was observed in a pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Observed {
@@ -89,8 +109,10 @@ pub struct Observed {
     pub rollout: Rollout,
     /// The way from outside.
     pub exposure: Exposure,
-    /// What is wrong in workspace namespaces, each with its reason; none where rights are off.
-    pub workspaces: Option<Vec<(&'static str, String)>>,
+    /// Why our finalizer is not as it must be, if the API server refuses that.
+    pub finalizer: Option<String>,
+    /// The rights of coderd; none where they are off.
+    pub workspaces: Option<Grants>,
     /// coderd itself.
     pub coderd: Coderd,
     /// Access of the operator to coderd.
@@ -109,7 +131,7 @@ pub fn findings(observed: &Observed) -> Vec<Finding> {
         exposure(&observed.exposure),
         wish(OPERATOR_ACCESS_READY, &observed.access),
         wish(LICENSE_APPLIED, &observed.license),
-        workspaces(observed.workspaces.as_deref()),
+        workspaces(observed.workspaces.as_ref()),
         coderd(&observed.coderd),
     ]);
     findings
@@ -160,12 +182,23 @@ fn stalled(observed: &Observed) -> Option<Because> {
         _ => None,
     };
     let access = || observed.access_needed.then(|| if_in(WishState::Refused, &observed.access)).flatten();
+    let grant = |reason, as_reason| Some((as_reason, ungranted_at_home(observed, reason)?.to_owned()));
     None.or_else(|| Some(("InvalidSpec", all(&observed.problems)?)))
         .or_else(|| Some(("ChildConflict", all(&observed.conflicts)?)))
         .or_else(|| Some(("ChildRefused", all(&observed.refused)?)))
+        .or_else(|| grant("ChildConflict", "WorkspaceGrantConflict"))
+        .or_else(|| grant("Refused", "WorkspaceGrantRefused"))
+        .or_else(|| Some(("FinalizerRefused", observed.finalizer.clone()?)))
         .or_else(stuck)
         .or_else(access)
         .or_else(|| if_in(WishState::Refused, &observed.license))
+}
+
+/// What is wrong for this reason with the rights in the own namespace. Those elsewhere are up to others.
+fn ungranted_at_home<'a>(observed: &'a Observed, reason: &str) -> Option<&'a str> {
+    let troubles = observed.workspaces.iter().flat_map(|grants| &grants.troubles);
+    let mut at_home = troubles.filter(|one| one.home && one.reason == reason);
+    at_home.next().map(|one| one.message.as_str())
 }
 
 /// What is still to come, the first thing first.
@@ -185,7 +218,9 @@ fn unfinished(observed: &Observed) -> Option<Because> {
         _ => None,
     };
     let access = || observed.access_needed.then(|| if_in(WishState::Pending, &observed.access)).flatten();
+    let grant = || Some(("WorkspaceGrantFailed", ungranted_at_home(observed, "Failed")?.to_owned()));
     None.or_else(|| Some(("ApplyFailed", all(&observed.failed)?)))
+        .or_else(grant)
         .or_else(|| Some(("ReferenceMissing", all(&observed.missing)?)))
         .or_else(rollout)
         .or_else(exposure)
@@ -223,16 +258,28 @@ fn exposure(exposure: &Exposure) -> Finding {
     }
 }
 
-fn workspaces(troubles: Option<&[(&'static str, String)]>) -> Finding {
+/// Characters that what is wrong in several namespaces may take.
+const ROOM: usize = 280;
+
+fn workspaces(grants: Option<&Grants>) -> Finding {
     let about = WORKSPACE_RBAC_READY;
-    match troubles {
-        None => Finding::unknown(about, "NotRequested", "spec.rbac.workspacePerms is false"),
-        Some([]) => Finding::yes(about, "Granted", "coderd may run workspaces where it was asked to"),
-        Some(troubles @ [(reason, _), ..]) => {
-            let texts: Vec<&str> = troubles.iter().map(|(_, message)| message.as_str()).collect();
-            Finding::no(about, reason, texts.join("; "))
+    let Some(grants) = grants else {
+        return Finding::unknown(about, "NotRequested", "spec.rbac.workspacePerms is false");
+    };
+    if let [first, others @ ..] = &grants.troubles[..] {
+        let mut message = first.message.clone();
+        for (index, other) in others.iter().enumerate() {
+            if message.len() + other.message.len() > ROOM {
+                message += &format!("; and {} more", others.len() - index);
+                break;
+            }
+            message = format!("{message}; {}", other.message);
         }
+        return Finding::no(about, first.reason, message);
     }
+    let granted = "coderd may run workspaces where it was asked to".to_owned();
+    let notes = grants.notes.iter().fold(granted, |all, note| format!("{all}; {note}"));
+    Finding::yes(about, "Granted", notes)
 }
 
 fn coderd(coderd: &Coderd) -> Finding {

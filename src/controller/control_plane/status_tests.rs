@@ -17,12 +17,22 @@ fn healthy() -> Observed {
         missing: vec![],
         rollout: Rollout::Complete(2),
         exposure: Exposure::InPlace("Ingress"),
-        workspaces: Some(vec![]),
+        finalizer: None,
+        workspaces: Some(Grants::default()),
         coderd: Coderd::Answered("v2.36.1".to_owned(), None),
         access: wish(WishState::Granted, "Proven"),
         access_needed: true,
         license: wish(WishState::Granted, "Applied"),
     }
+}
+
+fn ungranted(troubles: &[(bool, &'static str, &str)]) -> Option<Grants> {
+    let troubles = troubles.iter().map(|(home, reason, message)| Ungranted {
+        home: *home,
+        reason,
+        message: (*message).to_owned(),
+    });
+    Some(Grants { troubles: troubles.collect(), notes: Vec::new() })
 }
 
 /// What kstatus says about conditions whose generation was observed.
@@ -54,7 +64,8 @@ fn settled() -> Vec<(Observed, &'static str)> {
         ),
         (Observed { exposure: Exposure::NotAsked, ..healthy() }, "Available"),
         (Observed { workspaces: None, ..healthy() }, "Available"),
-        (Observed { workspaces: Some(vec![("NamespaceMissing", "x".into())]), ..healthy() }, "Available"),
+        (Observed { workspaces: ungranted(&[(false, "NamespaceMissing", "x")]), ..healthy() }, "Available"),
+        (Observed { workspaces: ungranted(&[(true, "GrantFrozen", "x")]), ..healthy() }, "Available"),
         (Observed { license: wish(WishState::NotAsked, "NotRequested"), ..healthy() }, "Available"),
         (
             Observed {
@@ -75,6 +86,12 @@ fn stuck() -> Vec<(Observed, &'static str)> {
         (Observed { problems: text(), ..healthy() }, "InvalidSpec"),
         (Observed { conflicts: text(), ..healthy() }, "ChildConflict"),
         (Observed { refused: text(), ..healthy() }, "ChildRefused"),
+        (Observed { workspaces: ungranted(&[(true, "Refused", "x")]), ..healthy() }, "WorkspaceGrantRefused"),
+        (
+            Observed { workspaces: ungranted(&[(true, "ChildConflict", "x")]), ..healthy() },
+            "WorkspaceGrantConflict",
+        ),
+        (Observed { finalizer: Some("x".into()), ..healthy() }, "FinalizerRefused"),
         (Observed { rollout: Rollout::Stuck("x".into()), ..healthy() }, "RolloutStuck"),
         (Observed { access: wish(WishState::Refused, "WrongPassword"), ..healthy() }, "WrongPassword"),
         (Observed { license: wish(WishState::Refused, "Invalid"), ..healthy() }, "Invalid"),
@@ -86,6 +103,7 @@ fn going_on() -> Vec<(Observed, &'static str)> {
     let text = || vec!["x".to_owned()];
     vec![
         (Observed { failed: text(), ..healthy() }, "ApplyFailed"),
+        (Observed { workspaces: ungranted(&[(true, "Failed", "x")]), ..healthy() }, "WorkspaceGrantFailed"),
         (Observed { missing: text(), ..healthy() }, "ReferenceMissing"),
         (Observed { rollout: Rollout::Absent, ..healthy() }, "Creating"),
         (Observed { rollout: Rollout::UnderWay("1 of 2".into()), ..healthy() }, "RollingOut"),
@@ -162,11 +180,20 @@ fn of_a_deployment_that_could_not_be_applied_nothing_is_said() {
 #[test]
 fn a_bad_workspace_namespace_degrades_one_condition_only() {
     let bad = Observed {
-        workspaces: Some(vec![("NoConsent", "label it".into()), ("Missing", "make it".into())]),
+        workspaces: ungranted(&[(false, "NoConsent", "label it"), (false, "Missing", "make it")]),
         ..healthy()
     };
     let (good, bad) = (findings(&healthy()), findings(&bad));
     let different: Vec<&str> = good.iter().zip(&bad).filter(|(a, b)| a != b).map(|(a, _)| a.about).collect();
     assert_eq!(different, [WORKSPACE_RBAC_READY]);
     assert_eq!(bad[7].message, "label it; make it");
+}
+
+#[test]
+fn rights_that_work_as_they_are_are_granted_and_what_is_to_say_of_them_is_said() {
+    let grants = Grants { troubles: Vec::new(), notes: vec!["they are from before".into()] };
+    let found = findings(&Observed { workspaces: Some(grants), ..healthy() });
+    assert_eq!((found[7].truth, found[7].reason), (Truth::True, "Granted"));
+    assert!(found[7].message.ends_with("; they are from before"), "{}", found[7].message);
+    assert_eq!(found[0].truth, Truth::True);
 }

@@ -1,7 +1,7 @@
 //! Removes what an earlier spec asked for and this one does not: rights in workspace namespaces, a way from outside, a
 //! budget, a monitor. It removes only what carries our mark, by uid.
 
-use super::desired::{Child, Children};
+use super::desired::{Child, Children, WorkspaceAccess};
 use crate::controller::drift;
 use crate::kubernetes::{CallError, Kube, Target};
 use crds::names::instance_label;
@@ -46,36 +46,122 @@ pub async fn optional_children(kube: &Kube, origin: Origin<'_>, wanted: &Childre
     Ok(())
 }
 
-/// Removes the rights of coderd that are not among `kept`, in all namespaces.
-pub async fn grants<'a>(
-    kube: &Kube,
-    origin: Origin<'_>,
-    kept: impl Iterator<Item = &'a Child> + Clone,
-) -> Result<(), CallError> {
-    let selector = format!(
+/// The rights of coderd that are asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted<'a> {
+    /// Where, and under which names.
+    pub access: &'a [WorkspaceAccess],
+    /// The namespaces where they are in place.
+    pub in_place: &'a [&'a str],
+    /// Whether every pod runs as the account that is asked for now.
+    pub rolled: bool,
+}
+
+/// What becomes of a grant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Keep,
+    /// It goes when what takes its place is there and in use.
+    Wait,
+    Remove,
+}
+
+impl Wanted<'_> {
+    /// Nothing: everything goes.
+    pub const NOTHING: Wanted<'static> = Wanted { access: &[], in_place: &[], rolled: true };
+
+    /// A namespace that is asked for keeps its grant. One for an account that the spec no longer names goes last.
+    fn fate(&self, kind: &str, namespace: &str, name: &str) -> Fate {
+        let Some(access) = self.access.iter().find(|access| access.namespace == namespace) else {
+            return Fate::Remove;
+        };
+        let same = |child: &Child| child.kind == kind && child.name == name;
+        if same(&access.role) || same(&access.binding) {
+            return Fate::Keep;
+        }
+        if self.rolled && self.in_place.contains(&namespace) { Fate::Remove } else { Fate::Wait }
+    }
+}
+
+/// What is left of what is to go.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Left {
+    /// Something goes later, when nothing needs it any more.
+    pub waiting: bool,
+    /// What was deleted and is still there.
+    pub stuck: Vec<String>,
+}
+
+impl Left {
+    /// Whether nothing is left.
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// For a person; nothing if nothing is stuck.
+    pub fn told(&self) -> Option<String> {
+        let all = self.stuck.join(", ");
+        (!all.is_empty())
+            .then(|| format!("{all} was deleted and is still there; see who holds it by a finalizer"))
+    }
+}
+
+/// Removes the rights of coderd that are not wanted, in all namespaces. One that cannot be removed keeps no other from
+/// going; the first failure is the answer.
+pub async fn grants(kube: &Kube, origin: Origin<'_>, wanted: Wanted<'_>) -> Result<Left, CallError> {
+    let (mut left, mut outcome) = (Left::default(), Ok(()));
+    for (kind, plural) in GRANTS {
+        let all = Target { api_version: RBAC, kind, plural, namespace: "", name: "" };
+        for live in kube.labelled(all, &selector(origin)).await? {
+            let (namespace, name) = (text(&live, "/metadata/namespace"), text(&live, "/metadata/name"));
+            if !is_grant_of(&live, origin) {
+                continue;
+            }
+            match wanted.fate(kind, namespace, name) {
+                Fate::Keep => {}
+                Fate::Wait => left.waiting = true,
+                Fate::Remove => match removed(kube, Target { namespace, name, ..all }, &live).await {
+                    Ok(true) => {}
+                    Ok(false) => left.stuck.push(format!("{kind} {namespace}/{name}")),
+                    Err(error) => outcome = outcome.and(Err(error)),
+                },
+            }
+        }
+    }
+    outcome.map(|()| left)
+}
+
+/// Takes back every right that a control plane of this name has in a namespace, now or from before.
+pub async fn revoke(kube: &Kube, origin: Origin<'_>, namespace: &str) -> Result<(), CallError> {
+    for (kind, plural) in GRANTS {
+        let all = Target { api_version: RBAC, kind, plural, namespace, name: "" };
+        for live in kube.labelled(all, &selector(origin)).await? {
+            removed(kube, Target { name: text(&live, "/metadata/name"), ..all }, &live).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes an object and returns whether it is gone.
+async fn removed(kube: &Kube, target: Target<'_>, live: &Value) -> Result<bool, CallError> {
+    let Some(uid) = uid(live) else { return Ok(true) };
+    kube.remove(target, uid).await?;
+    Ok(kube.read(target).await?.is_none_or(|again| self::uid(&again) != Some(uid)))
+}
+
+fn selector(origin: Origin<'_>) -> String {
+    format!(
         "{}={MANAGER},{}={},{}={}",
         label::MANAGED_BY,
         label::CONTROL_PLANE,
         instance_label(origin.name),
         label::CONTROL_PLANE_NAMESPACE,
         origin.namespace
-    );
-    for (kind, plural) in GRANTS {
-        let all = Target { api_version: RBAC, kind, plural, namespace: "", name: "" };
-        for live in kube.labelled(all, &selector).await? {
-            let text = |path: &str| live.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
-            let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
-            let wanted =
-                |child: &Child| child.kind == kind && child.namespace == namespace && child.name == name;
-            if kept.clone().any(wanted) || !is_grant_of(&live, origin) {
-                continue;
-            }
-            if let Some(uid) = uid(&live) {
-                kube.remove(Target { namespace: &namespace, name: &name, ..all }, uid).await?;
-            }
-        }
-    }
-    Ok(())
+    )
+}
+
+fn text<'a>(live: &'a Value, path: &str) -> &'a str {
+    live.pointer(path).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// Whether a Role or RoleBinding was made for this very control plane, not for an earlier one of its name.
@@ -95,6 +181,38 @@ fn uid(live: &Value) -> Option<&str> {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    fn child(kind: &'static str, namespace: &str, name: &str) -> Child {
+        Child {
+            api_version: RBAC,
+            kind,
+            plural: "",
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            manifest: Value::Null,
+        }
+    }
+
+    #[test]
+    fn a_namespace_that_is_asked_for_keeps_its_grant_and_one_for_a_former_account_goes_last() {
+        let access = [WorkspaceAccess {
+            namespace: "team".to_owned(),
+            role: child("Role", "team", "new-perms"),
+            binding: child("RoleBinding", "team", "new"),
+        }];
+        let fate = |in_place: &[&str], rolled, namespace, kind, name| {
+            Wanted { access: &access, in_place, rolled }.fate(kind, namespace, name)
+        };
+        for (in_place, rolled) in [(&[][..], true), (&["team"], true), (&["team"], false)] {
+            assert_eq!(fate(in_place, rolled, "team", "Role", "new-perms"), Fate::Keep);
+            assert_eq!(fate(in_place, rolled, "team", "RoleBinding", "new"), Fate::Keep);
+            assert_eq!(fate(in_place, rolled, "other", "Role", "new-perms"), Fate::Remove);
+        }
+        assert_eq!(fate(&["team"], true, "team", "Role", "old-perms"), Fate::Remove);
+        assert_eq!(fate(&["team"], false, "team", "Role", "old-perms"), Fate::Wait, "old pods use it");
+        assert_eq!(fate(&[], true, "team", "Role", "old-perms"), Fate::Wait, "nothing takes its place");
+        assert_eq!(Wanted::NOTHING.fate("Role", "team", "new-perms"), Fate::Remove);
+    }
 
     #[test]
     fn a_grant_is_known_by_the_uid_of_its_control_plane() {

@@ -1,79 +1,77 @@
 //! Grants coderd its rights where it runs workspaces, namespace by namespace, with the consent of each.
-//! A namespace that refuses degrades one condition and nothing else.
+//! A refusal, whoever refuses, leaves the rights that are there as they are; only `none` on a namespace takes them back.
 
-use super::consent::{self, Answer};
+use super::consent::{self, Answer, Verdict};
 use super::desired::{Child, Children, WorkspaceAccess};
+use super::lacking;
 use super::reconcile::{Reconciler, Subject};
-use super::status::Observed;
-use super::sweep;
+use super::status::{Grants, Observed, Ungranted};
+use super::{finalizer, sweep};
+use crate::controller::drift;
 use crate::controller::settle::{Settled, settle};
 use crate::kubernetes::{CallError, Target};
-use crds::well_known::{annotation, label};
-use serde_json::Value;
+use crds::well_known::{HANDED_ON, finalizer as name, label};
+use k8s_openapi::api::rbac::v1::PolicyRule;
+use serde_json::{Value, from_value};
+
+/// Why the rights in one namespace are not what the spec asks for: a reason and a message.
+type Trouble = (&'static str, String);
 
 impl Reconciler {
-    /// Grants coderd its rights, namespace by namespace: one that refuses keeps nobody else from his. Those that hold
-    /// are returned.
+    /// Grants coderd its rights, namespace by namespace: one that refuses keeps nobody else from his. Returns the
+    /// namespaces where the rights are exactly what is asked for.
     pub(super) async fn settle_workspaces<'a>(
         &self,
         subject: &Subject,
         children: &'a Children,
         observed: &mut Observed,
-    ) -> Vec<&'a WorkspaceAccess> {
+    ) -> Vec<&'a str> {
         if children.workspace_access.is_empty() {
             observed.workspaces = None;
             return Vec::new();
         }
-        let (mut troubles, mut granted) = (Vec::new(), Vec::new());
+        let (mut grants, mut in_place) = (Grants::default(), Vec::new());
         for access in &children.workspace_access {
             match self.settle_workspace(subject, access).await {
-                None => granted.push(access),
-                Some(trouble) => {
-                    // What is there already stays until it is known to be unwanted.
-                    if trouble.0 == "Failed" {
-                        granted.push(access);
-                    }
-                    troubles.push(trouble);
+                Ok(None) => in_place.push(access.namespace.as_str()),
+                Ok(Some(note)) => grants.notes.push(note),
+                Err((reason, message)) => {
+                    let home = access.namespace == subject.key.namespace;
+                    grants.troubles.push(Ungranted { home, reason, message });
                 }
             }
         }
-        observed.workspaces = Some(troubles);
-        granted
+        observed.workspaces = Some(grants);
+        in_place
     }
 
+    /// Brings the rights in one namespace to what they should be. What there is to say of rights that work as they are.
     async fn settle_workspace(
         &self,
         subject: &Subject,
         access: &WorkspaceAccess,
-    ) -> Option<(&'static str, String)> {
-        if let Err(trouble) = self.may_grant(subject, access).await {
-            return Some(trouble);
+    ) -> Result<Option<String>, Trouble> {
+        if access.namespace != subject.key.namespace {
+            self.agreed(subject, access).await?;
         }
-        let origin = subject.origin();
         for child in [&access.role, &access.binding] {
-            let is_ours = |live: &Value| sweep::is_grant_of(live, origin) || is_earlier_grant(live, child);
+            let is_ours = |live: &Value| is_ours(live, subject, child);
             let place = &access.namespace;
             match settle(&self.kube, child.target(), child.manifest.clone(), is_ours).await {
                 Settled::InPlace(_) => {}
-                Settled::Conflict(message) => return Some(("ChildConflict", format!("{place}: {message}"))),
-                Settled::Refused(message) => return Some(("Refused", format!("{place}: {message}"))),
+                Settled::Conflict(message) => return Err(("ChildConflict", format!("{place}: {message}"))),
+                Settled::Refused(message) => return self.refused(subject, access, &message).await,
                 Settled::Failed(message) | Settled::Nowhere(message) => {
-                    return Some(("Failed", format!("{place}: {message}")));
+                    return Err(("Failed", format!("{place}: {message}")));
                 }
             }
         }
-        None
+        Ok(None)
     }
 
-    async fn may_grant(
-        &self,
-        subject: &Subject,
-        access: &WorkspaceAccess,
-    ) -> Result<(), (&'static str, String)> {
+    /// Whether rights may be granted in another namespace, by its own word and because somebody takes them back.
+    async fn agreed(&self, subject: &Subject, access: &WorkspaceAccess) -> Result<(), Trouble> {
         let (from, to) = (&subject.key.namespace, &access.namespace);
-        if from == to {
-            return Ok(());
-        }
         let failed = |error: CallError| ("Failed", format!("{to}: {error}"));
         let target =
             Target { api_version: "v1", kind: "Namespace", plural: "namespaces", namespace: "", name: to };
@@ -83,18 +81,146 @@ impl Reconciler {
             .map(|namespace| namespace["metadata"]["labels"][label::WORKSPACES_FROM].as_str());
         let answer = label.map_or(Answer::Missing, Answer::Label);
         let held = self.kube.read(access.binding.target()).await.map_err(failed)?;
-        let granted_before = held.is_some_and(|live| {
-            sweep::is_grant_of(&live, subject.origin()) || is_earlier_grant(&live, &access.binding)
-        });
-        consent::objection(self.consent, from, to, answer, granted_before).map_or(Ok(()), Err)
+        let before = held.is_some_and(|live| is_ours(&live, subject, &access.binding));
+        match consent::verdict(self.consent, from, to, answer, before) {
+            Verdict::Grant if finalizer::is_held(&subject.object) => Ok(()),
+            Verdict::Grant => Err((
+                "FinalizerRefused",
+                format!(
+                    "{to}: no rights are granted there before the finalizer {} is set",
+                    name::CONTROL_PLANE
+                ),
+            )),
+            Verdict::Freeze(message) => Err(("GrantFrozen", message)),
+            Verdict::Withhold(reason, message) => Err((reason, message)),
+            Verdict::Revoke(message) => {
+                sweep::revoke(&self.kube, subject.origin(), to).await.map_err(failed)?;
+                Err(("ConsentRefused", message))
+            }
+        }
+    }
+
+    /// What it means that the API server does not take a Role or RoleBinding of ours.
+    async fn refused(
+        &self,
+        subject: &Subject,
+        access: &WorkspaceAccess,
+        message: &str,
+    ) -> Result<Option<String>, Trouble> {
+        let place = &access.namespace;
+        let failed = |error: CallError| ("Failed", format!("{place}: {error}"));
+        let lacking = lacking::refused(message);
+        if lacking.is_empty() {
+            return Err(("Refused", format!("{place}: {message}")));
+        }
+        let role = self.kube.read(access.role.target()).await.map_err(failed)?;
+        let binding = self.kube.read(access.binding.target()).await.map_err(failed)?;
+        let ours =
+            |live: &Option<Value>, child| live.as_ref().is_some_and(|live| is_ours(live, subject, child));
+        let bound = ours(&binding, &access.binding)
+            && binding.as_ref().is_some_and(|live| is_bound(live, &access.binding));
+        let live = role.as_ref().filter(|_| ours(&role, &access.role) && bound).map(rules);
+        explained(place, &lacking, live.as_deref(), &rules(&access.role.manifest))
     }
 }
 
-/// Whether a Role or RoleBinding without the mark of a uid was made for a control plane of this name before.
+/// What to say when the rules `lacking` keep us from writing those `wanted`, where the rules `live` are in force.
+fn explained(
+    place: &str,
+    lacking: &[PolicyRule],
+    live: Option<&[PolicyRule]>,
+    wanted: &[PolicyRule],
+) -> Result<Option<String>, Trouble> {
+    let fix = format!(
+        "the operator may not hand on: {}; add that to its ClusterRole {HANDED_ON}",
+        lacking::words(lacking)
+    );
+    let Some(live) = live.filter(|live| lacking::beyond(wanted, live).is_empty()) else {
+        return Err((
+            "Refused",
+            format!("the rights of coderd in namespace {place} stay as they are: {fix}"),
+        ));
+    };
+    let excess = lacking::beyond(live, wanted);
+    if excess.is_empty() {
+        return Ok(Some(format!(
+            "in namespace {place} coderd has the rights it had before, which are those that are wanted; {fix}"
+        )));
+    }
+    let excess = lacking::words(&excess);
+    Err(("Refused", format!("in namespace {place} coderd keeps more than is wanted, {excess}: {fix}")))
+}
+
+fn rules(role: &Value) -> Vec<PolicyRule> {
+    from_value(role["rules"].clone()).unwrap_or_default()
+}
+
+/// Whether a live RoleBinding gives the Role to the account that is meant.
+fn is_bound(live: &Value, wanted: &Child) -> bool {
+    ["roleRef", "subjects"].into_iter().all(|field| drift::holds(&live[field], &wanted.manifest[field]))
+}
+
+/// Whether a live Role or RoleBinding is this control plane's: made for it, or for one of its name before it. There is
+/// one object of a name, so whoever is named by another uid is gone; what another owner holds is his.
+fn is_ours(live: &Value, subject: &Subject, child: &Child) -> bool {
+    sweep::is_grant_of(live, subject.origin()) || is_earlier_grant(live, child)
+}
+
 fn is_earlier_grant(live: &Value, child: &Child) -> bool {
     let labels = |object: &Value, name: &str| object["metadata"]["labels"][name].clone();
-    let unmarked = live["metadata"]["annotations"][annotation::WORKSPACE_RBAC_OWNER_UID].is_null();
     let same = |name| labels(live, name).is_string() && labels(live, name) == labels(&child.manifest, name);
-    unmarked
-        && [label::CONTROL_PLANE, label::CONTROL_PLANE_NAMESPACE, label::MANAGED_BY].into_iter().all(same)
+    let owners = live["metadata"]["ownerReferences"].as_array();
+    let owned = owners.into_iter().flatten().any(|owner| owner["controller"] == true);
+    !owned && [label::CONTROL_PLANE, label::CONTROL_PLANE_NAMESPACE, label::MANAGED_BY].into_iter().all(same)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crds::well_known::annotation;
+    use serde_json::json;
+
+    fn rule(resource: &str, verb: &str) -> PolicyRule {
+        from_value(json!({ "apiGroups": [""], "resources": [resource], "verbs": [verb] })).unwrap_or_default()
+    }
+
+    #[test]
+    fn a_refusal_is_trouble_unless_what_is_wanted_is_in_force_already() {
+        let (wanted, lacking) =
+            ([rule("pods", "get"), rule("secrets", "delete")], [rule("secrets", "delete")]);
+        let told = |live: Option<&[PolicyRule]>| explained("team", &lacking, live, &wanted);
+        for live in [None, Some(&wanted[..1])] {
+            let (reason, message) = told(live).unwrap_err();
+            assert_eq!(reason, "Refused");
+            assert_eq!(
+                message,
+                "the rights of coderd in namespace team stay as they are: the operator may not hand on: delete \
+                 secrets; add that to its ClusterRole coder-k8s-workspaces"
+            );
+        }
+        assert!(told(Some(&wanted)).unwrap().is_some_and(|note| note.contains("delete secrets")));
+        let more = [&wanted[..], &[rule("nodes", "get")]].concat();
+        let (_, message) = told(Some(&more)).unwrap_err();
+        assert!(message.contains("more than is wanted, get nodes:"), "{message}");
+    }
+
+    #[test]
+    fn what_an_object_of_this_name_had_before_is_taken_over_and_what_is_owned_is_not() {
+        let labels = json!({ label::CONTROL_PLANE: "coder", label::CONTROL_PLANE_NAMESPACE: "ns",
+            label::MANAGED_BY: "coder-k8s" });
+        let child = |labels: &Value| Child {
+            api_version: "v1",
+            kind: "Role",
+            plural: "roles",
+            namespace: "team".to_owned(),
+            name: "role".to_owned(),
+            manifest: json!({ "metadata": { "labels": labels } }),
+        };
+        let mut live = json!({ "metadata": { "labels": labels,
+            "annotations": { annotation::WORKSPACE_RBAC_OWNER_UID: "before" } } });
+        assert!(is_earlier_grant(&live, &child(&labels)));
+        assert!(!is_earlier_grant(&live, &child(&json!({ label::CONTROL_PLANE: "other" }))));
+        live["metadata"]["ownerReferences"] = json!([{ "uid": "before", "controller": true }]);
+        assert!(!is_earlier_grant(&live, &child(&labels)), "whoever owns it takes it along");
+    }
 }

@@ -21,7 +21,7 @@ use plan::{Place, Plan};
 use reasons::{pending, refused, unproven, wish};
 
 pub use deed::Deed;
-pub use record::Owner;
+pub use record::{OWNER_UID, Owner};
 use retire::Retired;
 
 /// What access is settled for, and with what.

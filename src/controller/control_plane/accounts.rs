@@ -1,0 +1,87 @@
+//! Lets go of accounts that the spec no longer has us make: one that somebody else is to make is given away, one that is
+//! no longer named is removed. It never touches an account that this control plane does not own, or that pods still use.
+
+use super::desired::Children;
+use super::reconcile::{Reconciler, Subject};
+use crate::controller::drift;
+use crate::kubernetes::{CallError, Target};
+use crds::names::{control_plane, instance_label};
+use crds::well_known::{MANAGER, label};
+use json_patch::Patch;
+use serde_json::{Value, from_value, json};
+
+impl Reconciler {
+    /// Lets go of what is no longer ours to make; returns whether nothing is left to let go of. `rolled` tells whether
+    /// every pod runs as the account that is asked for now.
+    pub(super) async fn settle_accounts(
+        &self,
+        subject: &Subject,
+        children: &Children,
+        rolled: bool,
+    ) -> Result<bool, CallError> {
+        let named = control_plane::service_account(&subject.key.name, &subject.resolved.spec);
+        let namespace = &subject.key.namespace;
+        if children.service_account.is_none()
+            && let Some(live) = self.kube.read(account(namespace, named)).await?
+            && drift::is_controlled_by(&live, &subject.uid)
+        {
+            self.kube.patch(account(namespace, named), disowned(&live, &subject.uid)).await?;
+        }
+        let instance = instance_label(&subject.key.name);
+        let selector = format!("{}={MANAGER},{}={instance}", label::MANAGED_BY, label::INSTANCE);
+        let mut done = true;
+        for live in self.kube.labelled(account(namespace, ""), &selector).await? {
+            let text = |path: &str| live.pointer(path).and_then(Value::as_str).unwrap_or_default();
+            let name = text("/metadata/name");
+            if name == named || !drift::is_controlled_by(&live, &subject.uid) {
+                continue;
+            }
+            if rolled {
+                self.kube.remove(account(namespace, name), text("/metadata/uid")).await?;
+            } else {
+                done = false;
+            }
+        }
+        Ok(done)
+    }
+}
+
+fn account<'a>(namespace: &'a str, name: &'a str) -> Target<'a> {
+    Target { api_version: "v1", kind: "ServiceAccount", plural: "serviceaccounts", namespace, name }
+}
+
+/// The patch that takes our reference off an object; it fails if the object changed since it was read.
+fn disowned(live: &Value, uid: &str) -> Patch {
+    let owners = live["metadata"]["ownerReferences"].as_array();
+    let others: Vec<&Value> = owners.into_iter().flatten().filter(|owner| owner["uid"] != uid).collect();
+    let path = "/metadata/ownerReferences";
+    let change = if others.is_empty() {
+        json!({"op": "remove", "path": path})
+    } else {
+        json!({"op": "replace", "path": path, "value": others})
+    };
+    let version = &live["metadata"]["resourceVersion"];
+    from_value(json!([{"op": "test", "path": "/metadata/resourceVersion", "value": version}, change]))
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_reference_goes_and_those_of_others_stay() {
+        let ours = json!({"uid": "u1", "controller": true});
+        let mut alone = json!({"metadata": {"resourceVersion": "7", "ownerReferences": [ours]}});
+        let patch = disowned(&alone, "u1");
+        json_patch::patch(&mut alone, &patch).unwrap();
+        assert_eq!(alone, json!({"metadata": {"resourceVersion": "7"}}));
+        let mut shared =
+            json!({"metadata": {"resourceVersion": "7", "ownerReferences": [{"uid": "u2"}, ours]}});
+        let patch = disowned(&shared, "u1");
+        json_patch::patch(&mut shared, &patch).unwrap();
+        assert_eq!(shared["metadata"]["ownerReferences"], json!([{"uid": "u2"}]));
+        shared["metadata"]["resourceVersion"] = json!("8");
+        assert!(json_patch::patch(&mut shared, &patch).is_err(), "somebody else was faster");
+    }
+}

@@ -1,0 +1,46 @@
+//! The account coderd runs as: given away when somebody else is to make it, removed when it is no longer used.
+
+use crate::stage::Stage;
+use crds::names::control_plane::{workspace_role, workspace_role_binding};
+use serde_json::json;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_account_that_somebody_else_makes_is_no_longer_ours_to_take_along() {
+    let stage = Stage::shared().await;
+    let ns = stage.cluster.namespace("given-away").await;
+    stage.apply(&ns, "coder", &json!({})).await;
+    stage.ready(&ns, "coder").await;
+    let before = stage.get("serviceaccount", &ns, "coder").await.unwrap();
+    assert!(before["metadata"]["ownerReferences"].is_array());
+    stage.apply(&ns, "coder", &json!({ "serviceAccount": { "disableCreate": true } })).await;
+    stage.ready(&ns, "coder").await;
+    let after = stage.get("serviceaccount", &ns, "coder").await.unwrap();
+    assert_eq!(after["metadata"]["uid"], before["metadata"]["uid"]);
+    assert!(after["metadata"]["ownerReferences"].is_null(), "{}", after["metadata"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_account_of_ours_that_nothing_names_any_more_is_removed_with_its_rights() {
+    let stage = Stage::shared().await;
+    let ns = stage.cluster.namespace("renamed").await;
+    // Not ours, whatever its labels say.
+    let foreign = json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "foreign",
+        "namespace": ns, "labels": { "app.kubernetes.io/managed-by": "coder-k8s",
+            "app.kubernetes.io/instance": "coder" } } });
+    stage.apply_object(&foreign).await;
+    stage.apply(&ns, "coder", &json!({})).await;
+    stage.ready(&ns, "coder").await;
+    stage.apply(&ns, "coder", &json!({ "serviceAccount": { "name": "server" } })).await;
+    stage.ready(&ns, "coder").await;
+    stage.until_gone("serviceaccount", &ns, "coder").await;
+    stage.until_gone("role", &ns, &workspace_role(&ns, "coder", "coder")).await;
+    stage.until_gone("rolebinding", &ns, &workspace_role_binding(&ns, "coder", "coder")).await;
+    for (kind, name) in [
+        ("serviceaccount", "server".to_owned()),
+        ("serviceaccount", "foreign".to_owned()),
+        ("role", workspace_role(&ns, "coder", "server")),
+        ("rolebinding", workspace_role_binding(&ns, "coder", "server")),
+    ] {
+        assert!(stage.get(kind, &ns, &name).await.is_some(), "{kind} {name}");
+    }
+}

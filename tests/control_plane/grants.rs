@@ -1,0 +1,250 @@
+//! What coderd may do where it runs workspaces: a right that works is never taken away by a refusal, and a namespace
+//! decides about itself.
+
+use crate::stage::{Stage, condition, is_ready};
+use crate::text;
+use crds::names::control_plane::{workspace_role, workspace_role_binding};
+use serde_json::{Value, json};
+use support::until;
+use support::wait::holds;
+
+const VERBS: [&str; 8] = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
+/// The operator holds neither, so it cannot hand them on.
+const NOT_HELD: &str = "delete secrets";
+
+fn rule(group: &str, resource: &str, verbs: &[&str]) -> Value {
+    json!({ "apiGroups": [group], "resources": [resource], "verbs": verbs })
+}
+
+/// What the operator grants without being asked for more.
+fn usual() -> Vec<Value> {
+    [("", "pods"), ("", "persistentvolumeclaims"), ("apps", "deployments")]
+        .map(|(group, resource)| rule(group, resource, &VERBS))
+        .to_vec()
+}
+
+/// The Role and the RoleBinding for the control plane `name` of `home` in a namespace, as they are now.
+async fn grant(stage: &Stage, home: &str, name: &str, place: &str) -> [Option<Value>; 2] {
+    let (role, binding) = (workspace_role(home, name, name), workspace_role_binding(home, name, name));
+    [stage.get("role", place, &role).await, stage.get("rolebinding", place, &binding).await]
+}
+
+fn versions(grant: &[Option<Value>; 2]) -> Vec<Value> {
+    let version = |one: &Option<Value>| one.as_ref().map_or(Value::Null, |one| one["metadata"].clone());
+    grant.iter().map(version).map(|metadata| json!([metadata["uid"], metadata["resourceVersion"]])).collect()
+}
+
+fn rules(grant: &[Option<Value>; 2]) -> usize {
+    let role = grant[0].as_ref().and_then(|role| role["rules"].as_array());
+    role.map_or(0, Vec::len)
+}
+
+async fn label(stage: &Stage, namespace: &str, value: &str) {
+    let word = if value.is_empty() { "-".to_owned() } else { format!("={value}") };
+    let words = format!("label namespace {namespace} --overwrite coder.com/workspaces-from{word}");
+    stage.cluster.kubectl(&words).await.expect_ok();
+}
+
+/// Waits until the rights of coderd are told with this reason, for the generation there is.
+async fn until_rbac(stage: &Stage, namespace: &str, reason: &str) -> Value {
+    stage
+        .until(namespace, "coder", &format!("WorkspaceRBACReady {reason}"), |plane| {
+            plane["status"]["observedGeneration"] == plane["metadata"]["generation"]
+                && condition(plane, "WorkspaceRBACReady")["reason"] == reason
+        })
+        .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rule_that_may_not_be_granted_takes_nothing_away_and_is_named() {
+    let stage = Stage::shared().await;
+    let (ns, team) = (stage.cluster.namespace("refused").await, stage.cluster.namespace("theirs").await);
+    label(stage, &team, &ns).await;
+    let spec = |extra: &Value| json!({ "rbac": { "workspaceNamespaces": [team], "extraRules": extra } });
+    stage.apply(&ns, "coder", &spec(&json!([]))).await;
+    stage.ready(&ns, "coder").await;
+    let all = async || [grant(stage, &ns, "coder", &ns).await, grant(stage, &ns, "coder", &team).await];
+    let before = all().await;
+    assert_eq!(before.each_ref().map(rules), [3, 3]);
+
+    let extra = json!([rule("", "secrets", &["get", "delete"]), rule("example.com", "widgets", &["get"])]);
+    stage.apply(&ns, "coder", &spec(&extra)).await;
+    let plane = stage
+        .until(&ns, "coder", "the refusal to be told", |plane| {
+            plane["status"]["observedGeneration"] == plane["metadata"]["generation"]
+                && condition(plane, "WorkspaceRBACReady")["status"] == "False"
+        })
+        .await;
+    for about in ["Ready", "Stalled"] {
+        assert_eq!(condition(&plane, about)["reason"], "WorkspaceGrantRefused", "{}", plane["status"]);
+    }
+    assert_eq!(condition(&plane, "Stalled")["status"], "True");
+    for about in ["Ready", "WorkspaceRBACReady"] {
+        let message = text(condition(&plane, about), "/message");
+        for words in [NOT_HELD, "get widgets.example.com", "ClusterRole coder-k8s-workspaces"] {
+            assert!(message.contains(words), "{about}: {message}");
+        }
+        assert!(!message.contains("get secrets") && !message.contains("get,delete"), "held: {message}");
+        assert!(message.len() <= 300 && !message.contains('{'), "{message}");
+    }
+    assert_eq!(all().await.each_ref().map(versions), before.each_ref().map(versions));
+    stage.pass(&ns, "coder", "again").await;
+    assert_eq!(all().await.each_ref().map(versions), before.each_ref().map(versions));
+
+    // As the message says: whoever runs the operator gives it what it is to hand on.
+    let name = format!("{ns}-handed-on");
+    let role = json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": { "name": name }, "rules": extra });
+    stage.apply_object(&role).await;
+    let account = format!("{}:{}", stage.installation.namespace, stage.installation.service_account);
+    let bind = format!("create clusterrolebinding {name} --clusterrole={name} --serviceaccount={account}");
+    stage.cluster.kubectl(&bind).await.expect_ok();
+    stage.ready(&ns, "coder").await;
+    assert_eq!(all().await.each_ref().map(rules), [5, 5]);
+    stage.cluster.kubectl(&format!("delete clusterrolebinding {name}")).await.expect_ok();
+}
+
+/// Everything the older operator, written in Go, leaves of a grant at home.
+async fn leave(stage: &Stage, ns: &str, name: &str, uid: &Value, rules: &[Value]) {
+    let labels = json!({ "app.kubernetes.io/managed-by": "coder-k8s", "coder.com/control-plane": name,
+        "coder.com/control-plane-namespace": ns });
+    let metadata = |object: String| {
+        json!({ "name": object, "namespace": ns, "labels": labels,
+            "annotations": { "coder.com/workspace-rbac-owner-uid": uid },
+            "ownerReferences": [{ "apiVersion": "coder.com/v1alpha1", "kind": "CoderControlPlane", "name": name,
+                "uid": uid, "controller": true, "blockOwnerDeletion": true }] })
+    };
+    let (role, binding) = (workspace_role(ns, name, name), workspace_role_binding(ns, name, name));
+    let group = "rbac.authorization.k8s.io";
+    let items = [
+        json!({ "apiVersion": format!("{group}/v1"), "kind": "Role", "metadata": metadata(role.clone()),
+            "rules": rules }),
+        json!({ "apiVersion": format!("{group}/v1"), "kind": "RoleBinding", "metadata": metadata(binding),
+            "roleRef": { "apiGroup": group, "kind": "Role", "name": role },
+            "subjects": [{ "kind": "ServiceAccount", "name": name, "namespace": ns }] }),
+    ];
+    let list = json!({ "apiVersion": "v1", "kind": "List", "items": items }).to_string();
+    let words = "create --field-manager=coder-k8s -f -";
+    stage.cluster.kubectl_with_input(words, &list).await.expect_ok();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_role_of_the_go_operator_with_more_than_we_may_hand_on_stays_and_works() {
+    let stage = Stage::shared().await;
+    let ns = stage.cluster.namespace("handed-over").await;
+    let beyond = rule("", "secrets", &["delete"]);
+    let unwanted = rule("", "services", &["delete"]);
+    let with = |more: &[&Value]| -> Vec<Value> {
+        usual().into_iter().chain(more.iter().copied().cloned()).collect()
+    };
+    // What the spec asks for, and what the Role already has.
+    let cases = [
+        ("same", vec![beyond.clone()], with(&[&beyond])),
+        ("wider", vec![beyond.clone()], with(&[&beyond, &unwanted])),
+        ("narrowed", vec![], with(&[&beyond])),
+    ];
+    for (name, extra, left) in &cases {
+        let spec = |suspend| json!({ "suspend": suspend, "rbac": { "extraRules": extra } });
+        stage.apply(&ns, name, &spec(true)).await;
+        let plane = stage.get("codercontrolplane", &ns, name).await.unwrap();
+        leave(stage, &ns, name, &plane["metadata"]["uid"], left).await;
+        stage.apply(&ns, name, &spec(false)).await;
+    }
+    let same = stage.ready(&ns, "same").await;
+    let told = condition(&same, "WorkspaceRBACReady");
+    assert_eq!(told["status"], "True", "it works: {told}");
+    assert!(text(told, "/message").contains(NOT_HELD), "{told}");
+    assert_eq!(rules(&grant(stage, &ns, "same", &ns).await), 4);
+
+    let wider = stage
+        .until(&ns, "wider", "what cannot be taken", |plane| {
+            condition(plane, "WorkspaceRBACReady")["status"] == "False"
+        })
+        .await;
+    let told = condition(&wider, "WorkspaceRBACReady");
+    assert!(text(told, "/message").contains("delete services"), "{told}");
+    assert!(text(told, "/message").contains(NOT_HELD), "{told}");
+    assert_eq!(rules(&grant(stage, &ns, "wider", &ns).await), 5);
+
+    stage.ready(&ns, "narrowed").await;
+    assert_eq!(rules(&grant(stage, &ns, "narrowed", &ns).await), 3, "what is not asked for is taken");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn consent_that_is_withdrawn_freezes_a_grant_and_none_revokes_it() {
+    let stage = Stage::shared().await;
+    let (ns, team) = (stage.cluster.namespace("asking").await, stage.cluster.namespace("asked").await);
+    label(stage, &team, &ns).await;
+    let spec = |extra: Value| json!({ "rbac": { "workspaceNamespaces": [team], "extraRules": extra } });
+    stage.apply(&ns, "coder", &spec(json!([]))).await;
+    until_rbac(stage, &ns, "Granted").await;
+    let before = versions(&grant(stage, &ns, "coder", &team).await);
+
+    label(stage, &team, "").await;
+    let plane = until_rbac(stage, &ns, "GrantFrozen").await;
+    let message = text(condition(&plane, "WorkspaceRBACReady"), "/message").to_owned();
+    let fix = format!("kubectl label namespace {team} --overwrite coder.com/workspaces-from={ns}");
+    assert!(message.contains(&fix), "{message}");
+    stage.apply(&ns, "coder", &spec(json!([rule("", "configmaps", &["get"])]))).await;
+    let plane = stage.until(&ns, "coder", "Ready", is_ready).await;
+    assert_eq!(condition(&plane, "WorkspaceRBACReady")["reason"], "GrantFrozen");
+    assert_eq!(rules(&grant(stage, &ns, "coder", &ns).await), 4, "at home the rule is granted");
+    label(stage, &team, "somebody-else").await;
+    stage.pass(&ns, "coder", "other").await;
+    assert_eq!(versions(&grant(stage, &ns, "coder", &team).await), before, "neither widened nor removed");
+
+    label(stage, &team, "none").await;
+    let plane = until_rbac(stage, &ns, "ConsentRefused").await;
+    until("the grant to be gone", crate::stage::LIMIT, async || {
+        let left = grant(stage, &ns, "coder", &team).await;
+        holds(left.iter().all(Option::is_none), format!("{left:?}"))
+    })
+    .await;
+    assert!(text(condition(&plane, "WorkspaceRBACReady"), "/message").contains(&team));
+    assert_eq!(condition(&plane, "Ready")["status"], "True", "others decide about their namespace");
+    label(stage, &team, &ns).await;
+    until_rbac(stage, &ns, "Granted").await;
+    assert_eq!(rules(&grant(stage, &ns, "coder", &team).await), 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn grants_of_an_object_that_was_restored_are_adopted_under_consent() {
+    let stage = Stage::shared().await;
+    let ns = stage.cluster.namespace("restored").await;
+    let (team, other) = (stage.cluster.namespace("agreeing").await, stage.cluster.namespace("silent").await);
+    label(stage, &team, &ns).await;
+    let former = "11111111-2222-4333-8444-555555555555";
+    let (role, binding) =
+        (workspace_role(&ns, "coder", "coder"), workspace_role_binding(&ns, "coder", "coder"));
+    for place in [&ns, &team, &other] {
+        let metadata = |name: &str| {
+            json!({ "name": name, "namespace": place, "labels": { "app.kubernetes.io/managed-by": "coder-k8s",
+                    "coder.com/control-plane": "coder", "coder.com/control-plane-namespace": ns },
+                "annotations": { "coder.com/workspace-rbac-owner-uid": former } })
+        };
+        let group = "rbac.authorization.k8s.io";
+        stage
+            .apply_object(&json!({ "apiVersion": format!("{group}/v1"), "kind": "Role",
+                "metadata": metadata(&role), "rules": usual() }))
+            .await;
+        stage
+            .apply_object(&json!({ "apiVersion": format!("{group}/v1"), "kind": "RoleBinding",
+                "metadata": metadata(&binding), "roleRef": { "apiGroup": group, "kind": "Role", "name": role },
+                "subjects": [{ "kind": "ServiceAccount", "name": "coder", "namespace": ns }] }))
+            .await;
+    }
+    let left = versions(&grant(stage, &ns, "coder", &other).await);
+    stage.apply(&ns, "coder", &json!({ "rbac": { "workspaceNamespaces": [team, other] } })).await;
+    let plane = stage.ready(&ns, "coder").await;
+    for place in [&ns, &team] {
+        for one in grant(stage, &ns, "coder", place).await {
+            let owner = &one.unwrap()["metadata"]["annotations"]["coder.com/workspace-rbac-owner-uid"];
+            assert_eq!(*owner, plane["metadata"]["uid"], "in {place}: {}", plane["status"]);
+        }
+    }
+    let told = condition(&plane, "WorkspaceRBACReady");
+    assert_eq!(told["reason"], "GrantFrozen");
+    let fix = format!("kubectl label namespace {other} --overwrite coder.com/workspaces-from={ns}");
+    assert!(text(told, "/message").contains(&fix), "{told}");
+    assert_eq!(versions(&grant(stage, &ns, "coder", &other).await), left);
+}
