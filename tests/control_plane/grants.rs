@@ -183,7 +183,7 @@ async fn consent_that_is_withdrawn_freezes_a_grant_and_none_revokes_it() {
     label(stage, &team, "").await;
     let plane = until_rbac(stage, &ns, "GrantFrozen").await;
     let message = text(condition(&plane, "WorkspaceRBACReady"), "/message").to_owned();
-    let fix = format!("kubectl label namespace {team} --overwrite coder.com/workspaces-from={ns}");
+    let fix = format!("kubectl label namespace {team} coder.com/workspaces-from={ns} --overwrite");
     assert!(message.contains(&fix), "{message}");
     stage.apply(&ns, "coder", &spec(json!([rule("", "configmaps", &["get"])]))).await;
     let plane = stage.until(&ns, "coder", "Ready", is_ready).await;
@@ -244,7 +244,7 @@ async fn grants_of_an_object_that_was_restored_are_adopted_under_consent() {
     }
     let told = condition(&plane, "WorkspaceRBACReady");
     assert_eq!(told["reason"], "GrantFrozen");
-    let fix = format!("kubectl label namespace {other} --overwrite coder.com/workspaces-from={ns}");
+    let fix = format!("kubectl label namespace {other} coder.com/workspaces-from={ns} --overwrite");
     assert!(text(told, "/message").contains(&fix), "{told}");
     assert_eq!(versions(&grant(stage, &ns, "coder", &other).await), left);
 }

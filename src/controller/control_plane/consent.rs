@@ -44,7 +44,7 @@ pub fn verdict(consent: Consent, from: &str, to: &str, answer: Answer<'_>, grant
         return Verdict::Grant;
     }
     let fix =
-        || format!("whoever owns it runs: kubectl label namespace {to} --overwrite {WORKSPACES_FROM}={from}");
+        || format!("whoever owns it runs: kubectl label namespace {to} {WORKSPACES_FROM}={from} --overwrite");
     match answer {
         Answer::Missing => {
             Verdict::Withhold("NamespaceMissing", format!("namespace {to} does not exist; create it"))
@@ -58,7 +58,7 @@ pub fn verdict(consent: Consent, from: &str, to: &str, answer: Answer<'_>, grant
         Answer::Label(_) if consent == Consent::Off => Verdict::Grant,
         Answer::Label(_) if granted_before => Verdict::Freeze(format!(
             "namespace {to} does not agree to run workspaces of {from}: the rights coderd has there stay as they \
-             are and are not changed; {}, or ={NOBODY} to revoke them",
+             are and are not changed; {}; {NOBODY} as its value revokes them",
             fix()
         )),
         Answer::Label(_) => Verdict::Withhold(
@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn the_message_names_the_label_to_set_and_fits() {
         let long = "n".repeat(40);
-        let fix = format!("kubectl label namespace {long} --overwrite coder.com/workspaces-from=coder");
+        let fix = format!("kubectl label namespace {long} coder.com/workspaces-from=coder --overwrite");
         for (label, before) in [(None, false), (None, true), (Some("none"), true)] {
             let message = match verdict(Consent::On, "coder", &long, Answer::Label(label), before) {
                 Verdict::Freeze(message) | Verdict::Revoke(message) | Verdict::Withhold(_, message) => {
