@@ -167,6 +167,18 @@ fn selects(text: &str) -> Vec<String> {
 }
 
 #[test]
+fn no_error_shows_a_value_as_rust_would_print_it() {
+    for file in rust_files(&repository().join("src")) {
+        let text = std::fs::read_to_string(&file).unwrap();
+        for error in text.split("#[error(").skip(1).filter_map(|rest| rest.split(")]\n").next()) {
+            assert!(!error.contains(":?}") && !error.contains("{{"), "{}: {error}", file.display());
+            let words = error.split(['{', '}']).step_by(2).map(str::len).sum::<usize>();
+            assert!(words <= 250, "{}: too long for a condition: {error}", file.display());
+        }
+    }
+}
+
+#[test]
 fn whoever_waits_for_the_end_looks_at_it_first() {
     let mut found = 0;
     for file in rust_files(&repository().join("src")) {

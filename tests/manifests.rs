@@ -261,13 +261,36 @@ async fn the_default_overlay_is_whole_and_in_one_namespace() {
     assert_eq!(serving_names(built.only("Deployment")), ["coder-k8s-mcp", "coder-k8s-metrics"]);
 }
 
+/// What the Go operator is installed with in the namespace we share, or outside of all.
+const GO_OPERATOR: [(&str, &str); 7] = [
+    ("Deployment", "coder-k8s"),
+    ("Service", "coder-k8s"),
+    ("Service", "coder-k8s-apiserver"),
+    ("APIService", "v1alpha1.aggregation.coder.com"),
+    ("ClusterRole", "manager-role"),
+    ("ClusterRoleBinding", "coder-k8s"),
+    ("ClusterRoleBinding", "coder-k8s-auth-delegator"),
+];
+
+#[tokio::test]
+async fn nothing_has_the_name_of_an_object_of_the_go_operator_but_what_is_shared() {
+    let built = Built::from(&repository().join("kustomize/overlays/default")).await;
+    for (kind, name) in GO_OPERATOR {
+        let taken = built.of_kind(kind).any(|object| object["metadata"]["name"] == name);
+        assert!(!taken, "{kind} {name} is the Go operator's");
+    }
+    // So that never both of them reconcile, and so that what is bound to the account can be taken back from it.
+    assert_eq!(built.only("ServiceAccount")["metadata"]["name"], "coder-k8s");
+    assert_eq!(built.only("Namespace")["metadata"]["name"], "coder-system");
+}
+
 #[tokio::test]
 async fn a_changed_namespace_and_prefix_reach_every_reference() {
     let default = repository().join("kustomize/overlays/default");
     let built = Built::from(&overlay("moved", &default, "namespace: elsewhere\nnamePrefix: team-")).await;
     built.assert_whole("elsewhere");
     assert_eq!(built.only("Namespace")["metadata"]["name"], "elsewhere");
-    assert_eq!(built.only("Deployment")["metadata"]["name"], "team-coder-k8s");
+    assert_eq!(built.only("Deployment")["metadata"]["name"], "team-coder-k8s-operator");
     assert_eq!(serving_names(built.only("Deployment")), ["team-coder-k8s-mcp", "team-coder-k8s-metrics"]);
 }
 

@@ -21,9 +21,9 @@ async fn granted(cluster: &Cluster, installation: &Installation<'_>) -> BTreeSet
     let prefix = format!("{}-coder-k8s", installation.namespace);
     let namespace = &installation.namespace;
     for words in [
-        format!("get clusterrole {prefix} -o json"),
+        format!("get clusterrole {prefix}-operator -o json"),
         format!("get clusterrole {prefix}-front-proxy-reader -o json"),
-        format!("get role {prefix} -n {namespace} -o json"),
+        format!("get role {prefix}-operator -n {namespace} -o json"),
     ] {
         let role: serde_json::Value =
             serde_json::from_str(&cluster.kubectl(&words).await.expect_ok()).unwrap();

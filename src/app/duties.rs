@@ -41,7 +41,7 @@ pub struct Duty {
 #[derive(Debug, thiserror::Error)]
 pub enum DutyError {
     /// It did not stop when its leadership was over: only the end of the process is safe now.
-    #[error("the duty of lease {0} did not stop within {STOP_LIMIT:?}")]
+    #[error("the duty of lease {0} did not stop within {limit} seconds", limit = STOP_LIMIT.as_secs())]
     Stuck(&'static str),
     /// It ended although nobody told it to.
     #[error("the duty of lease {0} ended by itself: {1}")]

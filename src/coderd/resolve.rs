@@ -36,13 +36,15 @@ pub enum RuleError {
     #[error("HOST[:PORT]=ADDR[:PORT] is needed, for example coder.example.com=192.0.2.1:8443")]
     Shape,
     /// The left side is no host.
-    #[error("{0:?} is not a host name; a wildcard is `*.` and a suffix")]
+    #[error("\"{0}\" is not a host name; a wildcard is `*.` and a suffix")]
     Host(String),
     /// The right side is no address.
-    #[error("{0:?} is not an IP address, with or without a port; an IPv6 address with a port is in brackets")]
+    #[error(
+        "\"{0}\" is not an IP address, with or without a port; an IPv6 address with a port is in brackets"
+    )]
     Address(String),
     /// A port is no port.
-    #[error("{0:?} is not a port")]
+    #[error("\"{0}\" is not a port")]
     Port(String),
 }
 

@@ -1,6 +1,7 @@
 //! Decides how a condition is written: its time changes with its status only, and it says which generation it is about.
 //! It never decides what is true of an object.
 
+use crate::kubernetes::wording::{is_cut, sentence};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 /// The three values a condition has.
@@ -55,21 +56,25 @@ impl Finding {
     }
 }
 
-/// Characters of a message; more would only hide the beginning in a terminal.
-const LONGEST_MESSAGE: usize = 1024;
-
-/// The conditions for what was found; one whose status stays keeps its time.
+/// The conditions for what was found; one whose status stays keeps its time. What a message has no room for is logged
+/// when it is new.
 pub fn conditions(findings: &[Finding], before: &[Condition], generation: i64, now: &Time) -> Vec<Condition> {
     findings
         .iter()
         .map(|finding| {
             let status = finding.truth.as_str();
-            let same = before.iter().find(|old| old.type_ == finding.about && old.status == status);
+            let named = before.iter().find(|old| old.type_ == finding.about);
+            let same = named.filter(|old| old.status == status);
+            let message = sentence(&finding.message);
+            if is_cut(&message) && named.is_none_or(|old| old.message != message) {
+                let (condition, message) = (finding.about, &finding.message);
+                tracing::info!(condition, message, "the whole of a condition that is cut");
+            }
             Condition {
                 type_: finding.about.to_owned(),
                 status: status.to_owned(),
                 reason: finding.reason.to_owned(),
-                message: finding.message.chars().take(LONGEST_MESSAGE).collect(),
+                message,
                 observed_generation: Some(generation),
                 last_transition_time: same
                     .map_or_else(|| now.clone(), |old| old.last_transition_time.clone()),

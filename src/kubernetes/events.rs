@@ -3,6 +3,7 @@
 
 use super::Kube;
 use super::objects::{WRITE_LIMIT, within};
+use super::wording::{is_cut, sentence};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use std::sync::Arc;
@@ -78,13 +79,8 @@ pub struct News {
     pub note: String,
 }
 
-/// Bytes of a note; the API server refuses more.
-const LONGEST_NOTE: usize = 1024;
-
-/// The note as far as it may go, never with half a character at its end.
-fn cut(note: &str) -> &str {
-    note.get(..note.floor_char_boundary(LONGEST_NOTE)).unwrap_or_default()
-}
+/// Bytes of a note.
+const LARGEST_NOTE: usize = 1024;
 
 /// The recorder all parts of the process share.
 #[derive(Clone)]
@@ -120,10 +116,16 @@ impl Events {
             Severity::Normal => EventType::Normal,
             Severity::Warning => EventType::Warning,
         };
+        let mut note = sentence(&news.note);
+        // The API server counts bytes, and refuses a note that has more.
+        note.truncate(note.floor_char_boundary(LARGEST_NOTE));
+        if is_cut(&note) {
+            tracing::info!(reason = news.reason, note = news.note, "the whole of an Event that is cut");
+        }
         let event = Event {
             type_,
             reason: news.reason.clone(),
-            note: Some(cut(&news.note).to_owned()),
+            note: Some(note),
             action: news.action.clone(),
             secondary: None,
         };
@@ -131,18 +133,5 @@ impl Events {
         if let Err(error) = within(WRITE_LIMIT, || format!("record Event {}", news.reason), publish).await {
             tracing::warn!(reason = news.reason, %error, "Event not recorded");
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_note_is_cut_where_a_character_ends() {
-        assert_eq!(cut("short"), "short");
-        assert_eq!(cut(&"x".repeat(2000)).len(), LONGEST_NOTE);
-        let odd = format!("x{}", "ä".repeat(1000));
-        assert_eq!(cut(&odd).len(), LONGEST_NOTE - 1, "half a letter is none");
     }
 }

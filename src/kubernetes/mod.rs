@@ -10,6 +10,7 @@ pub mod lease;
 mod namespace;
 mod objects;
 mod reflected;
+pub mod wording;
 
 pub use changes::{Change, KindName, Sight, is_unknown};
 pub use clients::{ConnectError, Kube};

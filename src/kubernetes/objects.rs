@@ -1,6 +1,7 @@
 //! Calls on objects of one kind, each with a deadline and an error that names the operation.
 //! It never retries: whoever calls knows whether a second try is safe.
 
+use super::wording;
 use json_patch::Patch as JsonPatch;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Resource};
@@ -20,7 +21,7 @@ pub(super) const FIELD_MANAGER: &str = "coder-k8s";
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
     /// No answer in time.
-    #[error("{operation}: no answer within {limit:?}")]
+    #[error("cannot {operation}: no answer within {} seconds", limit.as_secs())]
     TimedOut {
         /// What was tried.
         operation: String,
@@ -28,7 +29,7 @@ pub enum CallError {
         limit: Duration,
     },
     /// The API server said no, or could not be reached.
-    #[error("{operation}: {source}")]
+    #[error("cannot {operation}: {}", wording::reason(source))]
     Failed {
         /// What was tried.
         operation: String,

@@ -7,6 +7,9 @@ use crds::well_known;
 
 /// The ServiceAccount the operator runs as.
 pub const SERVICE_ACCOUNT: &str = "coder-k8s";
+/// What the operator's own objects are called. Not as its account: the Go operator has a Deployment and a
+/// ClusterRoleBinding of that name, and what is immutable in them would stop an installation over it half way.
+pub const OPERATOR: &str = "coder-k8s-operator";
 /// What the manifests say instead of a namespace until an overlay sets it.
 pub const PLACEHOLDER_NAMESPACE: &str = "system";
 
@@ -79,7 +82,7 @@ pub enum On {
 /// Everything the operator may do, and the roles it offers to its users.
 pub const ROLES: &[Role] = &[
     Role {
-        name: "coder-k8s",
+        name: OPERATOR,
         holder: Holder::OperatorEverywhere,
         purpose: "What the operator does in every namespace or outside of all.",
         grants: &[
@@ -234,7 +237,7 @@ pub const ROLES: &[Role] = &[
         }],
     },
     Role {
-        name: "coder-k8s",
+        name: OPERATOR,
         holder: Holder::OperatorAtHome,
         purpose: "What the operator does in its own namespace only.",
         grants: &[

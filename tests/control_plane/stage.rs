@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 use std::time::Duration;
 use support::coderd::Coderd;
+use support::sentences;
 use support::wait::holds;
 use support::{Cluster, ClusterOptions, Installation, Operator, OperatorOptions, until};
 use tokio::sync::{Mutex, OnceCell};
@@ -66,7 +67,11 @@ impl Stage {
         let words =
             format!("get {kind} {name} -n {namespace} -o json --ignore-not-found --show-managed-fields");
         let text = self.cluster.kubectl(&words).await.expect_ok();
-        if text.trim().is_empty() { None } else { Some(serde_json::from_str(&text).unwrap()) }
+        let object: Option<Value> = (!text.trim().is_empty()).then(|| serde_json::from_str(&text).unwrap());
+        if let Some(object) = object.as_ref().filter(|object| object["kind"] == "CoderControlPlane") {
+            sentences::check_conditions(object);
+        }
+        object
     }
 
     /// Waits until a control plane is as asked, and returns it.
@@ -134,6 +139,7 @@ impl Stage {
             event["regarding"]["kind"] == "CoderControlPlane" && event["regarding"]["name"] == name
         };
         let told = list["items"].as_array().unwrap().iter().filter(about).map(|event| {
+            sentences::check_event(event);
             let count = event["series"]["count"].as_u64().unwrap_or(1);
             (text(&event["type"]), text(&event["reason"]), text(&event["action"]), count)
         });

@@ -13,6 +13,7 @@ use support::cluster::pki::Ca;
 use support::coderd::{Coderd, DatabaseToken, Role};
 use support::database_proxy::DatabaseProxy;
 use support::postgres::Postgres;
+use support::sentences;
 use support::{Cluster, ClusterOptions, Installation, Operator, until};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -120,9 +121,12 @@ impl Stage {
         let events = Api::<DynamicObject>::namespaced_with(self.client.clone(), namespace, &kind);
         let events = events.list(&Default::default()).await.unwrap().items;
         assert!(!events.is_empty(), "{namespace}: nothing was told");
+        events.iter().for_each(|event| sentences::check_event(&event.data));
         let events = serde_json::to_string(&events).unwrap();
         let history = self.history.lock().unwrap();
-        let states = history.get(namespace).into_iter().flatten().map(|state| state["status"].to_string());
+        let states =
+            history.get(namespace).into_iter().flatten().inspect(|state| sentences::check_conditions(state));
+        let states = states.map(|state| state["status"].to_string());
         states.chain([events]).collect()
     }
 

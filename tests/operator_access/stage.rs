@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 use support::coderd::{Coderd, DatabaseToken};
 use support::postgres::Postgres;
+use support::sentences;
 use support::wait::holds;
 use support::{Cluster, ClusterOptions, Installation, Operator, until};
 use tokio::sync::OnceCell;
@@ -103,7 +104,11 @@ impl Stage {
     pub async fn get(&self, kind: &str, namespace: &str, name: &str) -> Option<Value> {
         let words = format!("get {kind} {name} -n {namespace} -o json --ignore-not-found");
         let text = self.cluster.kubectl(&words).await.expect_ok();
-        if text.trim().is_empty() { None } else { Some(serde_json::from_str(&text).unwrap()) }
+        let object: Option<Value> = (!text.trim().is_empty()).then(|| serde_json::from_str(&text).unwrap());
+        if let Some(object) = object.as_ref().filter(|object| object["kind"] == "CoderControlPlane") {
+            sentences::check_conditions(object);
+        }
+        object
     }
 
     /// The Events of this action: type, reason, and how often.
@@ -111,6 +116,7 @@ impl Stage {
         let words = format!("get events.events.k8s.io -n {namespace} -o json");
         let list: Value = serde_json::from_str(&self.cluster.kubectl(&words).await.expect_ok()).unwrap();
         let events = list["items"].as_array().unwrap().iter().filter(|event| event["action"] == action);
+        let events = events.inspect(|event| sentences::check_event(event));
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let count = |event: &Value| event["series"]["count"].as_u64().unwrap_or(1);
         let told = events

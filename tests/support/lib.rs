@@ -21,6 +21,7 @@ pub mod ports;
 pub mod postgres;
 pub mod process;
 pub mod real_coderd;
+pub mod sentences;
 pub mod tools;
 pub mod wait;
 

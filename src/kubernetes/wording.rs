@@ -1,0 +1,127 @@
+//! Decides how a text becomes a sentence that a person can read in a condition or an Event: one line, no dumped values,
+//! at most 300 characters. It never changes what comes first, which is what failed.
+
+use std::borrow::Cow;
+
+/// Characters of a condition's message or an Event's note.
+pub const LONGEST: usize = 300;
+/// How a sentence ends that was longer.
+const CUT: &str = "… (more in the operator's log)";
+
+/// The text as a sentence.
+pub fn sentence(text: &str) -> String {
+    let plain = without_dumps(&text.split_whitespace().collect::<Vec<_>>().join(" "));
+    if plain.chars().count() <= LONGEST {
+        return plain;
+    }
+    let room = LONGEST - CUT.chars().count();
+    let kept: String = plain.chars().take(room).collect();
+    // A word that was cut in two says something else, and a stop before the dots nothing.
+    let whole = kept.rsplit_once(' ').map_or(kept.as_str(), |(before, _)| before);
+    format!("{}{CUT}", whole.trim_end_matches([',', ';', ':', '.']))
+}
+
+/// Whether a sentence says less than its text.
+pub fn is_cut(sentence: &str) -> bool {
+    sentence.ends_with(CUT)
+}
+
+/// The API server quotes whole objects in what it says about them; the field and what is wrong with it stand beside.
+fn without_dumps(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut depth = 0_usize;
+    for letter in text.chars() {
+        match letter {
+            '{' => {
+                if depth == 0 {
+                    plain.push('…');
+                }
+                depth += 1;
+            }
+            '}' if depth > 0 => depth -= 1,
+            '}' => plain.push('…'),
+            _ if depth > 0 => {}
+            letter => plain.push(letter),
+        }
+    }
+    plain.replace("Invalid value: …: ", "").replace(": … ", ": ")
+}
+
+/// A failed call in the words of whoever refused it. What the client library prints is for its developers: it repeats
+/// the whole answer, and quotes what it could not read.
+pub(super) fn reason(error: &kube::Error) -> Cow<'static, str> {
+    match error {
+        kube::Error::Api(status) if status.message.is_empty() => Cow::Owned(
+            format!("the API server answered {} {}", status.code, status.reason).trim_end().to_owned(),
+        ),
+        kube::Error::Api(status) => Cow::Owned(status.message.clone()),
+        kube::Error::SerdeError(_) | kube::Error::FromUtf8(_) | kube::Error::ReadEvents(_) => {
+            Cow::Borrowed("the answer of the API server cannot be read")
+        }
+        kube::Error::Auth(_) => Cow::Borrowed("the credentials for the API server cannot be used"),
+        kube::Error::Service(_) | kube::Error::HyperError(_) => {
+            Cow::Owned(format!("the API server cannot be reached: {}", root(error)))
+        }
+        _ => Cow::Borrowed("the request cannot be made"),
+    }
+}
+
+/// What it all began with, which is what a person can do something about.
+fn root(error: &dyn std::error::Error) -> String {
+    let mut last = error;
+    while let Some(cause) = last.source() {
+        last = cause;
+    }
+    last.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kube::core::Status;
+
+    #[test]
+    fn a_short_text_stays_as_it_is() {
+        assert_eq!(sentence("the Deployment is being made"), "the Deployment is being made");
+        assert!(!is_cut("the Deployment is being made"));
+    }
+
+    #[test]
+    fn a_long_text_ends_after_a_word_and_says_where_the_rest_is() {
+        let long = sentence(&"word, ".repeat(100));
+        assert!(long.chars().count() <= LONGEST && is_cut(&long), "{long}");
+        assert!(long.ends_with("word… (more in the operator's log)"), "{long}");
+        let letters = sentence(&"ä".repeat(1000));
+        assert_eq!(letters.chars().count(), LONGEST, "one word without end is cut where it must be");
+    }
+
+    #[test]
+    fn objects_that_are_quoted_are_left_out_and_lines_joined() {
+        let immutable = "Deployment.apps \"coder\" is invalid: spec.selector: Invalid value: \
+                         {\"matchLabels\":{\"app\":\"x\"}}: field is immutable";
+        assert_eq!(
+            sentence(immutable),
+            "Deployment.apps \"coder\" is invalid: spec.selector: field is immutable"
+        );
+        assert_eq!(
+            sentence("not currently held:\n{APIGroups:[\"\"], Resources:[\"x\"]}\n{Verbs:[\"get\"]}"),
+            "not currently held: …"
+        );
+        assert_eq!(sentence("half } a { brace"), "half … a …");
+    }
+
+    #[test]
+    fn a_refusal_is_told_in_the_words_of_the_api_server() {
+        let status = Status::failure("roles are kept here", "Forbidden").with_code(403);
+        assert_eq!(reason(&kube::Error::Api(Box::new(status))), "roles are kept here");
+        let silent = Status::failure("", "Forbidden").with_code(403);
+        assert_eq!(reason(&kube::Error::Api(Box::new(silent))), "the API server answered 403 Forbidden");
+        let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+        assert_eq!(
+            reason(&kube::Error::Service(Box::new(refused))),
+            "the API server cannot be reached: connection refused"
+        );
+        let quoting = serde_json::from_str::<u8>("\"hunter2\"").unwrap_err();
+        assert!(!reason(&kube::Error::SerdeError(quoting)).contains("hunter2"));
+    }
+}
