@@ -75,7 +75,7 @@ fn agrees_with_itself(kind: Kind, object: &Value, config: &Config, property: u64
     let told = causes(&created);
     match property % 4 {
         0 => {
-            let complete = defaulted(kind, object, config);
+            let complete = defaulted(kind, object, None, config);
             let after = causes(&judged(kind, &complete, Occasion::Create));
             let asked = required_access(Some(object), &complete, "coder", kind);
             holds(asked.is_empty(), format!("defaults ask for rights: {asked:?}"))?;
@@ -156,7 +156,20 @@ fn older() -> Vec<Older> {
             .collect();
         Older { name: format!("older-{number}"), kind, spec, changed }
     };
-    (0..OLDER * times()).map(one).collect()
+    (0..OLDER * times()).map(one).chain([versions()]).collect()
+}
+
+/// Changes of the version, which chance rarely makes: back, on, to something else, and to silence.
+fn versions() -> Older {
+    let image = |tag: &str| json!({ "image": format!("ghcr.io/coder/coder:{tag}"), "replicas": 2 });
+    let changed = ["v2.35.0", "v2.36.0-rc.1", "v2.36.2", "latest"].map(image).to_vec();
+    let silent = vec![json!({}), json!({ "replicas": 3 })];
+    Older {
+        name: "versions".to_owned(),
+        kind: Kind::ControlPlane,
+        spec: image("v2.36.1"),
+        changed: [changed, silent].concat(),
+    }
 }
 
 /// Stores an object in every place; one that the schema refuses is not stored anywhere.
@@ -285,7 +298,7 @@ async fn every_layer_alone_refuses_new_objects_as_the_rules_do() {
         let answers = tokio::join!(schema, cel, policies, webhooks).into();
         let meant = received(kind, object.clone());
         let plain = judged(kind, &meant, Occasion::Create);
-        let complete = judged(kind, &defaulted(kind, &meant, &config), Occasion::Create);
+        let complete = judged(kind, &defaulted(kind, &meant, None, &config), Occasion::Create);
         compare(kind, &answers, &plain, &complete).map_err(|problem| format!("{problem}\n  {object}"))
     };
     let results = stream::iter(samples()).map(one).buffer_unordered(AT_ONCE / 4).collect().await;
@@ -307,6 +320,7 @@ async fn every_layer_alone_holds_stored_objects_to_what_got_worse() {
     let results: Vec<Vec<_>> = results.collect().await;
     let counts = summary(results.into_iter().flatten().collect());
     assert!(counts["all"] >= 200, "too few changes reach every layer: {counts:?}");
+    assert!(counts["webhooks CODER0221"] >= 2, "no change goes back to a lower version: {counts:?}");
 }
 
 /// What every place says to the changes of a stored object, compared.
@@ -327,7 +341,7 @@ async fn changed(desk: &Desk, older: &Older) -> Vec<Result<Vec<String>, String>>
         let answers = tokio::join!(sent(0), sent(1), sent(2), sent(3)).into();
         let (old, new) = (&stored[0], received(kind, new(&stored[0])));
         let plain = judged(kind, &new, Occasion::Update(old));
-        let complete = judged(kind, &defaulted(kind, &new, &config), Occasion::Update(old));
+        let complete = judged(kind, &defaulted(kind, &new, Some(old), &config), Occasion::Update(old));
         let compared = compare(kind, &answers, &plain, &complete);
         results.push(
             compared.map_err(|problem| format!("{problem}\n  {} {} -> {spec}", kind.name(), older.spec)),
@@ -356,7 +370,7 @@ fn lint_refuses_new_objects_as_the_rules_do() {
         }
     }
     let one = |(number, (kind, object)): (usize, &(Kind, Value))| {
-        let complete = defaulted(*kind, object, &Config::default());
+        let complete = defaulted(*kind, object, None, &Config::default());
         let pure = causes(&judged(*kind, &complete, Occasion::Create));
         let found = findings.remove(&number).unwrap_or_default();
         let (told, others): (BTreeSet<_>, BTreeSet<_>) =

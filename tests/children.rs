@@ -21,7 +21,12 @@ async fn stored(cluster: &Cluster, namespace: &str, sample: &str) -> CoderContro
 }
 
 fn made_from(control_plane: &CoderControlPlane, checksum: &str) -> Children {
-    children(&Inputs { control_plane, consumed_checksum: Some(checksum), access_url_from_env_from: false })
+    children(&Inputs {
+        control_plane,
+        consumed_checksum: Some(checksum),
+        access_url_from_env_from: false,
+        cluster_domain: "cluster.local",
+    })
 }
 
 /// Applies what the cluster knows and gives it back as it is stored then.

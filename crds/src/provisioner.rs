@@ -72,10 +72,10 @@ pub struct CoderProvisionerSpec {
     #[schemars(length(max = 256), inner(length(max = 32_768)))]
     pub extra_args: Vec<String>,
     /// Environment of the daemons, after what the operator sets.
-    // By name, as in the core API; a name given twice is refused, because server-side apply cannot carry it.
+    // Not by name: server-side apply fails on a name given twice in a list by name, before admission can explain it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 512))]
-    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub extra_env: Vec<EnvVar>,
     /// Processor and memory of each daemon. Default: nothing requested, no limit.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -27,15 +27,17 @@ pub mod annotation {
     pub const RELEASE_EXTERNAL: &str = "coder.com/release-external";
     /// Names the provisioner key in coderd that this object may take over.
     pub const ADOPT_KEY: &str = "coder.com/adopt-key";
+    /// Names the lower Coder version that this control plane may go back to.
+    pub const ALLOW_DOWNGRADE: &str = "coder.com/allow-downgrade";
     /// On workspace Roles and RoleBindings: uid of the control plane that made them.
     pub const WORKSPACE_RBAC_OWNER_UID: &str = "coder.com/workspace-rbac-owner-uid";
     /// On a provisioner's pod template: a new key rolls the Deployment.
     pub const KEY_CHECKSUM: &str = "checksum/provisioner-key";
     /// On a control plane's pod template: a new value in a Secret or ConfigMap it reads rolls the Deployment.
     pub const CHECKSUM: &str = "coder.com/checksum";
-    /// On the CRDs: Argo CD must not keep a copy of something this large in an annotation. On children in other
     /// Fingerprint of the manifest an object was made from, so that a field no longer wanted is noticed.
     pub const FINGERPRINT: &str = "coder.com/fingerprint";
+    /// On the CRDs: Argo CD must not keep a copy of something this large in an annotation. On children in other
     /// namespaces: Argo CD must not prune them.
     pub const ARGOCD_SYNC_OPTIONS: &str = "argocd.argoproj.io/sync-options";
     /// On children in other namespaces: they are no difference to what is in Git.
@@ -84,6 +86,8 @@ pub mod secret_key {
 pub mod default {
     /// Image of the control plane and the proxy unless `--default-image` says otherwise; never `latest`.
     pub const IMAGE: &str = "ghcr.io/coder/coder:v2.36.1";
+    /// DNS domain of the cluster unless `--cluster-domain` says otherwise.
+    pub const CLUSTER_DOMAIN: &str = "cluster.local";
     /// Pods of every kind.
     pub const REPLICAS: i32 = 1;
     /// `service.type`.

@@ -244,7 +244,6 @@ fn quantities_keep_their_pattern() {
 fn lists_with_owners_are_keyed_as_in_the_core_api() {
     let crd = control_plane();
     let keyed = [
-        ("spec.extraEnv", json!(["name"])),
         ("spec.hostAliases", json!(["ip"])),
         ("spec.imagePullSecrets", json!(["name"])),
         ("spec.initContainers", json!(["name"])),
@@ -254,5 +253,14 @@ fn lists_with_owners_are_keyed_as_in_the_core_api() {
     ];
     for (path, keys) in keyed {
         assert_eq!(property(&crd, path)["x-kubernetes-list-map-keys"], keys, "{path}");
+    }
+}
+
+#[test]
+fn the_environment_is_a_list_without_keys_so_that_a_doubled_name_reaches_admission() {
+    for (kind, crd) in kinds() {
+        let environment = property(&crd, "spec.extraEnv");
+        assert_eq!(environment["x-kubernetes-list-type"], json!("atomic"), "{kind}");
+        assert!(environment.get("x-kubernetes-list-map-keys").is_none(), "{kind}");
     }
 }

@@ -47,7 +47,7 @@ fn start_own(context: &Context, running: &mut Running, duties: &mut Vec<Duty>, l
         targets: targets.clone(),
         names: flags.serving_name.clone(),
         namespace: kube.namespace().to_owned(),
-        cluster_domain: flags.cluster_domain.clone(),
+        cluster_domain: context.flags.cluster_domain.clone(),
         leaf_lifetime: flags.leaf_lifetime,
         leaf: leaf.clone(),
         certificate_gate: context.readiness.gate("certificate"),

@@ -14,6 +14,7 @@ use clap::{Args, ValueEnum};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
+use webhooks::Config;
 
 /// Who keeps the CA behind our serving certificates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -59,6 +60,10 @@ pub struct Flags {
     /// The Coder image of objects that name none: a pinned release.
     #[arg(long, default_value = crds::well_known::default::IMAGE, env = "CODER_K8S_DEFAULT_IMAGE")]
     pub default_image: String,
+
+    /// The DNS domain of the cluster, which the address of every Service ends with.
+    #[arg(long, default_value = crds::well_known::default::CLUSTER_DOMAIN, env = "CODER_K8S_CLUSTER_DOMAIN")]
+    pub cluster_domain: String,
 
     /// Whether a workspace namespace must agree by its label coder.com/workspaces-from; off where every namespace of the
     /// cluster belongs to the same people.
@@ -149,10 +154,6 @@ pub struct Certificates {
     #[arg(long, value_delimiter = ',', env = "CODER_K8S_SERVING_NAME")]
     pub serving_name: Vec<String>,
 
-    /// The DNS domain of the cluster.
-    #[arg(long, default_value = "cluster.local", env = "CODER_K8S_CLUSTER_DOMAIN")]
-    pub cluster_domain: String,
-
     /// The life of the CA; its successor is made after two thirds of it.
     #[arg(long, default_value = "365d", value_parser = durations::parse, env = "CODER_K8S_CA_LIFETIME")]
     pub ca_lifetime: Duration,
@@ -194,9 +195,21 @@ pub struct Misused(String);
 impl Flags {
     /// What to warn about, or why the flags cannot work together.
     pub fn check(&self) -> Result<Vec<String>, Misused> {
+        self.check_cluster_domain()?;
         self.check_certificates()?;
         self.check_leases()?;
         self.check_coder()
+    }
+
+    fn check_cluster_domain(&self) -> Result<(), Misused> {
+        let domain = &self.cluster_domain;
+        if is_host_name(domain) {
+            return Ok(());
+        }
+        let said = format!(
+            "--cluster-domain={domain:?} is not a DNS domain such as cluster.local, without dots around it"
+        );
+        Err(Misused(said))
     }
 
     fn check_certificates(&self) -> Result<(), Misused> {
@@ -276,12 +289,18 @@ impl Flags {
         Egress {
             resolve: Resolve::new(self.egress.resolve.clone()),
             allowed_urls: AllowedUrls::new(self.egress.allow_url.clone()),
+            request_timeout: self.coder_request_timeout,
         }
     }
 
     /// When what is left of control planes that are gone is looked for.
     pub fn orphan_times(&self) -> orphans::Times {
         orphans::Times { interval: self.orphan_check_interval, grace: self.orphan_grace }
+    }
+
+    /// What admission and the reconcilers are configured with.
+    pub fn config(&self) -> Config {
+        Config { default_image: self.default_image.clone(), cluster_domain: self.cluster_domain.clone() }
     }
 
     /// The timing of every lease.

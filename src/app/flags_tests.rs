@@ -51,6 +51,14 @@ fn external_certificates_need_a_folder_and_a_folder_needs_them() {
 }
 
 #[test]
+fn the_domain_of_the_cluster_is_a_domain_and_reaches_the_configuration() {
+    assert_eq!(flags("--cluster-domain=corp.example").config().cluster_domain, "corp.example");
+    for bad in ["--cluster-domain=", "--cluster-domain=.cluster.local", "--cluster-domain=a..b"] {
+        assert!(flags(bad).check().unwrap_err().to_string().contains("--cluster-domain"), "{bad}");
+    }
+}
+
+#[test]
 fn a_lease_must_leave_time_to_stop() {
     let error = flags("--lease-duration=10s --lease-renew-deadline=8s").check().unwrap_err();
     assert!(error.to_string().contains("at least 4s"), "{error}");
@@ -85,6 +93,8 @@ fn egress_is_read_from_flags_and_misuse_is_told_at_the_start() {
     assert_eq!(egress.resolve.lookup("c.svc", 80).unwrap().to_string(), "127.0.0.1:81");
     assert_eq!(egress.resolve.lookup("a", 80).unwrap().to_string(), "[::1]:80");
     assert!(egress.allowed_urls.allow("https://b/x") && !egress.allowed_urls.allow("https://c"));
+    assert_eq!(egress.limits().total, Duration::from_secs(30));
+    assert_eq!(flags("--coder-request-timeout=7s").egress().limits().total, Duration::from_secs(7));
     for (word, reason) in [("--resolve=a", "HOST[:PORT]=ADDR[:PORT]"), ("--allow-url=b", "http or https")] {
         let error = Cli::try_parse_from(["coder-k8s", word]).unwrap_err().to_string();
         assert!(error.contains(reason), "{error}");

@@ -66,8 +66,7 @@ fn listeners(context: &Context) -> Vec<Tls> {
     let tls = |name, flag, address, clients, router| Tls { name, flag, address, clients, router };
     let mut listeners = vec![tls("metrics", "metrics-address", addresses.metrics_address, plain, admin)];
     if runs(Part::Webhooks) {
-        let config = webhooks::Config { default_image: context.flags.default_image.clone() };
-        let router = admission::router(context.kube.clone(), config, context.metrics.clone());
+        let router = admission::router(context.kube.clone(), context.flags.config(), context.metrics.clone());
         listeners.push(tls("webhooks", "webhook-address", addresses.webhook_address, plain, router));
     }
     if runs(Part::AggregatedApi) {

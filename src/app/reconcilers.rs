@@ -6,15 +6,13 @@ use super::process::Context;
 use crate::controller::control_plane::{ControlPlanes, Reconciler, follow, orphans};
 use crate::controller::queue::Queue;
 use std::sync::Arc;
-use webhooks::Config;
 
 /// What the leader does: everything is looked at once, then again whenever something changes.
 pub fn work(context: &Context, control_planes: ControlPlanes) -> Work {
-    let config = Config { default_image: context.flags.default_image.clone() };
     let reconciler = Reconciler::new(
         context.kube.clone(),
         context.events.clone(),
-        config,
+        context.flags.config(),
         context.flags.namespace_consent,
         context.flags.egress(),
     );

@@ -25,11 +25,22 @@ pub use tls::TrustError;
 pub use token::NewToken;
 pub use uuid::Uuid;
 
+use std::time::Duration;
+
 /// What the command line says about our own connections, handed to whoever opens one.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Egress {
     /// Names that lead somewhere else, for HTTP and Postgres.
     pub resolve: Resolve,
     /// External URLs that objects may name.
     pub allowed_urls: AllowedUrls,
+    /// How long one request to coderd may take.
+    pub request_timeout: Duration,
+}
+
+impl Egress {
+    /// What a client of coderd is held to.
+    pub fn limits(&self) -> client::Limits {
+        client::Limits { total: self.request_timeout, ..client::Limits::default() }
+    }
 }

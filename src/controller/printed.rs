@@ -3,11 +3,12 @@
 
 use crds::CoderControlPlane;
 use serde_json::Value;
+use webhooks::Config;
 
 use super::control_plane::desired::{Inputs, children};
 
 /// The manifests of all children of an object that has every default in it.
-pub fn printed(complete: &Value) -> Result<Vec<Value>, String> {
+pub fn printed(complete: &Value, config: &Config) -> Result<Vec<Value>, String> {
     let kind = complete.get("kind").and_then(Value::as_str).unwrap_or_default();
     if kind != "CoderControlPlane" {
         return Err("they come with its reconciler, which this release does not have yet".to_owned());
@@ -16,8 +17,12 @@ pub fn printed(complete: &Value) -> Result<Vec<Value>, String> {
         serde_json::from_value(complete.clone()).map_err(|error| error.to_string())?;
     // Where a manifest names no namespace, kubectl takes this one.
     control_plane.metadata.namespace.get_or_insert_with(|| "default".to_owned());
-    let inputs =
-        Inputs { control_plane: &control_plane, consumed_checksum: None, access_url_from_env_from: false };
+    let inputs = Inputs {
+        control_plane: &control_plane,
+        consumed_checksum: None,
+        access_url_from_env_from: false,
+        cluster_domain: &config.cluster_domain,
+    };
     Ok(children(&inputs).all().map(|child| child.manifest.clone()).collect())
 }
 
@@ -29,7 +34,7 @@ mod tests {
     #[test]
     fn every_child_of_a_control_plane_is_shown_and_a_manifest_needs_no_namespace() {
         let object = json!({"kind": "CoderControlPlane", "metadata": {"name": "coder"}, "spec": {}});
-        let shown = printed(&object).unwrap();
+        let shown = printed(&object, &Config::default()).unwrap();
         let kinds: Vec<&str> = shown.iter().filter_map(|child| child["kind"].as_str()).collect();
         assert_eq!(kinds, ["ServiceAccount", "Role", "RoleBinding", "Deployment", "Service"]);
         assert!(shown.iter().all(|child| child["metadata"]["namespace"] == "default"));
@@ -38,9 +43,9 @@ mod tests {
     #[test]
     fn what_cannot_be_shown_says_why() {
         let provisioner = json!({"kind": "CoderProvisioner", "metadata": {"name": "b"}});
-        assert!(printed(&provisioner).unwrap_err().contains("reconciler"));
+        assert!(printed(&provisioner, &Config::default()).unwrap_err().contains("reconciler"));
         let misfit =
             json!({"kind": "CoderControlPlane", "metadata": {"name": "c"}, "spec": {"replicas": "x"}});
-        assert!(printed(&misfit).is_err());
+        assert!(printed(&misfit, &Config::default()).is_err());
     }
 }

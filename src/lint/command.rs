@@ -70,11 +70,14 @@ pub struct OperatorArgs {
     /// Image where a manifest names none; what the operator is started with.
     #[arg(long, env = "CODER_K8S_DEFAULT_IMAGE", default_value = crds::well_known::default::IMAGE)]
     pub default_image: String,
+    /// The DNS domain of the cluster; what the operator is started with.
+    #[arg(long, env = "CODER_K8S_CLUSTER_DOMAIN", default_value = crds::well_known::default::CLUSTER_DOMAIN)]
+    pub cluster_domain: String,
 }
 
 impl OperatorArgs {
     fn settings(&self) -> Settings {
-        Settings { default_image: self.default_image.clone() }
+        Settings { default_image: self.default_image.clone(), cluster_domain: self.cluster_domain.clone() }
     }
 }
 

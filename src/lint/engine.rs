@@ -4,9 +4,12 @@
 use super::findings::Severity;
 use serde_json::Value;
 use std::borrow::Cow;
-use webhooks::{Config, Occasion, Review};
+use webhooks::{Occasion, Review};
 
+/// What the operator is configured with.
+pub use webhooks::Config as Settings;
 pub use webhooks::Kind;
+pub use webhooks::field::{child, shown_key};
 
 /// The rule about variables nobody replaced.
 pub const VARIABLE_LEFT: &str = "CODER0603";
@@ -26,25 +29,12 @@ pub struct Problem {
     pub help: String,
 }
 
-/// What the operator is configured with.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// Image where a manifest names none.
-    pub default_image: String,
-}
-
-impl Settings {
-    fn config(&self) -> Config {
-        Config { default_image: self.default_image.clone() }
-    }
-}
-
 /// Everything admission would say to the creation of this object: refusals of what would be stored, and advice about
 /// what is written.
 pub fn judge(kind: Kind, object: &Value, settings: &Settings) -> Vec<Problem> {
     let review = |object| webhooks::validate(&Review { kind, object, occasion: Occasion::Create });
     let written = review(object);
-    let stored = match webhooks::defaulted(kind, object, &settings.config()) {
+    let stored = match webhooks::defaulted(kind, object, None, settings) {
         Cow::Owned(stored) => review(&stored).causes,
         // Without a default to write, what is stored is what is written.
         Cow::Borrowed(_) => Vec::new(),
@@ -87,17 +77,17 @@ fn told_as_warning(warning: &str) -> Option<Problem> {
 
 /// The object as it would be stored.
 pub fn stored(kind: Kind, object: &Value, settings: &Settings) -> Value {
-    webhooks::defaulted(kind, object, &settings.config()).into_owned()
+    webhooks::defaulted(kind, object, None, settings).into_owned()
 }
 
 /// The object with every default there is.
 pub fn resolved(kind: Kind, object: &Value, settings: &Settings) -> Value {
-    webhooks::resolved(kind, object, &settings.config())
+    webhooks::resolved(kind, object, settings)
 }
 
 /// The values in force where the stored object is silent, as `status.resolved` says them.
 pub fn in_force(kind: Kind, object: &Value, settings: &Settings) -> Value {
-    webhooks::status_resolved(kind, object, &settings.config())
+    webhooks::status_resolved(kind, object, settings)
 }
 
 /// The schema of a kind, as its CustomResourceDefinition has it.

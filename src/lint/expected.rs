@@ -2,10 +2,10 @@
 //! Never decides whether the field may exist: the schema of admission does.
 
 use super::codes;
-use super::engine::{self, Kind};
+use super::engine::{self, Kind, child};
 use super::findings::{Collected, Draft, Spot};
 use super::judging::shown;
-use super::node::{Content, Node, child};
+use super::node::{Content, Node};
 use super::objects::Object;
 use super::yaml::scalars;
 use serde_json::Value;

@@ -1,6 +1,7 @@
 //! Decides how a manifest is held in memory: values as the API server would get them, each with its place in the file.
 //! Never decides whether a value is good.
 
+use super::engine::shown_key;
 use serde_json::{Map, Number, Value};
 
 /// A place in a source text. Lines and columns count from one, columns in characters.
@@ -139,6 +140,8 @@ impl Node {
                 Content::Map(entries) => entries
                     .iter()
                     .find(|entry| entry.key == step)
+                    // A path does not show all of a key that is too long or cannot be printed.
+                    .or_else(|| entries.iter().find(|entry| shown_key(&entry.key) == step))
                     .map(|entry| (&entry.value, Some(entry.key_span))),
                 Content::List(items) => {
                     step.parse::<usize>().ok().and_then(|index| items.get(index)).map(|item| (item, None))
@@ -176,20 +179,10 @@ pub fn steps(path: &str) -> Vec<String> {
     steps
 }
 
-/// A path and one more key; a key that is not a plain word is put in brackets.
-pub fn child(path: &str, key: &str) -> String {
-    let plain = !key.is_empty()
-        && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
-    match (path.is_empty(), plain) {
-        (true, true) => key.to_owned(),
-        (false, true) => format!("{path}.{key}"),
-        (_, false) => format!("{path}[{key}]"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lint::engine::child;
     use crate::lint::yaml;
 
     fn node(text: &str) -> Node {
@@ -213,8 +206,17 @@ mod tests {
         for path in ["", ".", "[", "]", "[[", "a..b", "a[", "a]b", "[]", ".....", "é[é]"] {
             root.follow(path);
         }
-        assert_eq!(child("spec", "a.b"), "spec[a.b]");
-        assert_eq!(child("", "a"), "a");
+    }
+
+    #[test]
+    fn a_path_leads_to_a_key_however_long_or_odd_it_is() {
+        for key in
+            ["a.b", "example.com/a-name-that-goes-on-and-on-for-more-than-forty-letters", &"k".repeat(1000)]
+        {
+            let root = node(&format!("spec:\n  tags:\n    other: 1\n    {key}: 2\n"));
+            let found = root.follow(&child("spec.tags", key));
+            assert_eq!((found.whole, found.key.map(|key| key.line)), (true, Some(4)), "{key}");
+        }
     }
 
     #[test]

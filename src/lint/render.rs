@@ -9,8 +9,8 @@ use serde::Serialize;
 use serde_json::Value;
 use thiserror::Error;
 
-/// Prints what the operator creates from a complete object. The reconcilers bring it.
-pub type PrintChildren<'a> = &'a dyn Fn(&Value) -> Result<Vec<Value>, String>;
+/// Prints what the operator creates from a complete object, as it is configured. The reconcilers bring it.
+pub type PrintChildren<'a> = &'a dyn Fn(&Value, &Settings) -> Result<Vec<Value>, String>;
 
 /// Why nothing was rendered.
 #[derive(Debug, Error)]
@@ -76,7 +76,8 @@ fn documents(
     let complete = engine::resolved(kind, &value, settings);
     if let Some(children) = choice.children {
         let print = children.ok_or(RenderError::NoChildren)?;
-        let children = print(&complete).map_err(|error| RenderError::Children(object.title(), error))?;
+        let children =
+            print(&complete, settings).map_err(|error| RenderError::Children(object.title(), error))?;
         return children.iter().map(|child| document(&object.title(), child)).collect();
     }
     if choice.resolved {

@@ -9,7 +9,7 @@ const CONTROL_PLANE: &str = "apiVersion: coder.com/v1alpha1\nkind: CoderControlP
 const OPERATOR: &str = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: coder-k8s}\nspec: {template: {spec: {containers: [{name: a, image: \"x/coder-k8s:0.1.0\"}]}}}\n";
 
 fn settings() -> Settings {
-    Settings { default_image: crds::well_known::default::IMAGE.to_owned() }
+    Settings::default()
 }
 
 fn loaded(files: &[(&str, &str)]) -> Loaded {
@@ -47,6 +47,12 @@ fn a_text_without_quotes_is_one_finding_and_not_two() {
         "spec:\n  image: ghcr.io/coder/coder:v2.36.1\n  extraEnv:\n  - name: A\n    value: yes\n  - name: B\n    value: 0644\n",
     );
     assert_eq!(found(&[("a.yaml", &text)]), ["a.yaml:8 CODER0704", "a.yaml:10 CODER0704"]);
+}
+
+#[test]
+fn a_key_of_more_than_forty_characters_is_one_finding_at_its_own_line() {
+    let text = "apiVersion: coder.com/v1alpha1\nkind: CoderControlPlane\nmetadata: {name: coder}\nspec:\n  image: a:v1\n  nodeSelector:\n    node-role.example.com/a-name-that-goes-on-and-on-and-on: true\n  podLabels:\n    example.com/another-name-that-goes-on-and-on-and-on: ${LEFT}\n";
+    assert_eq!(found(&[("a.yaml", text)]), ["a.yaml:7 CODER0704", "a.yaml:9 CODER0603"]);
 }
 
 #[test]

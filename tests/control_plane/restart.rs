@@ -41,4 +41,5 @@ async fn a_restart_or_upgrade_of_our_own_operator_rolls_nothing() {
     assert_eq!(image(json!({ "replicas": 2 })).await, crds::well_known::default::IMAGE);
     assert_eq!(image(json!({ "image": "ghcr.io/coder/coder:v2.50.0" })).await, "ghcr.io/coder/coder:v2.50.0");
     assert_eq!(image(json!({})).await, "ghcr.io/coder/coder:v2.99.0");
+    crate::cluster_domain::is_the_end_of_every_address(&stage, &ns).await;
 }

@@ -64,6 +64,7 @@ impl Stage {
         let shared = postgres.coderd_database(RELEASE);
         let installation = Installation::new(cluster, "operator").await;
         let mut options = installation.operator("controller").await;
+        options.flags.push("--coder-request-timeout=10s".to_owned());
         let mut planes = Vec::new();
         for one in wanted {
             let plane = Plane::set(cluster, &postgres, &shared, one).await;

@@ -4,7 +4,6 @@
 use coder_k8s::lint::{self, Arrival, Format, Loaded, Report, Settings, Source};
 use serde_json::Value;
 use std::path::Path;
-use webhooks::Config;
 
 /// Starts a file of a tree; the rest of the line is its path.
 const FILE: &str = "#file: ";
@@ -39,7 +38,7 @@ fn tree(text: &str) -> Loaded {
 }
 
 fn judge(loaded: &Loaded) {
-    let settings = Settings { default_image: Config::default().default_image };
+    let settings = Settings::default();
     // Origins are looked for in a folder that is not there: what a text finds must not depend on the machine.
     let report = lint::check(loaded, &settings, Path::new("/there/is/no/such/folder"));
     let texts: Vec<_> = loaded.sources.iter().map(|source| (&source.name, lines(&source.text))).collect();

@@ -43,7 +43,11 @@ impl Decision {
 /// Writes the defaults into the object, and already refuses what would be refused later: this answer comes before the
 /// schema's, whose code some tools take as a reason to delete the object.
 pub fn mutate(request: &mut Request, config: &Config) -> Decision {
-    let patch = defaults(request.kind, &request.object, config);
+    let old = match &request.operation {
+        Operation::Create => None,
+        Operation::Update { old } => Some(old),
+    };
+    let patch = defaults(request.kind, &request.object, old, config);
     apply(&mut request.object, &patch);
     let Verdict { causes, warnings } = judge(request);
     if causes.is_empty() {

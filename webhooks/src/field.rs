@@ -81,14 +81,23 @@ pub fn pattern(path: &str) -> String {
     pattern
 }
 
+/// Characters of a key that a path shows: more than the key of any label or annotation has.
+const KEY: usize = 320;
+
+/// A key as a path shows it in brackets: whole, unless it is longer than Kubernetes takes.
+pub fn shown_key(key: &str) -> String {
+    crate::text::shortened(key, KEY)
+}
+
 /// A path and one more key; a key that is not a plain word is put in brackets.
 pub fn child(path: &str, key: &str) -> String {
     let plain = !key.is_empty()
+        && key.len() <= KEY
         && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
     match (path.is_empty(), plain) {
         (true, true) => key.to_owned(),
         (false, true) => format!("{path}.{key}"),
-        (_, false) => format!("{path}[{}]", crate::text::shown(key)),
+        (_, false) => format!("{path}[{}]", shown_key(key)),
     }
 }
 
@@ -118,5 +127,12 @@ mod tests {
         assert_eq!(child("spec", "image"), "spec.image");
         assert_eq!(child("", "spec"), "spec");
         assert_eq!(child("spec.tags", ""), "spec.tags[]");
+        let longest = format!("{}/{}", "a".repeat(253), "b".repeat(63));
+        assert_eq!(
+            child("spec.podLabels", &longest),
+            format!("spec.podLabels[{longest}]"),
+            "no label is cut"
+        );
+        assert!(child("spec.podLabels", &"a".repeat(100_000)).len() < 400);
     }
 }

@@ -31,7 +31,9 @@ mod warnings;
 pub mod wire;
 
 pub use authority::{Access, AccessCheck, Inquiry, required_access};
-pub use defaults::{Config, defaulted, defaults, patched, resolved, status_resolved};
+pub use defaults::{
+    Config, access_url, cluster_url, defaulted, defaults, patched, resolved, status_resolved,
+};
 pub use kind::Kind;
 pub use review::{Cause, CauseReason, Occasion, Review, Verdict, validate};
 pub use rules::explain;

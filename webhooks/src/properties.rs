@@ -20,9 +20,11 @@ fn defaults_settle_after_one_patch_and_keep_everything_that_was_there() {
         let kind = generator.kind();
         let object = generator.object(kind);
         let object = if number % 3 == 0 { generator.mutated(&object) } else { object };
-        let once = defaulted(kind, &object, &config);
-        assert!(defaults(kind, &once, &config).0.is_empty(), "{object}");
-        assert_eq!(defaults(kind, &object, &config), defaults(kind, &object, &config));
+        let older = generator.object(kind);
+        let old = (number % 2 == 0).then_some(&older);
+        let once = defaulted(kind, &object, old, &config);
+        assert!(defaults(kind, &once, old, &config).0.is_empty(), "{object}");
+        assert_eq!(defaults(kind, &object, old, &config), defaults(kind, &object, old, &config));
         assert!(contains(&once, &object), "{object}");
     }
 }
@@ -107,7 +109,7 @@ fn defaults_never_make_a_good_object_bad() {
         let kind = generator.kind();
         let object = generator.object(kind);
         if judged(kind, &object, Occasion::Create).allowed() {
-            let verdict = judged(kind, &defaulted(kind, &object, &config), Occasion::Create);
+            let verdict = judged(kind, &defaulted(kind, &object, None, &config), Occasion::Create);
             assert!(verdict.allowed(), "{:?}\n{object}", verdict.denial());
             let complete = judged(kind, &resolved(kind, &object, &config), Occasion::Create);
             assert!(complete.allowed(), "{:?}\n{object}", complete.denial());

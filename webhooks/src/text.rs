@@ -179,8 +179,13 @@ const SHOWN: usize = 40;
 
 /// A value in a message: short, in one line, nothing but printable characters.
 pub fn shown(text: &str) -> String {
-    let start: String = text.chars().take(SHOWN).flat_map(char::escape_debug).collect();
-    if text.chars().nth(SHOWN).is_some() { format!("{start}...") } else { start }
+    shortened(text, SHOWN)
+}
+
+/// A value in one line, of nothing but printable characters and no more of its own than this.
+pub(crate) fn shortened(text: &str, limit: usize) -> String {
+    let start: String = text.chars().take(limit).flat_map(char::escape_debug).collect();
+    if text.chars().nth(limit).is_some() { format!("{start}...") } else { start }
 }
 
 /// A value in a message, in quotes.

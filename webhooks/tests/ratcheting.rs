@@ -57,15 +57,15 @@ fn an_old_problem_is_a_warning_and_a_new_one_a_denial() {
 #[test]
 fn the_schema_tolerates_what_stays_as_the_api_server_does() {
     let old = control_plane(
-        json!({"image": "coder:v1", "service": {"type": "Odd", "port": 1}, "extraEnv": [{"name": "A", "value": 1}]}),
+        json!({"image": "coder:v1", "service": {"type": "Odd", "port": 1}, "hostAliases": [{"ip": "1.1.1.1", "hostnames": 1}]}),
     );
     let same = control_plane(
-        json!({"image": "coder:v1", "service": {"type": "Odd", "port": 2}, "extraEnv": [{"name": "B"}, {"name": "A", "value": 1}]}),
+        json!({"image": "coder:v1", "service": {"type": "Odd", "port": 2}, "hostAliases": [{"ip": "1.1.1.2"}, {"ip": "1.1.1.1", "hostnames": 1}]}),
     );
     let verdict = updated(Kind::ControlPlane, &old, &same);
     assert!(verdict.allowed(), "{:?}", verdict.denial());
     let changed = control_plane(
-        json!({"image": "coder:v1", "service": {"type": "Odder", "port": 1}, "extraEnv": [{"name": "A", "value": 2}]}),
+        json!({"image": "coder:v1", "service": {"type": "Odder", "port": 1}, "hostAliases": [{"ip": "1.1.1.1", "hostnames": 2}]}),
     );
     let verdict = updated(Kind::ControlPlane, &old, &changed);
     assert_eq!(

@@ -74,10 +74,10 @@ pub struct CoderControlPlaneSpec {
     pub extra_args: Vec<String>,
     /// Environment of coderd, after what the operator sets. `CODER_PG_CONNECTION_URL` belongs here, best from
     /// a Secret.
-    // By name, as in the core API; a name given twice is refused, because server-side apply cannot carry it.
+    // Not by name: server-side apply fails on a name given twice in a list by name, before admission can explain it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 512))]
-    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub extra_env: Vec<EnvVar>,
     /// Secrets with credentials for a private registry.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -2,7 +2,6 @@
 //! It never sends a token: who answers is not proven yet.
 
 use super::status::Coderd;
-use crate::coderd::client::Limits;
 use crate::coderd::{Client, Egress, Endpoint, Error, Pause};
 use crds::CoderControlPlaneStatus;
 use crds::well_known::condition;
@@ -28,7 +27,7 @@ pub async fn probe(url: &str, authorities: Option<&str>, egress: &Egress, pause:
         Ok(endpoint) => authorities.iter().fold(endpoint, |endpoint, pem| endpoint.trusting(*pem)),
         Err(error) => return silent(error.to_string()),
     };
-    let client = match Client::new(endpoint, None, &egress.resolve, Limits::default()) {
+    let client = match Client::new(endpoint, None, &egress.resolve, egress.limits()) {
         Ok(client) => client.heeding(pause),
         Err(error) => return silent(error.to_string()),
     };
@@ -88,6 +87,7 @@ fn shown(version: &str) -> String {
 mod tests {
     use super::*;
     use crate::coderd::error::{Lost, Operation};
+    use std::time::Duration;
 
     #[test]
     fn nobody_there_and_a_wrong_answer_are_told_apart() {
@@ -105,6 +105,21 @@ mod tests {
         }
         let refused = Error::Unauthorized { operation }.to_string();
         assert!(!refused.contains("coderd does not accept the token"), "none was sent: {refused}");
+    }
+
+    #[tokio::test]
+    async fn an_answer_is_waited_for_no_longer_than_the_flag_says() {
+        // It takes connections and never answers.
+        let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let rule = format!("coder.ns.svc={}", silent.local_addr().unwrap()).parse().unwrap();
+        let egress = Egress {
+            resolve: crate::coderd::Resolve::new(vec![rule]),
+            allowed_urls: crate::coderd::AllowedUrls::new(Vec::new()),
+            request_timeout: Duration::from_millis(200),
+        };
+        let asked = probe("http://coder.ns.svc:80", None, &egress, Pause::default());
+        let told = tokio::time::timeout(Duration::from_secs(5), asked).await.expect("the flag counts");
+        assert!(matches!(told.coderd, Coderd::Silent("TimedOut", _)));
     }
 
     #[test]

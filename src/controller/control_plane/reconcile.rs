@@ -87,6 +87,11 @@ impl Subject {
     pub(super) fn origin(&self) -> Origin<'_> {
         Origin { namespace: &self.key.namespace, name: &self.key.name, uid: &self.uid }
     }
+
+    /// Where coderd is reached inside the cluster. Whatever the API server has has a name and a namespace.
+    fn url(&self) -> String {
+        webhooks::cluster_url(&self.resolved, &self.config.cluster_domain).unwrap_or_default()
+    }
 }
 
 impl Reconciler {
@@ -169,6 +174,7 @@ impl Reconciler {
             control_plane: &subject.resolved,
             consumed_checksum: contents.checksum.as_deref(),
             access_url_from_env_from: contents.provided,
+            cluster_domain: &subject.config.cluster_domain,
         });
         let abroad = children.workspace_access.iter().any(|access| access.namespace != namespace);
         let mut observed = nothing_observed();
@@ -199,7 +205,7 @@ impl Reconciler {
         }
         external.observe(&mut observed);
         external.describe(&mut subject.before, &Time(Timestamp::now()));
-        let url = desired::cluster_url(&subject.resolved);
+        let url = subject.url();
         self.describe(&mut subject, &observed, deployment.as_ref(), url, contents.provided);
         let outcome = outcome(&observed, swept, retry, external.retry());
         self.write(&subject.key, &subject.object, subject.before).await?;
@@ -298,7 +304,7 @@ impl Reconciler {
             return (None, Some(Retry::After(left)));
         }
         let authorities = self.authorities(subject).await;
-        let url = desired::cluster_url(&subject.resolved);
+        let url = subject.url();
         let Probe { coderd, client, error } = probe(&url, authorities.as_deref(), &self.egress, pause).await;
         observed.coderd = coderd;
         (client, error.map(|error| error.retry()))
@@ -359,7 +365,7 @@ impl Reconciler {
 fn defaults(config: &Config, before: &CoderControlPlaneStatus) -> Config {
     let chosen = before.resolved.as_ref().filter(|resolved| resolved.image_defaulted == Some(true));
     match chosen.and_then(|resolved| resolved.image.clone()) {
-        Some(default_image) => Config { default_image },
+        Some(default_image) => Config { default_image, ..config.clone() },
         None => config.clone(),
     }
 }
@@ -472,7 +478,7 @@ mod tests {
 
     #[test]
     fn a_default_image_stays_and_one_that_was_named_does_not() {
-        let config = Config { default_image: "new".to_owned() };
+        let config = Config { default_image: "new".to_owned(), ..Config::default() };
         let image = |resolved: Value| {
             let before = from_value(json!({ "resolved": resolved })).unwrap();
             defaults(&config, &before).default_image

@@ -53,7 +53,7 @@ fn rules_of_the_whole(schema: &JSONSchemaProps) -> String {
     let rules = schema.x_kubernetes_validations.iter().flatten();
     let lines: String =
         rules.filter_map(|rule| Some(format!("- {}\n", cell(rule.message.as_ref()?)))).collect();
-    if lines.is_empty() { lines } else { format!("Rules of the whole object:\n\n{lines}\n") }
+    if lines.is_empty() { lines } else { format!("\nRules of the whole object:\n\n{lines}") }
 }
 
 fn identity(definition: &CustomResourceDefinition, version: &CustomResourceDefinitionVersion) -> String {

@@ -78,3 +78,15 @@ fn a_type_without_a_name_is_an_error_and_not_an_empty_cell() {
 fn brackets_and_bars_in_prose_do_not_break_a_table() {
     assert_eq!(cell("a < b | `<org>|x`"), "a &lt; b \\| `<org>\\|x`");
 }
+
+#[test]
+fn a_table_and_the_text_after_it_are_apart_and_no_two_lines_are_empty() {
+    for File { path, content } in pages() {
+        let lines: Vec<&str> = content.lines().collect();
+        for pair in lines.windows(2) {
+            let table = |line: &str| line.starts_with('|');
+            assert!(!table(pair[0]) || table(pair[1]) || pair[1].is_empty(), "{path}: {pair:?}");
+            assert!(!pair[0].is_empty() || !pair[1].is_empty(), "{path}: two empty lines");
+        }
+    }
+}

@@ -16,7 +16,7 @@ pub fn resolved(kind: Kind, object: &Value, config: &Config) -> Value {
     let mut complete = schema::without_nulls(kind, object).into_owned();
     if complete.is_object() {
         drop_empty_texts(kind, &mut complete);
-        complete = defaulted(kind, &complete, config).into_owned();
+        complete = defaulted(kind, &complete, None, config).into_owned();
         let name = field::text_at(&complete, "metadata.name").unwrap_or_default().to_owned();
         let silent = silent(kind, &complete);
         fill(&mut complete, &silent);

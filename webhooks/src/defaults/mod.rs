@@ -1,6 +1,7 @@
 //! Decides what a manifest that is silent gets: written into the object for a few fields, computed for the rest.
 //! Never touches a value that is there, a list, or anything that depends on the cluster or the clock.
 
+mod address;
 mod complete;
 mod summary;
 
@@ -10,8 +11,10 @@ use crds::well_known::default;
 use json_patch::{AddOperation, Patch, PatchOperation, jsonptr::PointerBuf};
 use serde_json::{Map, Value, json};
 
+use crate::field;
 use crate::kind::Kind;
 
+pub use address::{ACCESS_URL, HTTPS, access_url, cluster_url, serves_tls, service_port};
 pub use complete::resolved;
 pub use summary::status_resolved;
 
@@ -20,28 +23,30 @@ pub use summary::status_resolved;
 pub struct Config {
     /// Image of a control plane or proxy whose manifest gives none.
     pub default_image: String,
+    /// The DNS domain of the cluster, which the address of every Service ends with.
+    pub cluster_domain: String,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { default_image: default::IMAGE.to_owned() }
+        Self { default_image: default::IMAGE.to_owned(), cluster_domain: default::CLUSTER_DOMAIN.to_owned() }
     }
 }
 
 /// The patch that writes the defaults into an object: absent map keys only, so that a second patch is empty and no
-/// GitOps tool sees a difference.
-pub fn defaults(kind: Kind, object: &Value, config: &Config) -> Patch {
+/// GitOps tool sees a difference. An object that replaces an old one keeps the image and the replicas it had.
+pub fn defaults(kind: Kind, object: &Value, old: Option<&Value>, config: &Config) -> Patch {
     let mut operations = Vec::new();
     // Something that is not an object is for the schema to refuse.
     if object.is_object() {
-        add_missing(&mut Vec::new(), Some(object), &written(kind, config), &mut operations);
+        add_missing(&mut Vec::new(), Some(object), &written(kind, old, config), &mut operations);
     }
     Patch(operations)
 }
 
 /// The object with the defaults written into it.
-pub fn defaulted<'a>(kind: Kind, object: &'a Value, config: &Config) -> Cow<'a, Value> {
-    patched(object, &defaults(kind, object, config))
+pub fn defaulted<'a>(kind: Kind, object: &'a Value, old: Option<&Value>, config: &Config) -> Cow<'a, Value> {
+    patched(object, &defaults(kind, object, old, config))
 }
 
 /// The object with a patch of [`defaults`] applied to it.
@@ -61,17 +66,32 @@ pub fn apply(object: &mut Value, patch: &Patch) {
 }
 
 /// The defaults that are written into an object.
-fn written(kind: Kind, config: &Config) -> Value {
-    let service = json!({"port": default::SERVICE_PORT, "type": default::SERVICE_TYPE});
+fn written(kind: Kind, old: Option<&Value>, config: &Config) -> Value {
+    let (image, replicas) = match old {
+        None => (Some(json!(config.default_image)), Some(json!(default::REPLICAS))),
+        Some(old) => kept(old),
+    };
+    let mut spec = Map::new();
+    spec.extend(replicas.map(|replicas| ("replicas".to_owned(), replicas)));
     match kind {
         // The image of a provisioner follows its control plane: written down, it would stop following.
-        Kind::Provisioner => json!({"spec": {"replicas": default::REPLICAS}}),
-        Kind::ControlPlane | Kind::WorkspaceProxy => json!({"spec": {
-            "image": config.default_image,
-            "replicas": default::REPLICAS,
-            "service": service,
-        }}),
+        Kind::Provisioner => {}
+        Kind::ControlPlane | Kind::WorkspaceProxy => {
+            spec.extend(image.map(|image| ("image".to_owned(), image)));
+            let service = json!({"port": default::SERVICE_PORT, "type": default::SERVICE_TYPE});
+            spec.insert("service".to_owned(), service);
+        }
     }
+    json!({ "spec": spec })
+}
+
+/// Image and replicas of the stored object. Where it has none, what runs is in the Deployment, which is not known
+/// here: today's default could be another version, and the replicas may be an autoscaler's.
+fn kept(old: &Value) -> (Option<Value>, Option<Value>) {
+    let image =
+        field::at(old, "spec.image").filter(|image| image.as_str().is_some_and(|text| !text.is_empty()));
+    let replicas = field::at(old, "spec.replicas").filter(|replicas| replicas.is_i64());
+    (image.cloned(), replicas.cloned())
 }
 
 /// Adds what is missing below `path`. A key that is there is only entered if it is a map on both sides: null, an

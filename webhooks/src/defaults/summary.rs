@@ -1,9 +1,10 @@
 //! Decides what `status.resolved` says: the values in force where the spec is silent.
 //! Never says more than can be known from the object: what an environment source holds, only the reconciler knows.
 
+use crds::CoderControlPlane;
 use serde_json::{Map, Value, json};
 
-use super::{Config, resolved};
+use super::{Config, access_url, resolved};
 use crate::field;
 use crate::kind::Kind;
 
@@ -44,31 +45,18 @@ pub fn status_resolved(kind: Kind, object: &Value, config: &Config) -> Value {
         .filter_map(|(name, path)| Some(((*name).to_owned(), field::at(&complete, path)?.clone())))
         .collect();
     let computed = match kind {
-        Kind::ControlPlane => access_url(&complete).map(|url| ("accessURL", url)),
+        Kind::ControlPlane => {
+            // What cannot be read has no address either.
+            let control_plane = serde_json::from_value::<CoderControlPlane>(complete.clone()).ok();
+            control_plane
+                .and_then(|one| access_url(&one, &config.cluster_domain))
+                .map(|url| ("accessURL", url))
+        }
         Kind::WorkspaceProxy => token_secret(&complete).map(|name| ("tokenSecretName", name.to_owned())),
         Kind::Provisioner => None,
     };
     summary.extend(computed.map(|(name, value)| (name.to_owned(), json!(value))));
     Value::Object(summary)
-}
-
-/// `CODER_ACCESS_URL` as the operator sets it.
-fn access_url(complete: &Value) -> Option<String> {
-    let wanted = field::at(complete, "spec.envUseClusterAccessURL") == Some(&json!(true));
-    let named = |variable: &&Value| variable.get("name") == Some(&json!("CODER_ACCESS_URL"));
-    if !wanted || field::items_at(complete, "spec.extraEnv").iter().any(|variable| named(&variable)) {
-        return None;
-    }
-    let (name, namespace) =
-        (field::text_at(complete, "metadata.name")?, field::text_at(complete, "metadata.namespace")?);
-    let host = format!("{name}.{namespace}.svc.cluster.local");
-    if !field::items_at(complete, "spec.tls.secretNames").is_empty() {
-        return Some(format!("https://{host}"));
-    }
-    match field::at(complete, "spec.service.port")?.as_i64()? {
-        80 => Some(format!("http://{host}")),
-        port => Some(format!("http://{host}:{port}")),
-    }
 }
 
 /// Secret the proxy's token is read from.

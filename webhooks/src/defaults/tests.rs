@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::*;
 
 fn patched(kind: Kind, object: &Value) -> Value {
-    defaulted(kind, object, &Config::default()).into_owned()
+    defaulted(kind, object, None, &Config::default()).into_owned()
 }
 
 #[test]
@@ -39,9 +39,27 @@ fn nothing_that_is_there_is_touched() {
 }
 
 #[test]
+fn an_update_keeps_image_and_replicas_and_returns_the_service_to_its_defaults() {
+    let config = Config::default();
+    let service = json!({"type": "ClusterIP", "port": 80});
+    let old =
+        json!({"spec": {"image": "coder:v1", "replicas": 0, "service": {"type": "NodePort", "port": 1}}});
+    let after = |kind, old: &Value| defaulted(kind, &json!({"spec": {}}), Some(old), &config)["spec"].clone();
+    for kind in [Kind::ControlPlane, Kind::WorkspaceProxy] {
+        assert_eq!(after(kind, &old), json!({"image": "coder:v1", "replicas": 0, "service": service}));
+        for silent in [json!({}), json!(null), json!({"spec": {"image": "", "replicas": null}})] {
+            assert_eq!(after(kind, &silent), json!({ "service": service }), "absent stays absent");
+        }
+    }
+    assert_eq!(after(Kind::Provisioner, &old), json!({"replicas": 0}), "its image follows the control plane");
+    let given = json!({"spec": {"image": "coder:v2", "replicas": 5, "service": service}});
+    assert_eq!(*defaulted(Kind::ControlPlane, &given, Some(&old), &config), given);
+}
+
+#[test]
 fn the_patch_is_the_same_each_time_and_adds_parents_first() {
-    let config = Config { default_image: "registry.example.com/coder:v1".to_owned() };
-    let patch = defaults(Kind::ControlPlane, &json!({"metadata": {}}), &config);
+    let config = Config { default_image: "registry.example.com/coder:v1".to_owned(), ..Config::default() };
+    let patch = defaults(Kind::ControlPlane, &json!({"metadata": {}}), None, &config);
     let text = serde_json::to_string(&patch).unwrap();
     assert_eq!(
         text,

@@ -14,13 +14,18 @@ use crate::rules::{self, Check, Layer, Rule, Twin};
 
 /// Whether a layer, left alone, refuses a new object for this cause too. Layers agree where this says that they meet.
 pub fn held_by(layer: Layer, kind: Kind, cause: &Cause) -> bool {
-    let Some(rule) = rules::by_code(cause.code).filter(|rule| rule.lives_in(layer)) else {
-        return false;
-    };
+    rules::by_code(cause.code).is_some_and(|rule| holds(layer, kind, rule, &field::pattern(&cause.field)))
+}
+
+/// Whether a layer holds a rule for this field, given as a pattern. A rule that lives in CEL may have fields that CEL
+/// cannot look at, or not at a bearable cost.
+fn holds(layer: Layer, kind: Kind, rule: &Rule, field: &str) -> bool {
     let about = |(other, twin): (&'static Rule, Twin)| {
-        let same_field = twin.field.is_empty() || twin.field == field::pattern(&cause.field);
-        other.code == rule.code && same_field
+        other.code == rule.code && (twin.field.is_empty() || twin.field == field)
     };
+    if !rule.lives_in(layer) {
+        return false;
+    }
     match layer {
         Layer::Cel => cel::held(kind).any(about),
         Layer::Policy => policies::held(kind).any(about),

@@ -1,7 +1,9 @@
 //! Decides how the rules are documented: one section a rule, for the page in `docs/` and for a terminal.
 //! Never says anything that is not in the table.
 
+use super::holds;
 use crate::authority;
+use crate::kind::Kind;
 use crate::rules::{self, Layer, Rule, Severity, When};
 
 const INTRODUCTION: &str = "# Rules
@@ -56,8 +58,9 @@ pub fn section(rule: &Rule) -> String {
     let layers: Vec<&str> = rule.layers.iter().map(|layer| layer_name(*layer)).collect();
     let kinds: Vec<&str> = rule.kinds.iter().map(|kind| kind.name()).collect();
     let fields: Vec<String> = rule.fields.iter().map(|field| format!("`{field}`")).collect();
+    let exceptions: String = rule.layers.iter().map(|layer| exceptions(rule, *layer)).collect();
     format!(
-        "### {}: {}\n\n{}\n\n- Kinds: {}\n- Fields: {}\n- It {severity} {when}; lives in {}\n- Fix: {}\n\n\
+        "### {}: {}\n\n{}\n\n- Kinds: {}\n- Fields: {}\n- It {severity} {when}; lives in {}\n{exceptions}- Fix: {}\n\n\
          Not so:\n\n```yaml\n{}\n```\n\nBut so:\n\n```yaml\n{}\n```\n",
         rule.code,
         rule.title,
@@ -69,6 +72,19 @@ pub fn section(rule: &Rule) -> String {
         rule.bad,
         rule.good
     )
+}
+
+/// The fields of a rule that one of its layers does not look at, as a line of the list.
+fn exceptions(rule: &Rule, layer: Layer) -> String {
+    let left_out = |field: &&&str| {
+        let has = |kind: &&Kind| rule.fields_of(**kind).any(|own| own == **field);
+        !rule.kinds.iter().filter(has).all(|kind| holds(layer, *kind, rule, field))
+    };
+    let fields: Vec<String> = rule.fields.iter().filter(left_out).map(|field| format!("`{field}`")).collect();
+    if fields.is_empty() {
+        return String::new();
+    }
+    format!("- Not in {}: {}\n", layer_name(layer), fields.join(", "))
 }
 
 const fn layer_name(layer: Layer) -> &'static str {
@@ -107,6 +123,8 @@ not act on such a change.
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rules::Check;
+    use serde_json::Value;
 
     #[test]
     fn the_page_has_every_rule_once_and_no_blank_ends() {
@@ -116,5 +134,88 @@ mod tests {
         }
         assert!(page.lines().all(|line| line == line.trim_end()));
         assert!(page.ends_with('\n') && !page.ends_with("\n\n"));
+    }
+
+    /// Whether the page says that a layer looks at a field of a rule.
+    fn claims(rule: &Rule, layer: &str, field: &str) -> bool {
+        let section = section(rule);
+        let line =
+            |start: &str| section.lines().find_map(|line| line.split_once(start)).map(|(_, rest)| rest);
+        let lives = line("; lives in ").unwrap().split(", ").any(|one| one == layer);
+        let left_out = line(&format!("- Not in {layer}: ")).unwrap_or_default();
+        lives && !left_out.split(", ").any(|one| one == format!("`{field}`"))
+    }
+
+    /// Whether the definition of a kind has CEL of a rule on this field; for a rule across fields, on something above it.
+    fn in_definition(definition: &Value, rule: &Rule, field: &str) -> bool {
+        let across = matches!(rule.check, Check::Object { .. });
+        let has = |schema: &Value| {
+            let validations = schema["x-kubernetes-validations"].as_array();
+            let of_rule =
+                |one: &Value| one["message"].as_str().is_some_and(|text| text.starts_with(rule.code));
+            validations.into_iter().flatten().any(of_rule)
+        };
+        let mut schema = definition.pointer("/spec/versions/0/schema/openAPIV3Schema").unwrap();
+        let mut found = across && has(schema);
+        for key in field.split('.') {
+            let name = key.trim_end_matches("[]");
+            schema = &schema["properties"][name];
+            found |= across && has(schema);
+            if name.len() < key.len() {
+                schema = &schema["items"];
+            }
+        }
+        found || has(schema)
+    }
+
+    /// Whether the policy of a kind has an expression of a rule that looks at this field.
+    fn in_policy(policy: &Value, rule: &Rule, field: &str) -> bool {
+        let (list, inner) = field.split_once("[]").unwrap_or((field, ""));
+        let looks = |expression: &str, at: &str| {
+            let ends =
+                |rest: &str| !rest.starts_with(|next: char| next.is_ascii_alphanumeric() || next == '_');
+            expression.split(at).skip(1).any(ends)
+        };
+        let variables = policy["spec"]["variables"].as_array().unwrap().iter();
+        let of_rule = |one: &&Value| {
+            one["name"]
+                .as_str()
+                .unwrap()
+                .strip_prefix(&rule.code.to_lowercase())
+                .is_some_and(|rest| rest.starts_with('_'))
+        };
+        variables.filter(of_rule).map(|one| one["expression"].as_str().unwrap()).any(|expression| {
+            let item = inner.is_empty() || looks(expression, &format!("item{inner}"));
+            matches!(rule.check, Check::Object { .. }) || looks(expression, &format!("object.{list}")) && item
+        })
+    }
+
+    #[test]
+    fn the_page_says_where_each_field_of_a_rule_is_looked_at() {
+        let definitions = crate::render::cel::with_rules(crds::custom_resource_definitions());
+        let policies = crate::render::policies::policies();
+        let mut left_out = Vec::new();
+        for rule in rules::rules() {
+            for field in rule.fields {
+                let kinds =
+                    Kind::ALL.into_iter().filter(|kind| rule.fields_of(*kind).any(|own| own == *field));
+                let (mut cel, mut policy) = (true, true);
+                for kind in kinds {
+                    let definition =
+                        definitions.iter().find(|one| one.spec.names.kind == kind.name()).unwrap();
+                    cel &= in_definition(&serde_json::to_value(definition).unwrap(), rule, field);
+                    let of_kind = &policies[kind as usize];
+                    policy &= in_policy(&serde_json::to_value(of_kind).unwrap(), rule, field);
+                }
+                assert_eq!(claims(rule, "CEL", field), cel, "{} {field}: CEL", rule.code);
+                assert_eq!(claims(rule, "policy", field), policy, "{} {field}: policy", rule.code);
+                left_out.extend((rule.lives_in(Layer::Cel) && !cel).then_some((rule.code, *field)));
+            }
+        }
+        for known in
+            [("CODER0115", "spec.tls.secretNames[]"), ("CODER0118", "spec.rbac.workspaceNamespaces[]")]
+        {
+            assert!(left_out.contains(&known), "{left_out:?}");
+        }
     }
 }

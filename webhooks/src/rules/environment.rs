@@ -5,9 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{
-    Check, EVERYWHERE, IN_RUST, Layer, NO_CEL, NOT_IN_CRD, Problem, Rule, Severity, Subject, Twin, When,
-};
+use super::{Check, EVERYWHERE, IN_RUST, NO_CEL, NOT_IN_CRD, Problem, Rule, Severity, Subject, Twin, When};
 use crate::field;
 use crate::kind::Kind;
 use crate::review::CauseReason;
@@ -21,10 +19,11 @@ pub(super) static RULES: &[Rule] = &[
         fields: &["spec.extraEnv"],
         severity: Severity::Deny,
         when: When::Always,
-        layers: &[Layer::Schema, Layer::Webhook, Layer::Lint],
+        // CEL would compare every variable with every other, which is beyond what a policy may cost.
+        layers: IN_RUST,
         check: Check::Object { find: given_twice, cel: NO_CEL },
         fix: "keep one of them",
-        why: "Only the last would count, and server-side apply cannot carry a list that names a variable twice.",
+        why: "Only the last would count: whoever reads or changes the other would wonder why nothing happens.",
         bad: "spec:\n  extraEnv:\n    - {name: CODER_VERBOSE, value: \"true\"}\n    - {name: CODER_VERBOSE, value: \"false\"}",
         good: "spec:\n  extraEnv:\n    - {name: CODER_VERBOSE, value: \"true\"}",
     },

@@ -5,7 +5,9 @@ use crds::names::KEY_LIMIT;
 use crds::well_known::reserved;
 use serde_json::{Value, json};
 
-use super::{Check, EVERYWHERE, IN_RUST, NO_CEL, NOT_IN_CRD, Problem, Rule, Severity, Subject, Twin, When};
+use super::{
+    Check, EVERYWHERE, IN_RUST, Layer, NO_CEL, NOT_IN_CRD, Problem, Rule, Severity, Subject, Twin, When,
+};
 use crate::field;
 use crate::kind::Kind;
 use crate::review::CauseReason;
@@ -110,7 +112,7 @@ pub(super) static RULES: &[Rule] = &[
         fields: &["spec.controlPlaneRef.name", "spec.organizationName", "spec.key.name", "spec.tags"],
         severity: Severity::Warn,
         when: When::Change,
-        layers: IN_RUST,
+        layers: &[Layer::Webhook],
         check: Check::Object { find: new_identity, cel: NO_CEL },
         fix: "nothing to do; builds finish first",
         why: "Control plane, organization, name and tags are part of the key in coderd and cannot be edited there. \

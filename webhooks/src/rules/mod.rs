@@ -13,6 +13,7 @@ mod pods;
 mod references;
 mod rights;
 mod values;
+mod versions;
 
 use serde_json::Value;
 
@@ -331,6 +332,7 @@ pub fn rules() -> impl Iterator<Item = &'static Rule> {
         values::RULES,
         environment::RULES,
         pods::RULES,
+        versions::RULES,
         exposure::RULES,
         addresses::RULES,
         grants::RULES,

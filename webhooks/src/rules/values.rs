@@ -163,7 +163,7 @@ pub(super) static RULES: &[Rule] = &[
         fields: &["spec.aggregation.names"],
         severity: Severity::Deny,
         when: When::Change,
-        layers: EVERYWHERE,
+        layers: &[Layer::Cel, Layer::Policy, Layer::Webhook],
         check: Check::Object { find: renamed, cel: renamed_cel },
         fix: "set it back; a new control plane may choose",
         why: "Workspaces and templates would be renamed under their users, and manifests that name them would make \

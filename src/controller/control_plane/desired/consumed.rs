@@ -44,7 +44,13 @@ pub struct Consumed {
 
 /// Everything the pods of a control plane read, each once and always in the same order.
 pub fn consumed(control_plane: &CoderControlPlane) -> Vec<Consumed> {
-    let inputs = Inputs { control_plane, consumed_checksum: None, access_url_from_env_from: false };
+    // What is referred to does not depend on any value.
+    let inputs = Inputs {
+        control_plane,
+        consumed_checksum: None,
+        access_url_from_env_from: false,
+        cluster_domain: "",
+    };
     let template = pod::template(&Origin::of(control_plane), &inputs);
     let mut found = Found::default();
     if let Some(pod) = &template.spec {

@@ -2,13 +2,12 @@
 //! Never reads a source of `envFrom`: whether one gives the access URL comes in as a value.
 
 use k8s_openapi::api::core::v1::{EnvVar, EnvVarSource, ObjectFieldSelector};
+use webhooks::defaults::ACCESS_URL;
 
 use super::origin::Origin;
 use super::volumes::{tls_folder, tls_secrets};
 use super::{Inputs, monitoring, one_each, pod};
 
-/// The variable that tells coderd its own address.
-pub const ACCESS_URL: &str = "CODER_ACCESS_URL";
 const POD_IP: &str = "KUBE_POD_IP";
 
 /// A variable with a value.
@@ -24,9 +23,7 @@ pub(super) fn environment(origin: &Origin<'_>, inputs: &Inputs<'_>) -> Vec<EnvVa
     let relay = format!("http://$({POD_IP}):{}", pod::HTTP_PORT);
     let mut environment =
         vec![own_pod_ip.unwrap_or_else(pod_ip), variable("CODER_DERP_SERVER_RELAY_URL", &relay)];
-    if sets_access_url(origin, inputs) {
-        environment.push(variable(ACCESS_URL, &origin.access_url()));
-    }
+    environment.extend(access_url(inputs));
     environment.extend(tls(origin));
     environment.extend(monitoring::environment(origin));
     environment.extend(given.iter().filter(|variable| variable.name != POD_IP).cloned());
@@ -39,10 +36,9 @@ fn pod_ip() -> EnvVar {
     EnvVar { name: POD_IP.to_owned(), value_from: Some(source), ..Default::default() }
 }
 
-fn sets_access_url(origin: &Origin<'_>, inputs: &Inputs<'_>) -> bool {
-    let wanted = origin.spec.env_use_cluster_access_url != Some(false);
-    let given = origin.spec.extra_env.iter().any(|variable| variable.name == ACCESS_URL);
-    wanted && !given && !inputs.access_url_from_env_from
+fn access_url(inputs: &Inputs<'_>) -> Option<EnvVar> {
+    let url = webhooks::access_url(inputs.control_plane, inputs.cluster_domain);
+    url.filter(|_| !inputs.access_url_from_env_from).map(|url| variable(ACCESS_URL, &url))
 }
 
 /// What makes coderd serve HTTPS.

@@ -84,6 +84,7 @@ impl ControlPlane {
             control_plane: &self.resolved(),
             consumed_checksum: self.checksum.as_deref(),
             access_url_from_env_from: self.access_url_from_env_from,
+            cluster_domain: &Config::default().cluster_domain,
         })
     }
 

@@ -28,13 +28,13 @@ use k8s_openapi::{Metadata, Resource};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-pub use address::cluster_url;
 pub use consumed::{Consumed, Keys, Source, consumed};
-pub use environment::{ACCESS_URL, provides, provides_access_url};
+pub use environment::{provides, provides_access_url};
 pub use exposure::HTTP_ROUTE;
 pub use monitoring::SERVICE_MONITOR;
 pub use origin::selector;
 pub use rbac::WorkspaceAccess;
+pub use webhooks::defaults::ACCESS_URL;
 
 use origin::Origin;
 
@@ -88,6 +88,8 @@ pub struct Inputs<'a> {
     pub consumed_checksum: Option<&'a str>,
     /// Whether a source of `envFrom` gives [`ACCESS_URL`].
     pub access_url_from_env_from: bool,
+    /// The DNS domain of the cluster.
+    pub cluster_domain: &'a str,
 }
 
 /// Every object a control plane consists of. What is `None` should not exist.

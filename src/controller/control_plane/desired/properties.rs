@@ -24,7 +24,7 @@ const ENOUGH: usize = 500;
 fn admitted() -> impl Iterator<Item = ControlPlane> {
     (0..TRIED).filter_map(|seed| {
         let object = Generator::new(seed).object(Kind::ControlPlane);
-        let mut stored = defaulted(Kind::ControlPlane, &object, &Config::default()).into_owned();
+        let mut stored = defaulted(Kind::ControlPlane, &object, None, &Config::default()).into_owned();
         let review = Review { kind: Kind::ControlPlane, object: &stored, occasion: Occasion::Create };
         // The API server gives or demands a name after admission.
         let named = stored["metadata"]["name"].as_str().is_some_and(|name| !name.is_empty());

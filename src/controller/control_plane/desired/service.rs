@@ -5,10 +5,10 @@ use crds::well_known::default;
 use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use super::address::HTTPS;
 use super::origin::Origin;
 use super::pod;
 use super::{Child, filled};
+use webhooks::defaults::HTTPS;
 
 /// The Service.
 pub(super) fn child(origin: &Origin<'_>) -> Child {
