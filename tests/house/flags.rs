@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use support::installation::repository;
 
 /// What the flags become on their way to those who use them: fields that have to be read too.
-const CARRIERS: [(&str, &str); 4] = [
+const CARRIERS: [(&str, &str); 5] = [
     ("src/coderd/mod.rs", "Egress"),
     ("src/kubernetes/lease/step.rs", "Timing"),
+    ("src/controller/control_plane/orphans.rs", "Times"),
     ("src/serving/authority/rotation.rs", "Times"),
     ("webhooks/src/defaults/mod.rs", "Config"),
 ];
