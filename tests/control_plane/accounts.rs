@@ -1,6 +1,6 @@
 //! The account coderd runs as: given away when somebody else is to make it, removed when it is no longer used.
 
-use crate::stage::Stage;
+use crate::stage::{Stage, condition};
 use crds::names::control_plane::{workspace_role, workspace_role_binding};
 use serde_json::json;
 
@@ -30,7 +30,26 @@ async fn an_account_of_ours_that_nothing_names_any_more_is_removed_with_its_righ
     stage.apply_object(&foreign).await;
     stage.apply(&ns, "coder", &json!({})).await;
     stage.ready(&ns, "coder").await;
-    stage.apply(&ns, "coder", &json!({ "serviceAccount": { "name": "server" } })).await;
+    // New pods find no node, so that old ones go on running.
+    let account = json!({ "name": "server" });
+    stage
+        .apply(&ns, "coder", &json!({ "serviceAccount": account, "nodeSelector": { "nobody": "has-it" } }))
+        .await;
+    stage
+        .until(&ns, "coder", "the rollout to begin", |plane| {
+            plane["status"]["observedGeneration"] == plane["metadata"]["generation"]
+                && condition(plane, "DeploymentAvailable")["reason"] == "RollingOut"
+        })
+        .await;
+    stage.pass(&ns, "coder", "rolling").await;
+    for (kind, name) in [
+        ("serviceaccount", "coder".to_owned()),
+        ("role", workspace_role(&ns, "coder", "coder")),
+        ("rolebinding", workspace_role_binding(&ns, "coder", "coder")),
+    ] {
+        assert!(stage.get(kind, &ns, &name).await.is_some(), "old pods run with {kind} {name}");
+    }
+    stage.apply(&ns, "coder", &json!({ "serviceAccount": account })).await;
     stage.ready(&ns, "coder").await;
     stage.until_gone("serviceaccount", &ns, "coder").await;
     stage.until_gone("role", &ns, &workspace_role(&ns, "coder", "coder")).await;

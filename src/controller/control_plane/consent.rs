@@ -50,15 +50,13 @@ pub fn verdict(consent: Consent, from: &str, to: &str, answer: Answer<'_>, grant
             Verdict::Withhold("NamespaceMissing", format!("namespace {to} does not exist; create it"))
         }
         Answer::Label(Some(NOBODY)) => Verdict::Revoke(format!(
-            "namespace {to} takes no workspaces ({WORKSPACES_FROM}={NOBODY}), so coderd has no rights there; \
-             remove it from spec.rbac.workspaceNamespaces, or {}",
+            "namespace {to} takes no workspaces: its label says {NOBODY}, so coderd has no rights there; to change that, {}",
             fix()
         )),
         Answer::Label(Some(label)) if label == from => Verdict::Grant,
         Answer::Label(_) if consent == Consent::Off => Verdict::Grant,
         Answer::Label(_) if granted_before => Verdict::Freeze(format!(
-            "namespace {to} does not agree to run workspaces of {from}: the rights coderd has there stay as they \
-             are and are not changed; {}; {NOBODY} as its value revokes them",
+            "namespace {to} does not agree, so the rights of coderd there stay as they are; {}; {NOBODY} revokes them",
             fix()
         )),
         Answer::Label(_) => Verdict::Withhold(
@@ -116,7 +114,7 @@ mod tests {
                 }
                 Verdict::Grant => panic!("nobody agreed"),
             };
-            assert!(message.contains(&fix) && message.len() <= 330, "{}: {message}", message.len());
+            assert!(message.contains(&fix) && message.len() <= 300, "{}: {message}", message.len());
         }
     }
 }

@@ -15,12 +15,9 @@ fn names(object: &Value) -> impl Iterator<Item = &str> {
     list.into_iter().flatten().filter_map(Value::as_str)
 }
 
-/// What is said when the API server does not let us set or remove it; the next step last.
+/// What is said when the API server does not let us set or remove it.
 pub fn refusal(error: &impl std::fmt::Display) -> String {
-    format!(
-        "the finalizer {FINALIZER} could not be set or removed: {error}; nothing is made outside the namespace without \
-         it: allow the operator to change it"
-    )
+    format!("the finalizer {FINALIZER} is refused; allow the operator to set and remove it: {error}")
 }
 
 /// The patch that holds the object; it fails if the object changed since it was read.

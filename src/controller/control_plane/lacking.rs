@@ -10,9 +10,6 @@ const HEAD: &str = "not currently held:";
 const MOST: usize = 50;
 /// Rights that one rule may stand for before it is compared as a whole.
 const LARGEST: usize = 1000;
-/// Characters that rules may take in a message.
-const ROOM: usize = 110;
-
 /// The rules that a refusal says we do not hold; none if it is about something else.
 pub fn refused(message: &str) -> Vec<PolicyRule> {
     // A refusal that is quoted twice is read once.
@@ -107,17 +104,17 @@ fn allows(rule: &PolicyRule, (group, resource, name, verb): Right<'_>) -> bool {
         && (names.is_empty() || name.is_some_and(|name| names.iter().any(|one| one == name)))
 }
 
-/// Rules in words, the first ones if they are many: `get,list secrets, * widgets.example.com`.
-pub fn words(rules: &[PolicyRule]) -> String {
+/// Rules in words, `get,list secrets, * widgets.example.com`; the first ones if there is no room for all.
+pub fn words(rules: &[PolicyRule], room: usize) -> String {
     let all: Vec<String> = rules.iter().flat_map(of_rule).collect();
     let mut text = String::new();
     for (index, one) in all.iter().enumerate() {
         let comma = if index == 0 { "" } else { ", " };
-        if index > 0 && text.len() + one.len() > ROOM {
+        if index > 0 && text.len() + one.len() > room {
             return format!("{text} and {} more", all.len() - index);
         }
         // One alone may be as long as its author likes.
-        text.extend(comma.chars().chain(one.chars().take(ROOM)));
+        text.extend(comma.chars().chain(one.chars().take(room)));
     }
     text
 }
@@ -148,6 +145,12 @@ fn of_rule(rule: &PolicyRule) -> Vec<String> {
 mod tests {
     use super::*;
 
+    const ROOM: usize = 110;
+
+    fn told(rules: &[PolicyRule]) -> String {
+        words(rules, ROOM)
+    }
+
     fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> PolicyRule {
         let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
         PolicyRule {
@@ -166,9 +169,9 @@ mod tests {
              {APIGroups:[\"example.com\"], Resources:[\"widgets\"], Verbs:[\"*\"]}\n\
              {APIGroups:[\"apps\"], Resources:[\"deployments/scale\"], ResourceNames:[\"a\"], Verbs:[\"update\"]}";
         let expected = "delete,get secrets, * widgets.example.com, update deployments.apps/scale a";
-        assert_eq!(words(&refused(message)), expected);
+        assert_eq!(told(&refused(message)), expected);
         let debug = format!("{message}: Forbidden (Status {{ message: {message:?}, code: 403 }})");
-        assert_eq!(words(&refused(&debug)), expected, "quoted again by somebody");
+        assert_eq!(told(&refused(&debug)), expected, "quoted again by somebody");
     }
 
     #[test]
@@ -180,7 +183,7 @@ mod tests {
         }
         let many = format!("{HEAD}{}", "{Resources:[\"a\"], Verbs:[\"get\"]}".repeat(1000));
         assert_eq!(refused(&many).len(), MOST);
-        assert!(words(&refused(&many)).ends_with(" more") && words(&refused(&many)).len() < ROOM + 20);
+        assert!(told(&refused(&many)).ends_with(" more") && told(&refused(&many)).len() < ROOM + 20);
     }
 
     #[test]
@@ -188,23 +191,24 @@ mod tests {
         let base = [rule("", &["pods", "secrets"], &["get", "list"])];
         assert_eq!(beyond(&base, &base), []);
         assert_eq!(beyond(&base, &[rule("*", &["*"], &["*"])]), []);
-        assert_eq!(words(&beyond(&base, &[rule("", &["pods"], &["*"])])), "get,list secrets");
-        assert_eq!(words(&beyond(&base, &[])), "get,list pods, get,list secrets");
-        assert_eq!(words(&beyond(&[rule("*", &["*"], &["*"])], &base)), "* *.*");
+        assert_eq!(told(&beyond(&base, &[rule("", &["pods"], &["*"])])), "get,list secrets");
+        assert_eq!(told(&beyond(&base, &[])), "get,list pods, get,list secrets");
+        assert_eq!(told(&beyond(&[rule("*", &["*"], &["*"])], &base)), "* *.*");
         let mut named = rule("", &["secrets"], &["get"]);
         named.resource_names = Some(vec!["a".to_owned()]);
-        assert_eq!(beyond(&[named.clone()], &base), [], "all of them, and so this one");
-        assert_eq!(words(&beyond(&[rule("", &["secrets"], &["get"])], &[named])), "get secrets");
+        let named = [named];
+        assert_eq!(beyond(&named, &base), [], "all of them, and so this one");
+        assert_eq!(told(&beyond(&[rule("", &["secrets"], &["get"])], &named)), "get secrets");
         let part = [rule("", &["pods/log"], &["get"])];
         assert_eq!(beyond(&part, &[rule("", &["*/log"], &["get"])]), []);
-        assert_eq!(words(&beyond(&part, &base)), "get pods/log");
+        assert_eq!(told(&beyond(&part, &base)), "get pods/log");
     }
 
     #[test]
     fn a_rule_that_stands_for_very_much_is_compared_as_a_whole() {
         let verbs: Vec<String> = (0..2000).map(|number| format!("v{number}")).collect();
-        let huge = PolicyRule { verbs, ..rule("", &["pods"], &[]) };
-        assert_eq!(beyond(&[huge.clone()], &[huge.clone()]), []);
-        assert_eq!(beyond(&[huge.clone()], &[]), [huge]);
+        let huge = [PolicyRule { verbs, ..rule("", &["pods"], &[]) }];
+        assert_eq!(beyond(&huge, &huge), []);
+        assert_eq!(beyond(&huge, &[]), huge);
     }
 }

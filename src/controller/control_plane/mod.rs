@@ -12,6 +12,7 @@ mod home;
 mod lacking;
 pub mod license;
 pub mod orphans;
+mod pace;
 mod probe;
 mod reconcile;
 mod references;

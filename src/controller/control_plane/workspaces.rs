@@ -124,6 +124,9 @@ impl Reconciler {
     }
 }
 
+/// Characters that rules may take in a message.
+const ROOM: usize = 100;
+
 /// What to say when the rules `lacking` keep us from writing those `wanted`, where the rules `live` are in force.
 fn explained(
     place: &str,
@@ -131,23 +134,25 @@ fn explained(
     live: Option<&[PolicyRule]>,
     wanted: &[PolicyRule],
 ) -> Result<Option<String>, Trouble> {
-    let fix = format!(
-        "the operator may not hand on: {}; add that to its ClusterRole {HANDED_ON}",
-        lacking::words(lacking)
-    );
+    let fix = |room| {
+        let lacking = lacking::words(lacking, room);
+        format!("the operator may not hand on: {lacking}; add that to its ClusterRole {HANDED_ON}")
+    };
     let Some(live) = live.filter(|live| lacking::beyond(wanted, live).is_empty()) else {
         return Err((
             "Refused",
-            format!("the rights of coderd in namespace {place} stay as they are: {fix}"),
+            format!("the rights of coderd in namespace {place} stay as they are: {}", fix(ROOM)),
         ));
     };
     let excess = lacking::beyond(live, wanted);
     if excess.is_empty() {
         return Ok(Some(format!(
-            "in namespace {place} coderd has the rights it had before, which are those that are wanted; {fix}"
+            "in namespace {place} coderd has the rights it had before, which are those that are wanted; {}",
+            fix(ROOM / 2)
         )));
     }
-    let excess = lacking::words(&excess);
+    let excess = lacking::words(&excess, ROOM / 2);
+    let fix = fix(ROOM / 2);
     Err(("Refused", format!("in namespace {place} coderd keeps more than is wanted, {excess}: {fix}")))
 }
 

@@ -1,0 +1,92 @@
+//! Decides when a control plane is looked at again after a pass. Pure: it knows what was observed and asks nobody.
+//! It never lets something that somebody has to mend wait longer than a minute.
+
+use super::status::{Coderd, Exposure, Observed, Rollout};
+use crate::coderd::Retry;
+use crate::controller::schedule::Outcome;
+use std::time::Duration;
+
+/// How often coderd is asked again when all is well.
+const RECHECK: Duration = Duration::from_secs(300);
+/// How often something is looked at that somebody has to mend outside of the cluster: nobody tells us when it is done,
+/// and it is to be seen within a minute.
+const REFUSED: Duration = Duration::from_secs(45);
+/// How often something that comes by itself is looked at when nobody tells us.
+const SOON: Duration = Duration::from_secs(30);
+
+/// When to look again: soon where something stands in the way that somebody has to move, whatever else is waited for.
+pub(super) fn outcome(
+    observed: &Observed,
+    swept: bool,
+    retry: Option<Retry>,
+    external: Option<Retry>,
+) -> Outcome {
+    let blocked = !observed.conflicts.is_empty()
+        || !observed.refused.is_empty()
+        || observed.finalizer.is_some()
+        || observed.workspaces.iter().any(|grants| !grants.troubles.is_empty())
+        || matches!(observed.exposure, Exposure::Failed(_));
+    match undisturbed(observed, retry, external) {
+        Outcome::After(pause) if blocked || !swept => Outcome::After(pause.min(REFUSED)),
+        Outcome::Failed(pause) if blocked || !swept => Outcome::Failed(pause.min(REFUSED)),
+        outcome => outcome,
+    }
+}
+
+fn undisturbed(observed: &Observed, retry: Option<Retry>, external: Option<Retry>) -> Outcome {
+    let mut troubles = observed.workspaces.iter().flat_map(|grants| &grants.troubles);
+    let grant_failed = troubles.any(|trouble| trouble.reason == "Failed");
+    if !observed.failed.is_empty() || grant_failed {
+        return Outcome::Failed(Duration::ZERO);
+    }
+    let silent = matches!(observed.coderd, Coderd::Silent(..));
+    match external.filter(|_| !silent) {
+        Some(Retry::After(pause)) => return Outcome::Failed(pause),
+        Some(Retry::Backoff) => return Outcome::Failed(Duration::ZERO),
+        Some(Retry::WhenChanged) | None => {}
+    }
+    let recheck = if external == Some(Retry::WhenChanged) { REFUSED } else { RECHECK };
+    match (&observed.coderd, retry) {
+        (Coderd::Silent(..), Some(Retry::After(pause))) => Outcome::Failed(pause),
+        (Coderd::Silent(..), _) => Outcome::Failed(Duration::ZERO),
+        // It is there and was not asked for what is still to be asked.
+        (Coderd::Answered(..), Some(Retry::After(pause))) => Outcome::After(pause),
+        _ if observed.exposure == Exposure::NoGatewayApi => Outcome::After(recheck),
+        // Watches tell of rollouts; the timer is for a watch that was cut.
+        _ if matches!(observed.rollout, Rollout::UnderWay(_) | Rollout::Absent) => Outcome::After(SOON),
+        _ => Outcome::After(recheck),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::reconcile::nothing_observed;
+    use super::super::status::{Grants, Ungranted};
+    use super::*;
+
+    #[test]
+    fn what_somebody_has_to_mend_is_looked_at_within_a_minute() {
+        let still = || Observed { rollout: Rollout::Complete(1), ..nothing_observed() };
+        let after = |seconds: u64| Outcome::After(Duration::from_secs(seconds));
+        assert_eq!(outcome(&still(), true, None, None), after(300));
+        assert_eq!(outcome(&still(), false, None, None), after(45), "something is left to remove");
+        let message = || vec!["why".to_owned()];
+        let refused = || Grants {
+            troubles: vec![Ungranted { home: true, reason: "Refused", message: String::new() }],
+            ..Grants::default()
+        };
+        for blocked in [
+            Observed { conflicts: message(), ..still() },
+            Observed { refused: message(), ..still() },
+            Observed { workspaces: Some(refused()), ..still() },
+            Observed { finalizer: Some("why".to_owned()), ..still() },
+            Observed { exposure: Exposure::Failed("why".to_owned()), ..still() },
+        ] {
+            assert_eq!(outcome(&blocked, true, None, None), after(45), "{blocked:?}");
+            let silent = Observed { coderd: Coderd::Silent("Unreachable", "why".to_owned()), ..blocked };
+            let hour = Some(Retry::After(Duration::from_secs(3600)));
+            let expected = Outcome::Failed(Duration::from_secs(45));
+            assert_eq!(outcome(&silent, true, hour, None), expected, "{silent:?}");
+        }
+    }
+}
