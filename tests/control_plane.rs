@@ -24,6 +24,8 @@ mod watched;
 
 use serde_json::{Value, json};
 use stage::{Stage, condition, is_ready};
+use std::time::Duration;
+use support::wait::holds;
 
 fn text<'a>(object: &'a Value, path: &str) -> &'a str {
     object.pointer(path).and_then(Value::as_str).unwrap_or_default()
@@ -171,8 +173,12 @@ async fn an_object_of_our_name_that_is_not_ours_is_left_alone_and_named() {
         "one conflict keeps nothing else from its place"
     );
     stage.cluster.kubectl(&format!("delete service coder -n {ns}")).await.expect_ok();
-    stage.cluster.kubectl(&format!("annotate ccp/coder -n {ns} coder.com/reconcile-at=1")).await.expect_ok();
-    stage.ready(&ns, "coder").await;
+    // Nobody tells of an object that is not ours: it is looked at every minute.
+    support::until("the conflict to heal", Duration::from_secs(75), async || {
+        let plane = stage.get("codercontrolplane", &ns, "coder").await.unwrap_or_default();
+        holds(is_ready(&plane), condition(&plane, "Ready").to_string())
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -27,12 +27,12 @@ pub enum Sight {
     /// All there is has been listed: the API server knows the kind.
     Listed,
     /// An object changed.
-    Changed(Change),
+    Changed(Box<Change>),
 }
 
 impl Sight {
     fn of(object: &impl Resource, gone: bool) -> Self {
-        Self::Changed(Change { metadata: object.meta().clone(), gone })
+        Self::Changed(Box::new(Change { metadata: object.meta().clone(), gone }))
     }
 }
 
