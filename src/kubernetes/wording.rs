@@ -54,7 +54,7 @@ pub(super) fn reason(error: &kube::Error) -> Cow<'static, str> {
         kube::Error::Api(status) if status.message.is_empty() => Cow::Owned(
             format!("the API server answered {} {}", status.code, status.reason).trim_end().to_owned(),
         ),
-        kube::Error::Api(status) => Cow::Owned(status.message.clone()),
+        kube::Error::Api(status) => Cow::Owned(without_preamble(&status.message)),
         kube::Error::SerdeError(_) | kube::Error::FromUtf8(_) | kube::Error::ReadEvents(_) => {
             Cow::Borrowed("the answer of the API server cannot be read")
         }
@@ -63,6 +63,24 @@ pub(super) fn reason(error: &kube::Error) -> Cow<'static, str> {
             Cow::Owned(format!("the API server cannot be reached: {}", root(error)))
         }
         _ => Cow::Borrowed("the request cannot be made"),
+    }
+}
+
+/// The API server begins with the object, which whoever called it has named, and names a policy's binding beside it.
+fn without_preamble(message: &str) -> String {
+    // `roles.rbac.authorization.k8s.io "name` and no more.
+    let is_subject = |before: &str| before.split(' ').count() == 2 && before.contains(" \"");
+    let mut said = message;
+    for verdict in ["\" is forbidden: ", "\" is invalid: "] {
+        said =
+            said.split_once(verdict).filter(|(before, _)| is_subject(before)).map_or(said, |(_, rest)| rest);
+    }
+    match said
+        .split_once(" with binding '")
+        .and_then(|(policy, rest)| Some((policy, rest.split_once("' ")?.1)))
+    {
+        Some((policy, rest)) => format!("{policy} {rest}"),
+        None => said.to_owned(),
     }
 }
 
@@ -114,6 +132,21 @@ mod tests {
     fn a_refusal_is_told_in_the_words_of_the_api_server() {
         let status = Status::failure("roles are kept here", "Forbidden").with_code(403);
         assert_eq!(reason(&kube::Error::Api(Box::new(status))), "roles are kept here");
+        let told = |message: &str| {
+            reason(&kube::Error::Api(Box::new(Status::failure(message, "Invalid")))).into_owned()
+        };
+        assert_eq!(
+            told(
+                "roles.rbac.authorization.k8s.io \"a\" is forbidden: ValidatingAdmissionPolicy 'keep' with binding 'keep-all' \
+                 denied request: roles are kept here"
+            ),
+            "ValidatingAdmissionPolicy 'keep' denied request: roles are kept here"
+        );
+        assert_eq!(told("Service \"a\" is invalid: spec.type: Required value"), "spec.type: Required value");
+        assert_eq!(
+            told("somebody said \"no\" is forbidden: here"),
+            "somebody said \"no\" is forbidden: here"
+        );
         let silent = Status::failure("", "Forbidden").with_code(403);
         assert_eq!(reason(&kube::Error::Api(Box::new(silent))), "the API server answered 403 Forbidden");
         let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
