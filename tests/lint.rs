@@ -278,6 +278,20 @@ fn render_takes_the_image_of_the_operator_and_can_write_every_default() {
 }
 
 #[test]
+fn render_takes_the_domain_of_the_cluster_and_lint_knows_the_flag() {
+    let object = "apiVersion: coder.com/v1alpha1\nkind: CoderControlPlane\nmetadata: {name: coder, namespace: prod}\nspec: {image: \"a:v1\"}\n";
+    let domain = "--cluster-domain=corp.example";
+    let stored = run(&["render", domain, "-"], object).stdout;
+    assert!(stored.contains("accessURL: http://coder.prod.svc.corp.example\n"), "{stored}");
+    let children = run(&["render", "--children", domain, "-"], object).stdout;
+    assert!(children.contains("value: http://coder.prod.svc.corp.example\n"), "{children}");
+    assert!(!children.contains("cluster.local"), "{children}");
+    let usual = run(&["render", "--children", "-"], object).stdout;
+    assert!(usual.contains("value: http://coder.prod.svc.cluster.local\n"), "{usual}");
+    assert_eq!(run(&["lint", domain, "-"], object).code, 0);
+}
+
+#[test]
 fn explain_knows_every_code_it_suggests() {
     let run_one = run(&["explain", "coder0702"], "");
     assert!(run_one.stdout.starts_with("### CODER0702: A key is given once\n"), "{}", run_one.stdout);
