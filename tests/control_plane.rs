@@ -7,18 +7,26 @@ mod accounts;
 mod cluster_domain;
 #[path = "control_plane/contract.rs"]
 mod contract;
+#[path = "control_plane/drift.rs"]
+mod drift;
 #[path = "control_plane/events.rs"]
 mod events;
 #[path = "control_plane/grants.rs"]
 mod grants;
 #[path = "control_plane/held.rs"]
 mod held;
+#[path = "control_plane/kept.rs"]
+mod kept;
+#[path = "control_plane/references.rs"]
+mod references;
 #[path = "control_plane/restart.rs"]
 mod restart;
 #[path = "control_plane/stage.rs"]
 mod stage;
 #[path = "control_plane/take_over.rs"]
 mod take_over;
+#[path = "control_plane/trouble.rs"]
+mod trouble;
 #[path = "control_plane/watched.rs"]
 mod watched;
 
@@ -311,7 +319,7 @@ async fn a_pass_that_changes_nothing_writes_nothing() {
 async fn a_child_that_somebody_changes_or_deletes_comes_back() {
     let stage = Stage::shared().await;
     let ns = stage.cluster.namespace("drift").await;
-    stage.apply(&ns, "coder", &json!({})).await;
+    stage.apply(&ns, "coder", &json!({ "replicas": 1 })).await;
     stage.ready(&ns, "coder").await;
     stage.cluster.kubectl(&format!("scale deployment/coder -n {ns} --replicas=3")).await.expect_ok();
     stage

@@ -136,6 +136,12 @@ async fn run_a_control_plane(cluster: &Cluster, namespace: &str) {
     }))
     .await;
     count("deployment,ingress,poddisruptionbudget,servicemonitor", 4).await;
+    // Nobody else writes it here: a rollout that is late, so that its pods are looked at.
+    let late = r#"{"status":{"conditions":[{"type":"Progressing","status":"False","reason":"ProgressDeadlineExceeded","message":"late"}],"observedGeneration":9}}"#;
+    let words = format!("patch deployment coder -n {namespace} --subresource=status --type=merge -p {late}");
+    cluster.kubectl(&words).await.expect_ok();
+    let wait = format!("wait ccp/coder -n {namespace} --for=condition=Stalled --timeout=30s");
+    cluster.kubectl(&wait).await.expect_ok();
     let spec = serde_json::json!({ "extraEnv": [database], "expose": { "gateway": gateway }, "replicas": 0,
         "serviceAccount": { "name": "server" } });
     apply(spec).await;

@@ -119,8 +119,8 @@ pub struct TlsSpec {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProbeSpec {
-    /// Whether the kubelet probes at all. Default: true for startup and readiness, false for
-    /// liveness.
+    /// Whether the kubelet probes at all. Default: true for readiness, false for liveness; for startup true where
+    /// the probe is given or liveness is on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
     /// Seconds between the start of the container and the first probe. Default 0.
@@ -139,8 +139,8 @@ pub struct ProbeSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub success_threshold: Option<i32>,
-    /// Failures in a row that count as failed. Default 3, for startup 60: with a period of ten seconds that is
-    /// ten minutes, because coderd answers only after it has migrated its database.
+    /// Failures in a row that count as failed. Default 3, for startup 2160: with a period of ten seconds that is
+    /// six hours, because coderd answers only after it has migrated its database.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub failure_threshold: Option<i32>,

@@ -98,9 +98,9 @@ pub mod default {
     pub const ORGANIZATION: &str = "default";
     /// Seconds coderd may take to stop.
     pub const CONTROL_PLANE_GRACE_PERIOD_SECONDS: i64 = 60;
-    /// Failures of the startup probe, ten seconds apart, before coderd is restarted. It answers only after it has
-    /// migrated its database, which takes minutes after a large jump, and a restart would begin it anew.
-    pub const STARTUP_FAILURES: i32 = 60;
+    /// Failures of the startup probe, ten seconds apart, before coderd is restarted: six hours. It answers only after it
+    /// has migrated its database, which can take hours after a large jump, and a restart would begin it anew.
+    pub const STARTUP_FAILURES: i32 = 2160;
     /// Seconds a provisioner may take to finish its builds.
     pub const TERMINATION_GRACE_PERIOD_SECONDS: i64 = 600;
 }
@@ -138,6 +138,8 @@ pub mod condition {
     pub const WORKSPACE_RBAC_READY: &str = "WorkspaceRBACReady";
     /// coderd answers.
     pub const CODERD_REACHABLE: &str = "CoderdReachable";
+    /// The spec breaks no rule; what breaks one is worked on all the same, as far as it goes.
+    pub const SPEC_ACCEPTED: &str = "SpecAccepted";
     /// The object is left alone because its spec says so.
     pub const SUSPENDED: &str = "Suspended";
     /// What the object has outside its namespace is taken back; there only while that fails and holds up its deletion.

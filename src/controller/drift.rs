@@ -1,6 +1,7 @@
 //! Decides whether a live object still is what we want, whether it is ours, and how the fields an older release wrote
 //! become ours. Pure: it compares values and never asks anybody.
 
+use super::lists;
 use crds::well_known::{MANAGER, annotation};
 use json_patch::{Patch, PatchOperation, ReplaceOperation, TestOperation, jsonptr::PointerBuf};
 use ring::digest::{SHA256, digest};
@@ -20,34 +21,50 @@ pub fn fingerprinted(mut manifest: Value) -> Value {
     manifest
 }
 
-/// Lists that nobody else has a part in: one more rule or subject is one right too many.
-const ATOMIC: [&str; 2] = ["rules", "subjects"];
-/// Fields whose absence means true.
-const KEPT_FALSE: [&str; 2] = ["allowPrivilegeEscalation", "automountServiceAccountToken"];
+/// Fields whose absence says something else than false or nothing.
+const KEPT: [&str; 3] = ["allowPrivilegeEscalation", "automountServiceAccountToken", "emptyDir"];
 
 /// Whether the live object holds everything the fingerprinted manifest says.
 pub fn holds(live: &Value, wanted: &Value) -> bool {
+    holds_at("", live, wanted)
+}
+
+fn holds_at(field: &str, live: &Value, wanted: &Value) -> bool {
     match (live, wanted) {
         (Value::Object(live), Value::Object(wanted)) => {
             wanted.iter().all(|(key, wanted)| match live.get(key) {
-                Some(live) => {
-                    holds(live, wanted) && (!ATOMIC.contains(&key.as_str()) || same_length(live, wanted))
-                }
+                Some(live) => holds_at(key, live, wanted),
                 // The API server drops what is empty or zero.
-                None => is_empty(wanted) && !KEPT_FALSE.contains(&key.as_str()),
+                None => is_empty(wanted) && !KEPT.contains(&key.as_str()),
             })
         }
         (Value::Array(live), Value::Array(wanted)) if wanted.iter().all(Value::is_object) => {
-            // Others may add items of their own to such a list.
-            wanted.iter().all(|wanted| live.iter().any(|live| holds(live, wanted)))
+            lists::hold(field, live, wanted, holds)
         }
         (Value::String(live), Value::String(wanted)) => live == wanted || same_quantity(live, wanted),
         (live, wanted) => live == wanted,
     }
 }
 
-fn same_length(one: &Value, other: &Value) -> bool {
-    one.as_array().map(Vec::len) == other.as_array().map(Vec::len)
+/// The patch that takes out of the lists what must not be there and what applying ours would leave, if there is any.
+pub fn clearing(live: &Value, wanted: &Value) -> Option<Patch> {
+    let mut spec = live.get("spec")?.clone();
+    lists::clear("spec", &mut spec, wanted.get("spec")?).then(|| replacing_spec(live, spec))
+}
+
+/// The patch that makes ours exactly as we want it, for an apply that is refused because it would be merged with what
+/// somebody else put there.
+pub fn restoring(live: &Value, wanted: &Value) -> Option<Patch> {
+    let mut spec = live.get("spec")?.clone();
+    lists::restore("spec", &mut spec, wanted.get("spec")?);
+    Some(replacing_spec(live, spec))
+}
+
+/// The patch that replaces the spec if it is still what was read, whatever became of the status meanwhile.
+fn replacing_spec(live: &Value, spec: Value) -> Patch {
+    let test = TestOperation { path: pointer(&["spec"]), value: live["spec"].clone() };
+    let replace = ReplaceOperation { path: pointer(&["spec"]), value: spec };
+    Patch(vec![PatchOperation::Test(test), PatchOperation::Replace(replace)])
 }
 
 fn is_empty(value: &Value) -> bool {
@@ -93,6 +110,20 @@ pub fn is_controlled_by(live: &Value, uid: &str) -> bool {
     owners.into_iter().flatten().any(|owner| owner["uid"] == uid && owner["controller"] == true)
 }
 
+/// Whether an object is a child of the one of this uid: controlled by it, or made by us with these labels and controlled
+/// by nobody, because somebody took our reference away.
+pub fn is_child_of(live: &Value, uid: &str, labels: &Value) -> bool {
+    let owners = live.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+    if owners.into_iter().flatten().any(|owner| owner["controller"] == true) {
+        return is_controlled_by(live, uid);
+    }
+    let managers = live.pointer("/metadata/managedFields").and_then(Value::as_array);
+    live["metadata"]["annotations"][annotation::FINGERPRINT].is_string()
+        && managers.into_iter().flatten().any(|entry| is_ours(entry, "Apply"))
+        && labels.is_object()
+        && holds(&live["metadata"]["labels"], labels)
+}
+
 /// The patch by which fields that our `Update` wrote become ours to apply, if there are any. Without it, a field that
 /// is no longer wanted would stay for ever, because two of us own it.
 pub fn adoption(live: &Value) -> Option<Patch> {
@@ -109,17 +140,23 @@ pub fn adoption(live: &Value) -> Option<Patch> {
         merge(&mut ours["fieldsV1"], &update["fieldsV1"]);
     }
     let all: Vec<Value> = std::iter::once(ours).chain(others.into_iter().cloned()).collect();
+    managed_by(live, all)
+}
+
+/// The patch by which nobody owns what we wrote otherwise than by apply, if there is anything. After a list was put right
+/// it may hold what others added: made ours, it would go with the next apply.
+pub fn disowning(live: &Value) -> Option<Patch> {
+    let managers = live.pointer("/metadata/managedFields")?.as_array()?;
+    let others: Vec<Value> = managers.iter().filter(|entry| !is_ours(entry, "Update")).cloned().collect();
+    (others.len() < managers.len()).then(|| managed_by(live, others))?
+}
+
+fn managed_by(live: &Value, managers: Vec<Value>) -> Option<Patch> {
     let version = live.pointer("/metadata/resourceVersion")?.clone();
-    Some(Patch(vec![
-        PatchOperation::Test(TestOperation {
-            path: pointer(&["metadata", "resourceVersion"]),
-            value: version,
-        }),
-        PatchOperation::Replace(ReplaceOperation {
-            path: pointer(&["metadata", "managedFields"]),
-            value: Value::Array(all),
-        }),
-    ]))
+    let test = TestOperation { path: pointer(&["metadata", "resourceVersion"]), value: version };
+    let path = pointer(&["metadata", "managedFields"]);
+    let replace = ReplaceOperation { path, value: Value::Array(managers) };
+    Some(Patch(vec![PatchOperation::Test(test), PatchOperation::Replace(replace)]))
 }
 
 fn is_ours(entry: &Value, operation: &str) -> bool {
@@ -174,6 +211,7 @@ mod tests {
         assert!(holds(&subjects(&["a"]), &subjects(&["a"])));
         assert!(!holds(&subjects(&["a", "b"]), &subjects(&["a"])), "somebody else was let in");
         assert!(!holds(&json!({}), &json!({"allowPrivilegeEscalation": false})));
+        assert!(!holds(&json!({"hostPath": {}}), &json!({"emptyDir": {}})), "another source");
     }
 
     #[test]
@@ -202,12 +240,41 @@ mod tests {
     }
 
     #[test]
+    fn what_our_update_wrote_can_be_left_to_nobody() {
+        let live = json!({"metadata": {"resourceVersion": "7", "managedFields": [
+            {"manager": "coder-k8s", "operation": "Update", "fieldsV1": {}},
+            {"manager": "coder-k8s", "operation": "Apply", "fieldsV1": {}},
+        ]}});
+        let patch = serde_json::to_value(disowning(&live).unwrap()).unwrap();
+        assert_eq!(
+            patch[1]["value"],
+            json!([{"manager": "coder-k8s", "operation": "Apply", "fieldsV1": {}}])
+        );
+    }
+
+    #[test]
     fn an_object_without_our_update_is_left_alone() {
         let live = json!({"metadata": {"resourceVersion": "7", "managedFields": [
             {"manager": "coder-k8s", "operation": "Apply", "fieldsV1": {}},
         ]}});
-        assert_eq!(adoption(&live), None);
+        assert_eq!((adoption(&live), disowning(&live)), (None, None));
         assert_eq!(adoption(&json!({})), None);
+    }
+
+    #[test]
+    fn a_child_without_a_controller_is_ours_if_we_made_it() {
+        let labels = json!({"app": "coder"});
+        let made = json!({"metadata": {"labels": {"app": "coder"}, "annotations": {"coder.com/fingerprint": "x"},
+            "managedFields": [{"manager": "coder-k8s", "operation": "Apply", "fieldsV1": {}}]}});
+        assert!(is_child_of(&made, "a", &labels));
+        let mut others = made.clone();
+        others["metadata"]["ownerReferences"] = json!([{"uid": "b", "controller": true}]);
+        assert!(!is_child_of(&others, "a", &labels) && is_child_of(&others, "b", &labels));
+        for field in ["labels", "annotations", "managedFields"] {
+            let mut lacking = made.clone();
+            lacking["metadata"].as_object_mut().unwrap().remove(field);
+            assert!(!is_child_of(&lacking, "a", &labels), "{field}");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 pub mod conditions;
 pub mod control_plane;
 pub mod drift;
+mod lists;
 mod printed;
 pub mod queue;
 pub mod schedule;

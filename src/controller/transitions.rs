@@ -2,7 +2,7 @@
 //! It never publishes, and about a condition that stays as it was it says nothing.
 
 use crate::kubernetes::events::{News, Severity};
-use crds::well_known::condition::{READY, RECONCILING, STALLED, SUSPENDED};
+use crds::well_known::condition::{READY, RECONCILING, SPEC_ACCEPTED, STALLED, SUSPENDED};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 /// Reasons of something that is on its way: no news while it has never been there.
@@ -43,6 +43,8 @@ fn severity(old: Option<&Condition>, new: &Condition) -> Option<Severity> {
     let other_reason = old.is_none_or(|old| old.reason != new.reason);
     match new.type_.as_str() {
         RECONCILING => None,
+        // As it should be from the beginning.
+        SPEC_ACCEPTED if holds && old.is_none() => None,
         // True is bad here.
         STALLED => (holds && (!held || other_reason)).then_some(Severity::Warning),
         READY if held && holds => other_reason.then_some(Severity::Normal),
@@ -114,6 +116,9 @@ mod tests {
             (access, Some(("False", "ProofFailed")), ("True", "TokenProven"), 1, Some(Normal)),
             (access, Some(("True", "TokenProven")), ("False", "TokenRejected"), 1, Some(Warning)),
             (access, Some(("True", "TokenProven")), ("Unknown", "Disabled"), 2, Some(Normal)),
+            (SPEC_ACCEPTED, None, ("True", "Accepted"), 1, None),
+            (SPEC_ACCEPTED, None, ("False", "RulesBroken"), 1, Some(Warning)),
+            (SPEC_ACCEPTED, Some(("False", "RulesBroken")), ("True", "Accepted"), 2, Some(Normal)),
             (SUSPENDED, None, ("True", "Suspended"), 1, Some(Normal)),
         ] {
             let before: Vec<_> =

@@ -66,12 +66,13 @@ impl Kube {
         Ok(serde_json::to_value(applied).unwrap_or_default())
     }
 
-    /// Changes an object by a JSON patch.
-    pub async fn patch(&self, target: Target<'_>, patch: JsonPatch) -> Result<(), CallError> {
+    /// Changes an object by a JSON patch, and gives it back as it is then.
+    pub async fn patch(&self, target: Target<'_>, patch: JsonPatch) -> Result<Value, CallError> {
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let (api, patch) = (target.api(self), Patch::<()>::Json(patch));
         let call = api.patch(target.name, &params, &patch);
-        within(WRITE_LIMIT, || target.operation("patch"), call).await.map(drop)
+        let patched = within(WRITE_LIMIT, || target.operation("patch"), call).await?;
+        Ok(serde_json::to_value(patched).unwrap_or_default())
     }
 
     /// Writes the status of an object as far as it is given; the object must still be at this resourceVersion.
@@ -118,7 +119,21 @@ impl Kube {
 
     /// The objects of a kind with these labels, in all namespaces unless the target names one.
     pub async fn labelled(&self, target: Target<'_>, selector: &str) -> Result<Vec<Value>, CallError> {
-        let (api, params) = (target.api(self), ListParams::default().labels(selector));
+        self.list(target, ListParams::default().labels(selector)).await
+    }
+
+    /// At most so many of the objects of a kind with these labels.
+    pub async fn some_labelled(
+        &self,
+        target: Target<'_>,
+        selector: &str,
+        limit: u32,
+    ) -> Result<Vec<Value>, CallError> {
+        self.list(target, ListParams::default().labels(selector).limit(limit)).await
+    }
+
+    async fn list(&self, target: Target<'_>, params: ListParams) -> Result<Vec<Value>, CallError> {
+        let api = target.api(self);
         let listed = within(READ_LIMIT, || target.operation("list"), api.list(&params)).await?;
         Ok(listed.items.into_iter().filter_map(|object| serde_json::to_value(object).ok()).collect())
     }

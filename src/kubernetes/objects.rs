@@ -51,10 +51,12 @@ impl CallError {
 
     /// The object is no longer the one that was read: a conflict, or a failed `test` of a JSON patch.
     pub fn is_outdated(&self) -> bool {
-        let explained = |status: &kube::core::Status| {
-            status.details.as_ref().is_some_and(|details| !details.causes.is_empty())
-        };
-        self.is_conflict() || self.status(|status| status.code == 422 && !explained(status))
+        self.is_conflict() || self.status(|status| status.code == 422 && !is_explained(status))
+    }
+
+    /// The object would not be one the API server takes, and it says which fields are wrong.
+    pub fn is_invalid(&self) -> bool {
+        self.status(|status| status.code == 422 && is_explained(status))
     }
 
     /// The API server refuses what was asked, and will again: not a matter of time.
@@ -75,6 +77,10 @@ impl CallError {
     fn status(&self, holds: impl Fn(&kube::core::Status) -> bool) -> bool {
         matches!(self, Self::Failed { source, .. } if matches!(&**source, kube::Error::Api(status) if holds(status)))
     }
+}
+
+fn is_explained(status: &kube::core::Status) -> bool {
+    status.details.as_ref().is_some_and(|details| !details.causes.is_empty())
 }
 
 /// Runs a call under a deadline.

@@ -130,6 +130,11 @@ pub const ROLES: &[Role] = &[
                 reason: "The same for its pods.",
             },
             Grant {
+                on: On::Resources { group: "", resources: &["pods"] },
+                verbs: &["list"],
+                reason: "Whether a rollout that is late is slow or stuck; asked only then, for the pods of one control plane.",
+            },
+            Grant {
                 on: On::Resources {
                     group: "rbac.authorization.k8s.io",
                     resources: &["roles", "rolebindings"],

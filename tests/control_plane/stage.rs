@@ -15,6 +15,8 @@ pub const LIMIT: Duration = Duration::from_secs(60);
 /// Everything a test stands on.
 pub struct Stage {
     pub cluster: &'static Cluster,
+    /// Namespace of what was there before us; see `take_over`.
+    pub former: String,
     pub installation: Installation<'static>,
     pub coderd: Coderd,
     options: OperatorOptions,
@@ -40,13 +42,14 @@ impl Stage {
         let options = ClusterOptions { nodes: 2, audit: true };
         let cluster: &'static Cluster = Box::leak(Box::new(Cluster::start(options).await));
         cluster.kubectl_with_input("apply --server-side -f -", &support::optional_kinds()).await.expect_ok();
+        let former = crate::take_over::lay_out(cluster).await;
         let installation = Installation::new(cluster, "operator").await;
         let coderd = Coderd::builder().api_rate_limit(None).start().await;
         let mut options = installation.operator("controller").await;
         options.flags.push(format!("--resolve=*.svc.cluster.local={}", coderd.addr()));
         let mut operator = Operator::start(BINARY, &options).await;
         operator.ready(LIMIT).await;
-        Self { cluster, installation, coderd, options, operator: Mutex::new(operator) }
+        Self { cluster, former, installation, coderd, options, operator: Mutex::new(operator) }
     }
 
     /// Applies a control plane.

@@ -119,7 +119,7 @@ pub struct CoderControlPlaneSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub liveness_probe: Option<ProbeSpec>,
     /// How long coderd may take to start, migrations of its database included, before its container is
-    /// restarted. Default: on, ten minutes.
+    /// restarted. Default: on where liveness is on, six hours.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub startup_probe: Option<ProbeSpec>,
     /// Set `CODER_ACCESS_URL` to the address of the Service unless `extraEnv` or `envFrom` sets it. Default

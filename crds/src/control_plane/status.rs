@@ -73,7 +73,7 @@ pub struct ResolvedControlPlane {
     /// Image of coderd.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
-    /// True where the spec names no image. The one that was chosen then stays until it does: an upgrade of the operator is
+    /// True where the spec names no image. The one that runs then stays until it does: an upgrade of the operator is
     /// no upgrade of coderd.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image_defaulted: Option<bool>,

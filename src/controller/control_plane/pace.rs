@@ -25,6 +25,8 @@ pub(super) fn outcome(
         || !observed.refused.is_empty()
         || observed.finalizer.is_some()
         || observed.workspaces.iter().any(|grants| !grants.troubles.is_empty())
+        || !observed.unimportant.is_empty()
+        || matches!(observed.rollout, Rollout::Stuck(_))
         || matches!(observed.exposure, Exposure::Failed(_));
     match undisturbed(observed, retry, external) {
         Outcome::After(pause) if blocked || !swept => Outcome::After(pause.min(REFUSED)),
@@ -53,9 +55,13 @@ fn undisturbed(observed: &Observed, retry: Option<Retry>, external: Option<Retry
         (Coderd::Answered(..), Some(Retry::After(pause))) => Outcome::After(pause),
         _ if observed.exposure == Exposure::NoGatewayApi => Outcome::After(recheck),
         // Watches tell of rollouts; the timer is for a watch that was cut.
-        _ if matches!(observed.rollout, Rollout::UnderWay(_) | Rollout::Absent) => Outcome::After(SOON),
+        _ if is_under_way(&observed.rollout) => Outcome::After(SOON),
         _ => Outcome::After(recheck),
     }
+}
+
+fn is_under_way(rollout: &Rollout) -> bool {
+    matches!(rollout, Rollout::UnderWay(_) | Rollout::Slow(_) | Rollout::Absent)
 }
 
 #[cfg(test)]
@@ -78,6 +84,8 @@ mod tests {
         for blocked in [
             Observed { conflicts: message(), ..still() },
             Observed { refused: message(), ..still() },
+            Observed { unimportant: message(), ..still() },
+            Observed { rollout: Rollout::Stuck("why".to_owned()), ..still() },
             Observed { workspaces: Some(refused()), ..still() },
             Observed { finalizer: Some("why".to_owned()), ..still() },
             Observed { exposure: Exposure::Failed("why".to_owned()), ..still() },

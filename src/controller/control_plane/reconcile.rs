@@ -3,22 +3,24 @@
 
 use super::access::{Asked, Owner};
 use super::consent::Consent;
-use super::desired::{self, Children, Consumed, Inputs, Source};
+use super::desired::{self, Children, Inputs};
 use super::external::{self, External};
 use super::pace::outcome;
 use super::probe::{Probe, left_alone, probe};
 use super::report::reconcile_at;
 use super::status::{Coderd, Exposure, Grants, Observed, Rollout, Wish, WishState};
 use super::sweep::{self, Origin, Wanted};
-use super::{finalizer, references, rollout};
+use super::{finalizer, kept, references, rollout};
 use crate::coderd::{Client, Egress, Pause, Retry};
+use crate::controller::drift;
 use crate::controller::schedule::Outcome;
 use crate::kubernetes::events::Events;
 use crate::kubernetes::{CallError, Kube, Target};
+use crds::names::control_plane::workload;
 use crds::{CoderControlPlane, CoderControlPlaneStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
-use serde_json::{Value, from_value};
+use serde_json::{Value, from_value, json};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -42,6 +44,11 @@ impl Key {
             namespace: &self.namespace,
             name: &self.name,
         }
+    }
+
+    fn deployment(&self) -> Target<'_> {
+        let name = workload(&self.name);
+        Target { api_version: "apps/v1", kind: "Deployment", plural: "deployments", name, ..self.target() }
     }
 }
 
@@ -67,10 +74,12 @@ pub(super) struct Subject {
     pub(super) key: Key,
     /// As the API server has it.
     pub(super) object: Value,
+    /// The same with what runs and it does not name.
+    pub(super) given: Value,
     pub(super) uid: String,
     pub(super) generation: i64,
-    /// The defaults in force for it.
-    pub(super) config: Config,
+    /// What the rules say against it.
+    pub(super) broken: Vec<String>,
     /// With every default in it.
     pub(super) resolved: CoderControlPlane,
     pub(super) before: CoderControlPlaneStatus,
@@ -79,11 +88,6 @@ pub(super) struct Subject {
 impl Subject {
     pub(super) fn origin(&self) -> Origin<'_> {
         Origin { namespace: &self.key.namespace, name: &self.key.name, uid: &self.uid }
-    }
-
-    /// Where coderd is reached inside the cluster. Whatever the API server has has a name and a namespace.
-    fn url(&self) -> String {
-        webhooks::cluster_url(&self.resolved, &self.config.cluster_domain).unwrap_or_default()
     }
 }
 
@@ -128,38 +132,49 @@ impl Reconciler {
         let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
         let before: CoderControlPlaneStatus = from_value(object["status"].clone()).unwrap_or_default();
         let generation = object["metadata"]["generation"].as_i64().unwrap_or_default();
-        let config = defaults(&self.config, &before);
-        let complete = webhooks::resolved(Kind::ControlPlane, &object, &config);
         let uid = text("/metadata/uid");
         if !object["metadata"]["deletionTimestamp"].is_null() {
             return self.finalize(key, &uid, &object).await;
         }
-        let resolved = match from_value::<CoderControlPlane>(complete) {
+        let resolved = match self.resolved(&object) {
             Ok(resolved) => resolved,
             Err(error) => {
-                let problems = vec![format!("the object cannot be read: {error}")];
-                return self.write_invalid(key, &object, before, generation, problems).await;
+                let why = format!("the object cannot be read: {error}");
+                return self.write_unreadable(key, &object, before, generation, why).await;
             }
         };
         if resolved.spec.suspend == Some(true) {
             return self.write_suspended(key, &object, before, generation).await;
         }
-        let review = Review { kind: Kind::ControlPlane, object: &object, occasion: Occasion::Stored };
-        let causes = webhooks::validate(&review).causes;
-        if !causes.is_empty() {
-            let problems = causes.iter().map(webhooks::Cause::line).collect();
-            return self.write_invalid(key, &object, before, generation, problems).await;
-        }
-        let subject = Subject { key: key.clone(), object, uid, generation, config, resolved, before };
+        let broken = broken_rules(&object);
+        let (key, given) = (key.clone(), object.clone());
+        let subject = Subject { key, object, given, uid, generation, broken, resolved, before };
         self.reconcile(subject).await
+    }
+
+    /// Where coderd is reached inside the cluster. Whatever the API server has has a name and a namespace.
+    fn url(&self, subject: &Subject) -> String {
+        webhooks::cluster_url(&subject.resolved, &self.config.cluster_domain).unwrap_or_default()
+    }
+
+    /// The object with every default in it.
+    fn resolved(&self, object: &Value) -> Result<CoderControlPlane, serde_json::Error> {
+        from_value(webhooks::resolved(Kind::ControlPlane, object, &self.config))
     }
 
     async fn reconcile(&self, mut subject: Subject) -> Result<Outcome, CallError> {
         let namespace = subject.key.namespace.clone();
-        let consumed = desired::consumed(&subject.resolved);
-        let gives = |one: &Consumed, keys: &[&str]| gives_access_url(&subject.resolved, one, keys);
-        let name = &subject.key.name;
-        let contents = match references::read(&self.kube, &namespace, name, &consumed, gives).await {
+        let live = match self.kube.read(subject.key.deployment()).await {
+            Ok(live) => live,
+            Err(error) => return self.write_unread(subject, &error).await,
+        };
+        let labels = json!(desired::labels(&subject.resolved));
+        let running = live.as_ref().filter(|live| drift::is_child_of(live, &subject.uid, &labels));
+        subject.given = kept::with_what_runs(&subject.object, running);
+        if let Ok(resolved) = self.resolved(&subject.given) {
+            subject.resolved = resolved;
+        }
+        let contents = match references::read(&self.kube, &subject.resolved, running).await {
             Ok(contents) => contents,
             Err(error) => return self.write_unread(subject, &error).await,
         };
@@ -167,17 +182,18 @@ impl Reconciler {
             control_plane: &subject.resolved,
             consumed_checksum: contents.checksum.as_deref(),
             access_url_from_env_from: contents.provided,
-            cluster_domain: &subject.config.cluster_domain,
+            cluster_domain: &self.config.cluster_domain,
         });
         let abroad = children.workspace_access.iter().any(|access| access.namespace != namespace);
         let mut observed = nothing_observed();
         observed.missing = contents.missing;
+        observed.broken.clone_from(&subject.broken);
         // Before the first right abroad is granted, somebody must be there to take it back.
         if abroad && self.mark(&subject, true, &mut observed).await? {
             return Ok(Outcome::After(Duration::ZERO));
         }
         let service_is_ours = self.settle_home(&subject, &children, &mut observed).await;
-        let deployment = self.settle_deployment(&subject, &children.deployment, &mut observed).await;
+        let deployment = self.settle_deployment(&subject, &children.deployment, live, &mut observed).await;
         self.settle_exposure(&subject, &children, &mut observed).await;
         let in_place = self.settle_workspaces(&subject, &children, &mut observed).await;
         let swept = self.sweep(&subject, &children, &in_place, &mut observed).await;
@@ -198,7 +214,7 @@ impl Reconciler {
         }
         external.observe(&mut observed);
         external.describe(&mut subject.before, &Time(Timestamp::now()));
-        let url = subject.url();
+        let url = self.url(&subject);
         self.describe(&mut subject, &observed, deployment.as_ref(), url, contents.provided);
         let outcome = outcome(&observed, swept, retry, external.retry());
         self.write(&subject.key, &subject.object, subject.before).await?;
@@ -221,7 +237,7 @@ impl Reconciler {
         }
         let patch = if hold { finalizer::hold } else { finalizer::release };
         match self.kube.patch(subject.key.target(), patch(&subject.object)).await {
-            Ok(()) => Ok(true),
+            Ok(_) => Ok(true),
             Err(error) if error.is_outdated() => Err(error),
             Err(error) if error.is_refused() => {
                 observed.finalizer = Some(finalizer::refusal(&error));
@@ -297,7 +313,7 @@ impl Reconciler {
             return (None, Some(Retry::After(left)));
         }
         let authorities = self.authorities(subject).await;
-        let url = subject.url();
+        let url = self.url(subject);
         let Probe { coderd, client, error } = probe(&url, authorities.as_deref(), &self.egress, pause).await;
         observed.coderd = coderd;
         (client, error.map(|error| error.retry()))
@@ -353,26 +369,11 @@ impl Reconciler {
     }
 }
 
-/// The defaults in force: an image that was chosen because the spec names none stays. Otherwise an upgrade of the operator
-/// would be one of coderd, which migrates its database and has no way back.
-fn defaults(config: &Config, before: &CoderControlPlaneStatus) -> Config {
-    let chosen = before.resolved.as_ref().filter(|resolved| resolved.image_defaulted == Some(true));
-    match chosen.and_then(|resolved| resolved.image.clone()) {
-        Some(default_image) => Config { default_image, ..config.clone() },
-        None => config.clone(),
-    }
-}
-
-/// Whether some `envFrom` of this source gives the address that would be our default.
-fn gives_access_url(control_plane: &CoderControlPlane, one: &Consumed, keys: &[&str]) -> bool {
-    control_plane.spec.env_from.iter().any(|source| {
-        let name = match one.kind {
-            Source::Secret => source.secret_ref.as_ref().map(|reference| &reference.name),
-            Source::ConfigMap => source.config_map_ref.as_ref().map(|reference| &reference.name),
-        };
-        name == Some(&one.name)
-            && desired::provides_access_url(source.prefix.as_deref(), keys.iter().copied())
-    })
+/// The rules that an object breaks as it is stored. It was let through, perhaps before there were rules, and is worked
+/// on all the same.
+fn broken_rules(object: &Value) -> Vec<String> {
+    let review = Review { kind: Kind::ControlPlane, object, occasion: Occasion::Stored };
+    webhooks::validate(&review).causes.iter().map(webhooks::Cause::line).collect()
 }
 
 pub(super) fn nothing_observed() -> Observed {
@@ -382,10 +383,12 @@ pub(super) fn nothing_observed() -> Observed {
         message: format!("{what} is not asked for"),
     };
     Observed {
-        problems: Vec::new(),
+        unreadable: None,
+        broken: Vec::new(),
         conflicts: Vec::new(),
         refused: Vec::new(),
         failed: Vec::new(),
+        unimportant: Vec::new(),
         missing: Vec::new(),
         rollout: Rollout::Absent,
         exposure: Exposure::NotAsked,
@@ -395,23 +398,5 @@ pub(super) fn nothing_observed() -> Observed {
         access: not_asked("access of the operator"),
         access_needed: false,
         license: not_asked("a licence"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn a_default_image_stays_and_one_that_was_named_does_not() {
-        let config = Config { default_image: "new".to_owned(), ..Config::default() };
-        let image = |resolved: Value| {
-            let before = from_value(json!({ "resolved": resolved })).unwrap();
-            defaults(&config, &before).default_image
-        };
-        assert_eq!(image(json!({ "image": "old", "imageDefaulted": true })), "old");
-        assert_eq!(image(json!({ "image": "named" })), "new");
-        assert_eq!(image(Value::Null), "new");
     }
 }

@@ -1,9 +1,11 @@
 //! Reads what a control plane refers to: Secrets and ConfigMaps, by name, one at a time, when they are needed.
 //! What it reads is hashed or handed on out of sight; it keeps nothing.
 
-use super::desired::{Consumed, Keys, Source};
+use super::desired::{self, ACCESS_URL, Consumed, Keys, Source};
+use super::kept;
 use crate::confidential::Confidential;
 use crate::kubernetes::{CallError, Kube, Target};
+use crds::CoderControlPlane;
 use crds::well_known::annotation;
 use k8s_openapi::ByteString;
 use ring::digest::{Context, SHA256};
@@ -16,64 +18,88 @@ pub struct Contents {
     pub checksum: Option<String>,
     /// What is not there although it must be.
     pub missing: Vec<String>,
-    /// Whether some `envFrom` gives a variable of this name; see [`read`].
+    /// Whether some `envFrom` gives the address that would be our default.
     pub provided: bool,
 }
 
-/// Reads everything that is consumed. `provides` is asked for each source of variables whether its keys give the
-/// variable that would replace a default.
+/// Reads everything that the pods of a control plane consume, each object once. `running` is the Deployment that is
+/// there: what it has stays in force while something is missing.
 pub async fn read(
     kube: &Kube,
-    namespace: &str,
-    deployment: &str,
-    consumed: &[Consumed],
-    provides: impl Fn(&Consumed, &[&str]) -> bool,
+    control_plane: &CoderControlPlane,
+    running: Option<&Value>,
 ) -> Result<Contents, CallError> {
+    let consumed = desired::consumed(control_plane);
+    let namespace = control_plane.metadata.namespace.as_deref().unwrap_or_default();
     let mut contents = Contents::default();
     let mut hash = Context::new(&SHA256);
-    for one in consumed {
-        let object = kube.read(target(namespace, one.kind, &one.name)).await?;
-        let Some(object) = object else {
-            if !one.optional {
-                contents.missing.push(format!("{} {} does not exist", kind_name(one.kind), one.name));
-            }
-            continue;
-        };
-        let keys: Vec<&str> =
-            object["data"].as_object().into_iter().flatten().map(|(key, _)| key.as_str()).collect();
-        contents.provided |= provides(one, &keys);
-        if let Some(key) = lacking(one, &object) {
-            contents.missing.push(format!("{} {} has no key {key}", kind_name(one.kind), one.name));
-        }
-        hash.update(kind_name(one.kind).as_bytes());
-        hash.update(one.name.as_bytes());
-        // Whoever reads the Deployment sees the hash. Without the uid, which only readers of the object know, a short
-        // value could be guessed from it.
-        hash.update(object["metadata"]["uid"].as_str().unwrap_or_default().as_bytes());
-        for section in ["data", "binaryData"] {
-            add(&mut hash, one, &object[section]);
-        }
+    // They come in order, so that what is read of one object stands together.
+    for group in consumed.chunk_by(|one, next| (one.kind, &one.name) == (next.kind, &next.name)) {
+        let Some(first) = group.first() else { continue };
+        let object = kube.read(target(namespace, first.kind, &first.name)).await?;
+        contents.missing.extend(missing(group, object.as_ref()));
+        let Some(object) = object else { continue };
+        contents.provided |= gives_access_url(control_plane, first, &object);
+        group.iter().for_each(|one| add_object(&mut hash, one, &object));
     }
     if !consumed.is_empty() {
         let digest = hash.finish();
         contents.checksum = Some(digest.as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect());
     }
-    if !contents.missing.is_empty()
-        && let Some(checksum) = in_force(kube, namespace, deployment).await?
-    {
-        // What vanished may be back in a moment: pods that run keep what they have until it is whole again.
-        contents.checksum = Some(checksum);
+    if let Some(running) = running.filter(|_| !contents.missing.is_empty()) {
+        keep(&mut contents, running);
     }
     Ok(contents)
 }
 
-/// The checksum that the pods of a Deployment were made with.
-async fn in_force(kube: &Kube, namespace: &str, name: &str) -> Result<Option<String>, CallError> {
-    let target =
-        Target { api_version: "apps/v1", kind: "Deployment", plural: "deployments", namespace, name };
-    let live = kube.read(target).await?;
-    let annotations = live.as_ref().and_then(|live| live.pointer("/spec/template/metadata/annotations"));
-    Ok(annotations.and_then(|all| all.get(annotation::CHECKSUM)?.as_str()).map(str::to_owned))
+/// What vanished may be back in a moment: pods that run keep what they have until it is whole again.
+fn keep(contents: &mut Contents, running: &Value) {
+    let annotations = running.pointer("/spec/template/metadata/annotations");
+    let checksum = annotations.and_then(|all| all.get(annotation::CHECKSUM)?.as_str());
+    if let Some(checksum) = checksum {
+        contents.checksum = Some(checksum.to_owned());
+    }
+    let variables = kept::container(running).and_then(|container| container["env"].as_array());
+    let set = variables.into_iter().flatten().any(|variable| variable["name"] == ACCESS_URL);
+    contents.provided = !set;
+}
+
+/// What of an object is not there although it must be.
+fn missing(group: &[Consumed], object: Option<&Value>) -> Vec<String> {
+    let required = group.iter().filter(|one| !one.optional);
+    let Some(object) = object else {
+        let lost = required.take(1).map(|one| format!("{} {} does not exist", kind_name(one.kind), one.name));
+        return lost.collect();
+    };
+    required
+        .filter_map(|one| Some((one, lacking(one, object)?)))
+        .map(|(one, key)| format!("{} {} has no key {key}", kind_name(one.kind), one.name))
+        .collect()
+}
+
+/// Whether some `envFrom` of this source gives the address that would be our default.
+fn gives_access_url(control_plane: &CoderControlPlane, one: &Consumed, object: &Value) -> bool {
+    let keys: Vec<&str> =
+        object["data"].as_object().into_iter().flatten().map(|(key, _)| key.as_str()).collect();
+    control_plane.spec.env_from.iter().any(|source| {
+        let name = match one.kind {
+            Source::Secret => source.secret_ref.as_ref().map(|reference| &reference.name),
+            Source::ConfigMap => source.config_map_ref.as_ref().map(|reference| &reference.name),
+        };
+        name == Some(&one.name)
+            && desired::provides_access_url(source.prefix.as_deref(), keys.iter().copied())
+    })
+}
+
+fn add_object(hash: &mut Context, one: &Consumed, object: &Value) {
+    hash.update(kind_name(one.kind).as_bytes());
+    hash.update(one.name.as_bytes());
+    // Whoever reads the Deployment sees the hash. Without the uid, which only readers of the object know, a short
+    // value could be guessed from it.
+    hash.update(object["metadata"]["uid"].as_str().unwrap_or_default().as_bytes());
+    for section in ["data", "binaryData"] {
+        add(hash, one, &object[section]);
+    }
 }
 
 fn add(hash: &mut Context, one: &Consumed, section: &Value) {
@@ -92,7 +118,7 @@ fn add(hash: &mut Context, one: &Consumed, section: &Value) {
 fn lacking<'a>(one: &'a Consumed, object: &Value) -> Option<&'a str> {
     let Keys::One(key) = &one.keys else { return None };
     let there = ["data", "binaryData"].iter().any(|section| object[section].get(key).is_some());
-    (!there && !one.optional).then_some(key)
+    (!there).then_some(key)
 }
 
 fn kind_name(kind: Source) -> &'static str {
@@ -127,4 +153,35 @@ pub async fn secret_value(
 pub fn decoded(value: &Value) -> Option<String> {
     let bytes: ByteString = serde_json::from_value(value.clone()).ok()?;
     String::from_utf8(bytes.0).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn one(key: &str, optional: bool) -> Consumed {
+        Consumed { kind: Source::Secret, name: "s".to_owned(), keys: Keys::One(key.to_owned()), optional }
+    }
+
+    #[test]
+    fn a_lost_object_is_named_once_and_a_lost_key_by_its_name() {
+        let group = [one("a", false), one("b", false), one("c", true)];
+        assert_eq!(missing(&group, None), ["Secret s does not exist"]);
+        assert_eq!(missing(&group, Some(&json!({"data": {"a": ""}}))), ["Secret s has no key b"]);
+        assert_eq!(missing(&group[2..], None), [""; 0]);
+    }
+
+    #[test]
+    fn while_something_is_missing_the_pods_keep_what_they_have() {
+        let running = |env: Value| {
+            json!({"spec": {"template": {"metadata": {"annotations": {"coder.com/checksum": "before"}},
+                "spec": {"containers": [{"name": "coder", "env": env}]}}}})
+        };
+        for (env, provided) in [(json!([]), true), (json!([{"name": "CODER_ACCESS_URL"}]), false)] {
+            let mut contents = Contents { checksum: Some("now".to_owned()), ..Contents::default() };
+            keep(&mut contents, &running(env));
+            assert_eq!((contents.checksum.as_deref(), contents.provided), (Some("before"), provided));
+        }
+    }
 }

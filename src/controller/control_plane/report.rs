@@ -4,7 +4,7 @@
 use super::reconcile::{Key, Reconciler, Subject, nothing_observed};
 use super::rollout;
 use super::status::{self, Coderd, Observed};
-use super::{desired, license};
+use super::{desired, kept, license};
 use crate::controller::conditions::{Finding, conditions};
 use crate::controller::schedule::Outcome;
 use crate::controller::transitions;
@@ -45,26 +45,25 @@ impl Reconciler {
         if let Coderd::Answered(version, _) = &observed.coderd {
             status.version = Some(version.clone());
         }
-        let resolved = webhooks::status_resolved(Kind::ControlPlane, &subject.object, &subject.config);
+        let resolved = webhooks::status_resolved(Kind::ControlPlane, &subject.given, &self.config);
         status.resolved = from_value(resolved).ok();
         if let Some(resolved) = &mut status.resolved {
-            let named = subject.object.pointer("/spec/image").is_some_and(|image| !image.is_null());
-            resolved.image_defaulted = (!named).then_some(true);
+            resolved.image_defaulted = kept::names_no_image(&subject.object).then_some(true);
             if access_url_from_env_from {
                 resolved.access_url = None;
             }
         }
     }
 
-    pub(super) async fn write_invalid(
+    pub(super) async fn write_unreadable(
         &self,
         key: &Key,
         object: &Value,
         status: CoderControlPlaneStatus,
         generation: i64,
-        problems: Vec<String>,
+        why: String,
     ) -> Result<Outcome, CallError> {
-        let observed = Observed { problems, ..nothing_observed() };
+        let observed = Observed { unreadable: Some(why), ..nothing_observed() };
         self.write_summary(key, object, status, generation, &observed).await?;
         Ok(Outcome::Settled)
     }
@@ -78,13 +77,14 @@ impl Reconciler {
         generation: i64,
         observed: &Observed,
     ) -> Result<(), CallError> {
-        let findings = status::findings(observed);
-        let summary = conditions(
-            findings.get(..3).unwrap_or_default(),
-            &status.conditions,
-            generation,
-            &Time(Timestamp::now()),
-        );
+        let mut findings = status::findings(observed);
+        let summarises =
+            |about: &str| [condition::READY, condition::RECONCILING, condition::STALLED].contains(&about);
+        findings.retain(|finding| {
+            summarises(finding.about)
+                || finding.about == condition::SPEC_ACCEPTED && observed.unreadable.is_some()
+        });
+        let summary = conditions(&findings, &status.conditions, generation, &Time(Timestamp::now()));
         // Whoever is told what is wrong with an object knows that it is no longer suspended.
         status.conditions.retain(|old| {
             old.type_ != condition::SUSPENDED && summary.iter().all(|new| new.type_ != old.type_)

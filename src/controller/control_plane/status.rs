@@ -4,7 +4,7 @@
 use crate::controller::conditions::{Finding, Truth};
 use crds::well_known::condition::{
     CODERD_REACHABLE, DEPLOYMENT_AVAILABLE, EXPOSED, LICENSE_APPLIED, OPERATOR_ACCESS_READY, READY,
-    RECONCILING, STALLED, WORKSPACE_RBAC_READY,
+    RECONCILING, SPEC_ACCEPTED, STALLED, WORKSPACE_RBAC_READY,
 };
 
 /// How far the Deployment has come.
@@ -18,7 +18,9 @@ pub enum Rollout {
     ScaledToZero,
     /// Replicas are being made or replaced; how far they are.
     UnderWay(String),
-    /// Kubernetes gave up waiting for it, and says why.
+    /// It is not done when it should be, but its pods are alive; what is known of them.
+    Slow(String),
+    /// Kubernetes gave up waiting for it, and its pods say why.
     Stuck(String),
     /// Every replica is of the newest template and available.
     Complete(i32),
@@ -95,14 +97,18 @@ pub struct Ungranted {
 /// Everything that was observed in a pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Observed {
+    /// Why the object cannot be read, so that nothing can be made of it.
+    pub unreadable: Option<String>,
     /// What the rules say against the object as it is stored.
-    pub problems: Vec<String>,
+    pub broken: Vec<String>,
     /// Objects of our names that belong to somebody else.
     pub conflicts: Vec<String>,
     /// Children that the API server refuses.
     pub refused: Vec<String>,
     /// Children that could not be applied this time.
     pub failed: Vec<String>,
+    /// Children that coderd runs without and that could not be applied.
+    pub unimportant: Vec<String>,
     /// Secrets and ConfigMaps that are referred to and not there.
     pub missing: Vec<String>,
     /// The Deployment.
@@ -133,6 +139,7 @@ pub fn findings(observed: &Observed) -> Vec<Finding> {
         wish(LICENSE_APPLIED, &observed.license),
         workspaces(observed.workspaces.as_ref()),
         coderd(&observed.coderd),
+        accepted(observed),
     ]);
     findings
 }
@@ -156,10 +163,13 @@ fn summary(observed: &Observed) -> [Finding; 3] {
             Finding::no(STALLED, "Progressing", "it is being worked on"),
         ];
     }
-    let (reason, message) = match &observed.rollout {
-        Rollout::ScaledToZero => ("ScaledToZero", "no replicas are asked for"),
-        _ => ("Available", "coderd is rolled out and answers"),
+    let (reason, mut message) = match &observed.rollout {
+        Rollout::ScaledToZero => ("ScaledToZero", "no replicas are asked for".to_owned()),
+        _ => ("Available", "coderd is rolled out and answers".to_owned()),
     };
+    if let Some(besides) = all(&observed.unimportant) {
+        message += &format!(", but {besides}");
+    }
     [
         Finding::yes(READY, reason, message),
         Finding::no(RECONCILING, reason, "nothing is left to do"),
@@ -183,7 +193,7 @@ fn stalled(observed: &Observed) -> Option<Because> {
     };
     let access = || observed.access_needed.then(|| if_in(WishState::Refused, &observed.access)).flatten();
     let grant = |reason, as_reason| Some((as_reason, ungranted_at_home(observed, reason)?.to_owned()));
-    None.or_else(|| Some(("InvalidSpec", all(&observed.problems)?)))
+    None.or_else(|| Some(("InvalidSpec", observed.unreadable.clone()?)))
         .or_else(|| Some(("ChildConflict", all(&observed.conflicts)?)))
         .or_else(|| Some(("ChildRefused", all(&observed.refused)?)))
         .or_else(|| grant("ChildConflict", "WorkspaceGrantConflict"))
@@ -206,6 +216,7 @@ fn unfinished(observed: &Observed) -> Option<Because> {
     let rollout = || match &observed.rollout {
         Rollout::Absent => Some(("Creating", "the Deployment is being made".to_owned())),
         Rollout::UnderWay(how_far) => Some(("RollingOut", how_far.clone())),
+        Rollout::Slow(message) => Some(("RolloutSlow", message.clone())),
         _ => None,
     };
     let exposure = || match &observed.exposure {
@@ -240,6 +251,7 @@ fn deployment(rollout: &Rollout) -> Finding {
             Finding::yes(about, "ScaledToZero", "no replicas are asked for and none run")
         }
         Rollout::UnderWay(how_far) => Finding::no(about, "RollingOut", &**how_far),
+        Rollout::Slow(message) => Finding::no(about, "RolloutSlow", &**message),
         Rollout::Stuck(message) => Finding::no(about, "RolloutStuck", &**message),
         Rollout::Complete(replicas) => {
             Finding::yes(about, "RolloutComplete", format!("{replicas} of {replicas} replicas are available"))
@@ -293,6 +305,25 @@ fn coderd(coderd: &Coderd) -> Finding {
         }
         Coderd::Silent(reason, message) => Finding::no(CODERD_REACHABLE, reason, &**message),
     }
+}
+
+/// Whether the spec is as the rules want it. Codes come first, so that a message that is cut still names every rule.
+fn accepted(observed: &Observed) -> Finding {
+    if let Some(why) = &observed.unreadable {
+        return Finding::no(SPEC_ACCEPTED, "InvalidSpec", &**why);
+    }
+    let Some(lines) = all(&observed.broken) else {
+        return Finding::yes(SPEC_ACCEPTED, "Accepted", "the spec breaks no rule");
+    };
+    let mut codes: Vec<&str> = observed.broken.iter().filter_map(|line| code(line)).collect();
+    codes.dedup();
+    Finding::no(SPEC_ACCEPTED, "RulesBroken", format!("the spec breaks {}: {lines}", codes.join(", ")))
+}
+
+/// The code at the end of a line about a broken rule.
+fn code(line: &str) -> Option<&str> {
+    let (_, code) = line.rsplit_once('(')?;
+    code.split([')', ',']).next().filter(|code| code.starts_with("CODER"))
 }
 
 fn wish(about: &'static str, wish: &Wish) -> Finding {

@@ -10,10 +10,12 @@ fn wish(state: WishState, reason: &'static str) -> Wish {
 /// A control plane that has everything it asked for.
 fn healthy() -> Observed {
     Observed {
-        problems: vec![],
+        unreadable: None,
+        broken: vec![],
         conflicts: vec![],
         refused: vec![],
         failed: vec![],
+        unimportant: vec![],
         missing: vec![],
         rollout: Rollout::Complete(2),
         exposure: Exposure::InPlace("Ingress"),
@@ -66,6 +68,8 @@ fn settled() -> Vec<(Observed, &'static str)> {
         (Observed { workspaces: None, ..healthy() }, "Available"),
         (Observed { workspaces: ungranted(&[(false, "NamespaceMissing", "x")]), ..healthy() }, "Available"),
         (Observed { workspaces: ungranted(&[(true, "GrantFrozen", "x")]), ..healthy() }, "Available"),
+        (Observed { broken: vec!["x".into()], ..healthy() }, "Available"),
+        (Observed { unimportant: vec!["x".into()], ..healthy() }, "Available"),
         (Observed { license: wish(WishState::NotAsked, "NotRequested"), ..healthy() }, "Available"),
         (
             Observed {
@@ -83,7 +87,7 @@ fn settled() -> Vec<(Observed, &'static str)> {
 fn stuck() -> Vec<(Observed, &'static str)> {
     let text = || vec!["x".to_owned()];
     vec![
-        (Observed { problems: text(), ..healthy() }, "InvalidSpec"),
+        (Observed { unreadable: Some("x".into()), ..healthy() }, "InvalidSpec"),
         (Observed { conflicts: text(), ..healthy() }, "ChildConflict"),
         (Observed { refused: text(), ..healthy() }, "ChildRefused"),
         (Observed { workspaces: ungranted(&[(true, "Refused", "x")]), ..healthy() }, "WorkspaceGrantRefused"),
@@ -107,6 +111,7 @@ fn going_on() -> Vec<(Observed, &'static str)> {
         (Observed { missing: text(), ..healthy() }, "ReferenceMissing"),
         (Observed { rollout: Rollout::Absent, ..healthy() }, "Creating"),
         (Observed { rollout: Rollout::UnderWay("1 of 2".into()), ..healthy() }, "RollingOut"),
+        (Observed { rollout: Rollout::Slow("x".into()), ..healthy() }, "RolloutSlow"),
         (Observed { exposure: Exposure::NoGatewayApi, ..healthy() }, "NoGatewayAPI"),
         (Observed { exposure: Exposure::Failed("x".into()), ..healthy() }, "ExposureFailed"),
         (Observed { coderd: Coderd::Silent("TimedOut", "x".into()), ..healthy() }, "CoderdUnreachable"),
@@ -130,11 +135,11 @@ fn the_three_of_kstatus_never_contradict_each_other() {
     let truth =
         |findings: &[Finding], about| findings.iter().find(|finding| finding.about == about).unwrap().truth;
     for rollout in [Rollout::Absent, Rollout::Stuck("x".into()), Rollout::Complete(1)] {
-        for problems in [vec![], vec!["x".to_owned()]] {
+        for unreadable in [None, Some("x".to_owned())] {
             for license in [WishState::Granted, WishState::Pending, WishState::Refused] {
                 let observed = Observed {
                     rollout: rollout.clone(),
-                    problems: problems.clone(),
+                    unreadable: unreadable.clone(),
                     license: wish(license, "L"),
                     ..healthy()
                 };
@@ -165,9 +170,29 @@ fn every_condition_of_the_contract_is_always_there() {
             OPERATOR_ACCESS_READY,
             LICENSE_APPLIED,
             WORKSPACE_RBAC_READY,
-            CODERD_REACHABLE
+            CODERD_REACHABLE,
+            SPEC_ACCEPTED
         ]
     );
+}
+
+#[test]
+fn broken_rules_are_told_with_their_codes_first_and_change_nothing_else() {
+    let line = |field: &str, code: &str| format!("{field}: is empty; give a value ({code})");
+    let broken = vec![line("a", "CODER0202"), line("b", "CODER0202"), line("c", "CODER0304, as before")];
+    let (good, bad) = (findings(&healthy()), findings(&Observed { broken, ..healthy() }));
+    let different: Vec<&str> = good.iter().zip(&bad).filter(|(a, b)| a != b).map(|(a, _)| a.about).collect();
+    assert_eq!(different, [SPEC_ACCEPTED]);
+    let said = bad.last().unwrap();
+    assert_eq!((said.truth, said.reason), (Truth::False, "RulesBroken"));
+    assert!(said.message.starts_with("the spec breaks CODER0202, CODER0304"), "{}", said.message);
+}
+
+#[test]
+fn what_coderd_runs_without_is_told_beside_ready() {
+    let found = findings(&Observed { unimportant: vec!["ServiceMonitor refused".into()], ..healthy() });
+    assert_eq!(found[0].truth, Truth::True);
+    assert!(found[0].message.ends_with("but ServiceMonitor refused"), "{}", found[0].message);
 }
 
 #[test]

@@ -64,7 +64,7 @@ fn silent(kind: Kind, object: &Value) -> Value {
     spec.insert("suspend".into(), json!(false));
     match kind {
         Kind::ControlPlane => {
-            control_plane(&mut spec, &given);
+            control_plane(&mut spec, object, &given);
             operations(&mut spec, object, &given);
         }
         Kind::Provisioner => provisioner(&mut spec, &given),
@@ -73,7 +73,7 @@ fn silent(kind: Kind, object: &Value) -> Value {
     json!({ "spec": spec })
 }
 
-fn control_plane(spec: &mut Map<String, Value>, given: &dyn Fn(&str) -> bool) {
+fn control_plane(spec: &mut Map<String, Value>, object: &Value, given: &dyn Fn(&str) -> bool) {
     let probe = |enabled: bool, failures: i32| {
         json!({
             "enabled": enabled,
@@ -89,7 +89,10 @@ fn control_plane(spec: &mut Map<String, Value>, given: &dyn Fn(&str) -> bool) {
     spec.insert("rbac".into(), json!({"workspacePerms": true, "enableDeployments": true}));
     spec.insert("readinessProbe".into(), probe(true, 3));
     spec.insert("livenessProbe".into(), probe(false, 3));
-    spec.insert("startupProbe".into(), probe(true, default::STARTUP_FAILURES));
+    // Where nothing else would restart coderd, nothing needs to wait for its start either.
+    let restarted = field::at(object, "spec.livenessProbe.enabled") == Some(&json!(true));
+    let startup = restarted || given("spec.startupProbe");
+    spec.insert("startupProbe".into(), probe(startup, default::STARTUP_FAILURES));
     let grace_period = json!(default::CONTROL_PLANE_GRACE_PERIOD_SECONDS);
     spec.insert("terminationGracePeriodSeconds".into(), grace_period);
     spec.insert("envUseClusterAccessURL".into(), json!(true));

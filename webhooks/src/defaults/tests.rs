@@ -127,13 +127,18 @@ fn the_summary_has_the_shape_of_the_status_and_the_address_of_the_service() {
 }
 
 #[test]
-fn coderd_gets_ten_minutes_to_start_and_one_to_stop() {
+fn coderd_gets_hours_to_start_and_one_minute_to_stop() {
     let complete = resolved(Kind::ControlPlane, &json!({"metadata": {"name": "c"}}), &Config::default());
-    let probe = &complete["spec"]["startupProbe"];
-    assert_eq!(probe["enabled"], true);
-    assert_eq!(probe["periodSeconds"].as_i64().unwrap() * probe["failureThreshold"].as_i64().unwrap(), 600);
+    assert_eq!(complete["spec"]["startupProbe"]["enabled"], false, "nothing restarts it");
     assert_eq!(complete["spec"]["terminationGracePeriodSeconds"], 60);
     assert_eq!(complete["spec"]["readinessProbe"]["failureThreshold"], 3);
+    let watched = json!({"metadata": {"name": "c"}, "spec": {"livenessProbe": {"enabled": true}}});
+    let watched = resolved(Kind::ControlPlane, &watched, &Config::default());
+    let probe = &watched["spec"]["startupProbe"];
+    assert_eq!(probe["enabled"], true);
+    assert!(
+        probe["periodSeconds"].as_i64().unwrap() * probe["failureThreshold"].as_i64().unwrap() >= 6 * 3600
+    );
     let given = json!({"metadata": {"name": "c"}, "spec": {"startupProbe": {"failureThreshold": 5}}});
     let complete = resolved(Kind::ControlPlane, &given, &Config::default());
     assert_eq!(complete["spec"]["startupProbe"]["failureThreshold"], 5);

@@ -32,7 +32,7 @@ pub use consumed::{Consumed, Keys, Source, consumed};
 pub use environment::{provides, provides_access_url};
 pub use exposure::HTTP_ROUTE;
 pub use monitoring::SERVICE_MONITOR;
-pub use origin::selector;
+pub use origin::{labels, selector};
 pub use rbac::WorkspaceAccess;
 pub use webhooks::defaults::ACCESS_URL;
 

@@ -80,6 +80,11 @@ impl<'a> Origin<'a> {
     }
 }
 
+/// The labels of every child in the own namespace.
+pub fn labels(control_plane: &CoderControlPlane) -> BTreeMap<String, String> {
+    Origin::of(control_plane).labels()
+}
+
 /// The selector of the pods as text, for `status.selector`.
 pub fn selector(control_plane: &CoderControlPlane) -> String {
     let labels = Origin::of(control_plane).labels();

@@ -97,6 +97,8 @@ fn container(origin: &Origin<'_>, inputs: &Inputs<'_>) -> Container {
 fn before(origin: &Origin<'_>) -> Vec<Container> {
     let tightened = origin.spec.init_containers.iter().map(|container| Container {
         security_context: Some(security::of_container(&container.security_context)),
+        env: container.env.clone().map(|env| one_each(env, |variable| &variable.name)),
+        volume_mounts: container.volume_mounts.clone().map(|all| one_each(all, |mount| &mount.mount_path)),
         ..container.clone()
     });
     one_each(tightened.collect(), |container| &container.name)

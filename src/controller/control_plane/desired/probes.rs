@@ -1,5 +1,5 @@
 //! Decides how the kubelet asks coderd for its health: `GET /healthz` on the plain port, with the times of the spec.
-//! Never turns the liveness probe on by itself: a long migration of the database looks like a hang.
+//! Never turns on by itself what restarts coderd: a long migration of the database looks like a hang.
 
 use crds::shared::ProbeSpec;
 use crds::well_known::default;
@@ -18,9 +18,11 @@ pub(super) fn liveness(origin: &Origin<'_>) -> Option<Probe> {
     probe(&origin.spec.liveness_probe, false, 3)
 }
 
-/// How long a container may take to start; until then the other two wait.
+/// How long a container may take to start; until then the other two wait. Without liveness there is nothing that would
+/// have to wait, and nothing is to be restarted.
 pub(super) fn startup(origin: &Origin<'_>) -> Option<Probe> {
-    probe(&origin.spec.startup_probe, true, default::STARTUP_FAILURES)
+    let given = origin.spec.startup_probe.is_some();
+    probe(&origin.spec.startup_probe, given || liveness(origin).is_some(), default::STARTUP_FAILURES)
 }
 
 fn probe(spec: &Option<ProbeSpec>, on: bool, failures: i32) -> Option<Probe> {
@@ -64,11 +66,14 @@ mod tests {
     }
 
     #[test]
-    fn startup_and_readiness_are_on_and_liveness_is_off() {
+    fn readiness_is_on_and_nothing_restarts_coderd_unless_it_is_asked_for() {
         let container = ControlPlane::test().container();
         assert_eq!(container["readinessProbe"], probe([0, 10, 1, 1, 3]));
-        assert_eq!(container["startupProbe"], probe([0, 10, 1, 1, 60]));
-        assert!(container.get("livenessProbe").is_none());
+        assert!(container.get("livenessProbe").is_none() && container.get("startupProbe").is_none());
+        let watched = ControlPlane::test().with("livenessProbe", json!({"enabled": true})).container();
+        assert_eq!(watched["startupProbe"], probe([0, 10, 1, 1, 2160]), "hours, and liveness waits for it");
+        let given = ControlPlane::test().with("startupProbe", json!({"periodSeconds": 5})).container();
+        assert_eq!(given["startupProbe"], probe([0, 5, 1, 1, 2160]), "what is given is on");
     }
 
     #[test]
@@ -76,7 +81,7 @@ mod tests {
         let zero =
             json!({"periodSeconds": 0, "timeoutSeconds": 0, "successThreshold": 0, "failureThreshold": 0});
         let container = ControlPlane::test().with("startupProbe", zero).container();
-        assert_eq!(container["startupProbe"], probe([0, 10, 1, 1, 60]));
+        assert_eq!(container["startupProbe"], probe([0, 10, 1, 1, 2160]));
     }
 
     #[test]
