@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use support::cluster::pki::Ca;
+use support::cluster::pki::{Ca, Pair};
 use support::coderd::{Coderd, Credential, Fault, NewUser, Occurrence, Role, UserStatus, license_with};
 use support::wait::{holds, until};
 use tokio::net::{TcpListener, TcpStream};
@@ -147,9 +147,9 @@ async fn broken_connections_and_answers_have_their_classes() {
     let cut = |operation| Error::Unreachable { operation, lost: Lost::Cut };
     each_call(|_| Fault::cut_before_processing(), cut, &[]).await;
     each_call(|_| Fault::response_lost(), cut, &[]).await;
-    // An empty answer has no half, and two calls do not read theirs.
-    each_call(|_| Fault::half_body(), cut, &[Operation::DeleteToken]).await;
-    let unread = [Operation::DeleteToken, Operation::Healthz];
+    // An empty answer has no half, and nobody reads it.
+    let unread = [Operation::DeleteToken];
+    each_call(|_| Fault::half_body(), cut, &unread).await;
     each_call(|_| Fault::malformed_json(), |operation| Error::Malformed { operation }, &unread).await;
 }
 
@@ -359,4 +359,73 @@ async fn tls_is_checked_against_the_extra_authority_and_the_expected_name() {
     let client = Client::new(trusted, None, &led_to(door.address), limits()).unwrap();
     let error = client.build_info().await.unwrap_err();
     assert!(matches!(error, Error::Tls { .. }), "TLS to a plain server: {error:?}");
+}
+
+/// A coderd behind TLS is known by the certificates it is configured with, not by the name it is dialled by.
+#[tokio::test]
+async fn a_configured_certificate_counts_exactly_or_by_its_names_and_authority() {
+    let coderd = Coderd::start().await;
+    let (ca, other) = (Ca::new("private"), Ca::new("other"));
+    let resolve = led_to(coderd.tls_addr());
+    let ask = async |presented: &Pair, configured: &[&Pair], authority: Option<&Ca>| {
+        coderd.present(HOST, presented);
+        let certificates = configured.iter().map(|pair| pair.certificate.clone()).collect();
+        let mut endpoint = Endpoint::parse(&format!("https://{HOST}")).unwrap().presenting(certificates);
+        if let Some(authority) = authority {
+            endpoint = endpoint.trusting(&*authority.certificate);
+        }
+        let client = Client::new(endpoint, None, &resolve, limits()).unwrap();
+        client.healthz().await.is_ok()
+    };
+    let (leaf, renewed) = (ca.server(&["coder.example.com"]), ca.server(&["coder.example.com"]));
+    let wildcard = ca.server(&["*.example.com", "192.0.2.1"]);
+    let own = Pair::self_signed(&["coder.example.com"]);
+    for (presented, configured, authority, expected) in [
+        (&leaf, vec![&leaf], None, true),
+        (&own, vec![&own], None, true),
+        (&own, vec![&leaf, &own], Some(&ca), true),
+        (&leaf, vec![&renewed], Some(&ca), true),
+        (&wildcard, vec![&wildcard], None, true),
+        (&wildcard, vec![&leaf], Some(&ca), true),
+        (&ca.server(&["*.example.com"]), vec![&wildcard], Some(&ca), true),
+        (&ca.server(&["192.0.2.1"]), vec![&wildcard], Some(&ca), true),
+        (&leaf, vec![&renewed], None, false),
+        (&leaf, vec![&renewed], Some(&other), false),
+        (&other.server(&["coder.example.com"]), vec![&leaf], Some(&ca), false),
+        (&ca.server(&["else.example.com", HOST]), vec![&leaf], Some(&ca), false),
+        (&Pair::self_signed(&["coder.example.com"]), vec![&own], None, false),
+    ] {
+        assert_eq!(ask(presented, &configured, authority).await, expected, "{}", presented.certificate);
+    }
+    let chained =
+        Pair { certificate: format!("{}{}", leaf.certificate, ca.certificate), key: leaf.key.clone() };
+    assert!(ask(&renewed, &[&chained], None).await, "the chain in the Secret says who may renew it");
+    for nonsense in ["", "nonsense"] {
+        let endpoint =
+            Endpoint::parse(&format!("https://{HOST}")).unwrap().presenting(vec![nonsense.to_owned()]);
+        assert!(Client::new(endpoint, None, &resolve, limits()).is_err(), "{nonsense:?}");
+    }
+}
+
+#[tokio::test]
+async fn whoever_redirects_to_an_access_url_is_asked_by_its_name_and_never_followed() {
+    let (coderd, token, client) = scene(limits()).await;
+    coderd.redirect_to_access_url(Some("http://coder.example.com:8080/base"));
+    let redirected = |operation| Error::Redirected { operation, status: 307 };
+    assert_eq!(client.build_info().await.unwrap_err(), redirected(Operation::BuildInfo));
+    client.healthz().await.unwrap();
+    let (named, info) = client.clone().introduced().await;
+    assert_eq!(info.unwrap().version, "v2.36.1");
+    assert_eq!(named.me().await.unwrap().username, "ops");
+    assert_eq!(named.with_token(Confidential::new(token)).licenses().await, Ok(Vec::new()));
+    // Plain HTTP is redirected whatever the name, where the access URL has TLS; TLS is not.
+    coderd.redirect_to_access_url(Some("https://coder.example.com"));
+    let (_, info) = client.introduced().await;
+    assert_eq!(info.unwrap_err(), redirected(Operation::BuildInfo));
+    let pair = Pair::self_signed(&["coder.example.com"]);
+    coderd.present(HOST, &pair);
+    let endpoint = Endpoint::parse(&format!("https://{HOST}")).unwrap().presenting(vec![pair.certificate]);
+    let client = Client::new(endpoint, None, &led_to(coderd.tls_addr()), limits()).unwrap();
+    let (_, info) = client.introduced().await;
+    assert_eq!(info.unwrap().version, "v2.36.1");
 }

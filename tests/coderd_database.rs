@@ -45,6 +45,7 @@ fn request() -> AccessRequest {
     AccessRequest {
         user_id: Uuid::random().unwrap(),
         email: format!("coder-k8s-operator-0123abcd@{EMAIL_DOMAIN}"),
+        former_email: None,
         username: "coder-k8s-operator".to_owned(),
         role: Role::TemplateAdmin,
         token: NewToken::generate().unwrap(),
@@ -215,8 +216,37 @@ async fn a_renewal_keeps_the_old_token_until_it_is_revoked() {
     assert_eq!(database.revoke_token(first.user_id, first.token.id()).await, Ok(0));
     assert_eq!(database.revoke_all_but(first.user_id, third.token.id()).await, Ok(1));
     assert_eq!(SERVER.sql(&name, "SELECT id FROM api_keys"), third.token.id());
-    assert_eq!(database.disable_access(first.user_id).await, Ok(1));
+    assert_eq!(database.disable_access(first.user_id, &first.email, None).await, Ok(1));
     assert_eq!((count(&name, "users"), count(&name, "api_keys")), ("1".to_owned(), "0".to_owned()));
+    assert_eq!(SERVER.sql(&name, "SELECT rbac_roles FROM users"), "{}", "and no right is left");
+}
+
+/// Two clusters that shared a user under an earlier release: whoever comes first keeps it, the other makes one of its own,
+/// and from then on neither can disable the other.
+#[tokio::test]
+async fn a_user_of_an_earlier_release_is_kept_by_one_control_plane_and_left_alone_by_others() {
+    let name = SERVER.coderd_database(NEWEST);
+    let mut database = connect(&name).await;
+    let earlier = request();
+    database.ensure_access(&earlier).await.unwrap();
+    let now = |uid: &str| AccessRequest {
+        email: format!("coder-k8s-operator-{uid}@{EMAIL_DOMAIN}"),
+        former_email: Some(earlier.email.clone()),
+        ..renewed(&earlier)
+    };
+    let (blue, green) = (now("blue"), now("green"));
+    let kept = database.ensure_access(&blue).await.unwrap();
+    assert_eq!((kept.user_id, kept.created), (earlier.user_id, false));
+    assert_eq!(SERVER.sql(&name, "SELECT email FROM users"), blue.email);
+    assert_eq!(database.ensure_access(&green).await, Err(Error::UserElsewhere));
+    assert_eq!(database.disable_access(earlier.user_id, &green.email, Some(&earlier.email)).await, Ok(0));
+    let anew = AccessRequest { user_id: Uuid::random().unwrap(), ..green };
+    assert_eq!(database.ensure_access(&anew).await.map(|ensured| ensured.created), Ok(true));
+    // The address counts more than the id: a record of before still leads to the user of now.
+    let again = AccessRequest { user_id: earlier.user_id, ..renewed(&anew) };
+    assert_eq!(database.ensure_access(&again).await.map(|ensured| ensured.user_id), Ok(anew.user_id));
+    assert_eq!(database.disable_access(anew.user_id, &anew.email, Some(&earlier.email)).await, Ok(2));
+    assert_eq!(SERVER.sql(&name, "SELECT rbac_roles FROM users ORDER BY email"), "{template-admin}\n{}");
 }
 
 #[tokio::test]
@@ -236,7 +266,7 @@ async fn tokens_of_others_are_never_revoked() {
     database.ensure_access(&request).await.unwrap();
     let human = add_human(&name, "human", "human@example.com");
     SERVER.sql(&name, &format!("UPDATE api_keys SET user_id = '{human}'"));
-    assert_eq!(database.disable_access(human).await, Ok(0));
+    assert_eq!(database.disable_access(human, &request.email, None).await, Ok(0));
     assert_eq!(database.revoke_token(human, request.token.id()).await, Ok(0));
     assert!(database.revoke_tokens_named("human@example.com", "coder-k8s-1").await.is_err());
     assert_eq!(count(&name, "api_keys"), "1");

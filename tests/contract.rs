@@ -14,6 +14,8 @@ mod compare;
 mod operator;
 #[path = "contract/operator_access.rs"]
 mod operator_access;
+#[path = "contract/redirect.rs"]
+mod redirect;
 #[path = "contract/requests.rs"]
 mod requests;
 #[path = "contract/sides.rs"]

@@ -1,8 +1,14 @@
 //! The operator's access to coderd and the licence, on a real API server and a real PostgreSQL with coderd's schema:
 //! made, kept, renewed, taken back, and what the status says of it.
 
+#[path = "operator_access/ending_license.rs"]
+mod ending_license;
+#[path = "operator_access/reach.rs"]
+mod reach;
 #[path = "operator_access/stage.rs"]
 mod stage;
+#[path = "operator_access/tokens.rs"]
+mod tokens;
 
 use serde_json::{Value, json};
 use stage::{LIMIT, NOBODY, Stage, condition};
@@ -10,6 +16,7 @@ use support::coderd::{Role, license_with};
 use support::until;
 use support::wait::holds;
 
+/// The database's URL out of the Secret `db`.
 fn from_secret() -> Value {
     json!([{ "name": "CODER_PG_CONNECTION_URL", "valueFrom": { "secretKeyRef": { "name": "db", "key": "url" } } }])
 }
@@ -69,6 +76,8 @@ async fn a_token_of_our_own_is_made_kept_and_taken_back() {
         .await;
     assert!(plane["status"]["operatorTokenSecretRef"].is_null());
     assert_eq!((stage.live_tokens(&database).as_str(), stage.record(&ns).await), ("0", None));
+    let user = stage.postgres.sql(&database, user);
+    assert!(user.ends_with("|{}|t"), "it may do nothing any more: {user}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -228,6 +237,7 @@ async fn what_the_older_operator_left_is_revoked_once_ours_works() {
         stage.cluster.kubectl(&words).await.expect_ok();
     }
     let token = crds::names::control_plane::operator_token(&ns, "coder");
+    let ours = crds::names::control_plane::operator_user(&uid);
     let made_by_go = format!(
         "INSERT INTO users (id, email, username, name, hashed_password, created_at, updated_at, status, rbac_roles, \
          login_type, is_system) VALUES (gen_random_uuid(), 'coder-k8s-operator@coder-k8s.invalid', 'coder-k8s-operator', '', \
@@ -241,7 +251,7 @@ async fn what_the_older_operator_left_is_revoked_once_ours_works() {
     stage.until_reason(&ns, "OperatorAccessReady", "TokenProven").await;
     until("the old token to be gone", LIMIT, async || {
         let left = stage.postgres.sql(&database, "SELECT token_name FROM api_keys");
-        holds(left == format!("{token}-1"), left)
+        holds(left == format!("{ours}-1"), left)
     })
     .await;
     until("its Secret to be gone", LIMIT, async || {

@@ -63,7 +63,14 @@ fn the_scope_hash_of_a_workspace_role_is_that_of_namespace_and_name() {
 }
 
 #[test]
-fn the_operator_token_in_coderd_is_named_after_namespace_and_name() {
+fn the_operators_user_in_coderd_is_named_after_the_uid_and_fits_an_address() {
+    let name = control_plane::operator_user("6f1f6a3e-0000-4000-8000-000000000001");
+    assert_eq!(name, "coder-k8s-operator-6f1f6a3e-0000-4000-8000-000000000001");
+    assert!(name.len() <= 64, "the longest an address may have before its @");
+}
+
+#[test]
+fn the_older_operators_token_in_coderd_is_named_after_namespace_and_name() {
     assert_eq!(control_plane::operator_token("coder", "coder"), "coder-k8s-operator-4ecae8b3d900ecfb");
 }
 

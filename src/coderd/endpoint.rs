@@ -27,6 +27,9 @@ pub struct Endpoint {
     pub extra_ca: Option<String>,
     /// The name its certificate must have, if it is not the host.
     pub server_name: Option<String>,
+    /// The certificates it is configured with, as PEM, the leaf of each first. Where there are some, exactly one of these
+    /// leaves counts, or another that an authority we trust made out for a name of theirs; the host's name does not.
+    pub certificates: Vec<String>,
 }
 
 /// Why a text names no place of a coderd. None repeats the text: it may hold a password.
@@ -64,7 +67,14 @@ impl Endpoint {
         if host.is_empty() {
             return Err(EndpointError::Shape);
         }
-        Ok(Self { scheme, host: host.to_owned(), port, extra_ca: None, server_name: None })
+        Ok(Self {
+            scheme,
+            host: host.to_owned(),
+            port,
+            extra_ca: None,
+            server_name: None,
+            certificates: Vec::new(),
+        })
     }
 
     /// Trusts these certificates too.
@@ -76,6 +86,12 @@ impl Endpoint {
     /// Expects this name in the certificate instead of the host.
     pub fn named(mut self, server_name: impl Into<String>) -> Self {
         self.server_name = Some(server_name.into());
+        self
+    }
+
+    /// Expects these certificates instead of one for the host.
+    pub fn presenting(mut self, certificates: Vec<String>) -> Self {
+        self.certificates = certificates;
         self
     }
 

@@ -168,7 +168,9 @@ pub enum Error {
         status: u16,
     },
     /// 3xx: redirects are never followed, they could lead a token anywhere.
-    #[error("{operation} failed: coderd redirects ({status}), which is not followed; use its own address")]
+    #[error(
+        "{operation} failed: coderd redirects ({status}), which is not followed: it could lead a token anywhere"
+    )]
     Redirected {
         /// The call.
         operation: Operation,

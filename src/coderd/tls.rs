@@ -1,12 +1,14 @@
-//! Whom we trust when we open TLS: the system's authorities and those a caller adds.
-//! It sets up clients; whether a connection needs TLS is decided by endpoints and database URLs.
+//! Whom we trust when we open TLS: the system's authorities, those a caller adds, and certificates a server is known to
+//! have. It sets up clients; whether a connection needs TLS is decided by endpoints and database URLs.
 
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject};
+use rustls::pki_types::{CertificateDer, IpAddr, ServerName, UnixTime, pem::PemObject};
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 use std::sync::{Arc, LazyLock};
+use x509_parser::extensions::GeneralName;
+use x509_parser::parse_x509_certificate;
 
 /// How much of a server's certificate is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,10 +27,16 @@ pub enum TrustError {
     /// Not PEM, or no certificate in it.
     #[error("the extra CA certificates are not PEM certificates")]
     Pem,
+    /// The certificates a server is configured with are not PEM, or there is none.
+    #[error("the server's own certificates are not PEM certificates")]
+    Configured,
     /// The library refuses.
     #[error("TLS cannot be set up: {0}")]
     Setup(String),
 }
+
+/// What is said of a certificate that is neither of those a server is configured with nor one like them.
+const NOT_CONFIGURED: &str = "coderd presents another certificate than the one in its Secret, and not one for the same name by an authority in ca.crt";
 
 /// Read once: the folder of an image does not change.
 static SYSTEM: LazyLock<Vec<CertificateDer<'static>>> =
@@ -42,13 +50,61 @@ pub(super) fn client(extra_ca: Option<&str>, check: Check) -> Result<ClientConfi
         .with_safe_default_protocol_versions()
         .map_err(setup)?;
     let roots = roots(extra_ca)?;
-    Ok(match check {
-        Check::Full => builder.with_root_certificates(roots).with_no_client_auth(),
-        Check::Chain | Check::Nothing => {
-            let verifier = Lenient { chain: chain_verifier(check, roots, &provider)?, provider };
-            builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth()
+    let policy = match check {
+        Check::Full => return Ok(builder.with_root_certificates(roots).with_no_client_auth()),
+        Check::Chain => Policy::Chain(chain_verifier(roots, &provider)?),
+        Check::Nothing => Policy::Nothing,
+    };
+    let verifier = Verifier { policy, provider };
+    Ok(builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth())
+}
+
+/// A client of a server that is configured with these certificates (PEM, the leaf of each first): exactly one of the
+/// leaves counts, or another for one of their names by an authority we trust. That is how a certificate that was renewed
+/// a moment ago and the one before it are both good.
+pub(super) fn client_of(certificates: &[String], extra_ca: Option<&str>) -> Result<ClientConfig, TrustError> {
+    let setup = |error: Error| TrustError::Setup(error.to_string());
+    let provider = Arc::new(ring::default_provider());
+    let mut roots = roots(extra_ca)?;
+    let (mut leaves, mut names) = (Vec::new(), Vec::new());
+    for pem in certificates {
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
+        let mut chain = chain.map_err(|_| TrustError::Configured)?.into_iter();
+        let leaf = chain.next().ok_or(TrustError::Configured)?;
+        names.extend(names_of(&leaf));
+        leaves.push(leaf);
+        // Whoever chose the leaf chose who stands behind it.
+        roots.add_parsable_certificates(chain);
+    }
+    // Without any authority only the leaves themselves count.
+    let chain = if roots.is_empty() { None } else { Some(chain_verifier(roots, &provider)?) };
+    let policy = Policy::Configured { leaves, names, chain };
+    let builder = ClientConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .map_err(setup)?;
+    let verifier = Verifier { policy, provider };
+    Ok(builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth())
+}
+
+/// The names a certificate is for; of a wildcard, one name that it covers.
+fn names_of(certificate: &CertificateDer<'_>) -> Vec<ServerName<'static>> {
+    let Ok((_, parsed)) = parse_x509_certificate(certificate) else { return Vec::new() };
+    let Ok(Some(extension)) = parsed.subject_alternative_name() else { return Vec::new() };
+    let name = |general: &GeneralName<'_>| match general {
+        GeneralName::DNSName(name) => {
+            let name = name.strip_prefix("*.").map_or((*name).to_owned(), |below| format!("any.{below}"));
+            ServerName::try_from(name).ok()
         }
-    })
+        GeneralName::IPAddress(octets) => {
+            let address = match <[u8; 4]>::try_from(*octets) {
+                Ok(four) => std::net::IpAddr::from(four),
+                Err(_) => std::net::IpAddr::from(<[u8; 16]>::try_from(*octets).ok()?),
+            };
+            Some(ServerName::IpAddress(IpAddr::from(address)))
+        }
+        _ => None,
+    };
+    extension.value.general_names.iter().filter_map(name).collect()
 }
 
 fn roots(extra_ca: Option<&str>) -> Result<RootCertStore, TrustError> {
@@ -65,25 +121,36 @@ fn roots(extra_ca: Option<&str>) -> Result<RootCertStore, TrustError> {
 }
 
 fn chain_verifier(
-    check: Check,
     roots: RootCertStore,
     provider: &Arc<CryptoProvider>,
-) -> Result<Option<Arc<WebPkiServerVerifier>>, TrustError> {
-    if check == Check::Nothing {
-        return Ok(None);
-    }
+) -> Result<Arc<WebPkiServerVerifier>, TrustError> {
     let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build();
-    verifier.map(Some).map_err(|error| TrustError::Setup(error.to_string()))
+    verifier.map_err(|error| TrustError::Setup(error.to_string()))
 }
 
-/// Checks the chain if it has one to check against, never the name; the handshake's signatures always.
+/// What makes a certificate good.
 #[derive(Debug)]
-struct Lenient {
-    chain: Option<Arc<WebPkiServerVerifier>>,
+enum Policy {
+    /// Nothing is asked of it.
+    Nothing,
+    /// Its chain, never its name.
+    Chain(Arc<WebPkiServerVerifier>),
+    /// That it is one of these leaves, or another for one of their names.
+    Configured {
+        leaves: Vec<CertificateDer<'static>>,
+        names: Vec<ServerName<'static>>,
+        chain: Option<Arc<WebPkiServerVerifier>>,
+    },
+}
+
+/// Checks what the policy asks for; the handshake's signatures always.
+#[derive(Debug)]
+struct Verifier {
+    policy: Policy,
     provider: Arc<CryptoProvider>,
 }
 
-impl ServerCertVerifier for Lenient {
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -92,13 +159,27 @@ impl ServerCertVerifier for Lenient {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let Some(chain) = &self.chain else { return Ok(ServerCertVerified::assertion()) };
-        match chain.verify_server_cert(end_entity, intermediates, name, ocsp, now) {
-            // The chain is checked before the name, so that a wrong name means a good chain.
-            Err(Error::InvalidCertificate(
-                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-            )) => Ok(ServerCertVerified::assertion()),
-            outcome => outcome,
+        match &self.policy {
+            Policy::Nothing => Ok(ServerCertVerified::assertion()),
+            Policy::Chain(chain) => {
+                match chain.verify_server_cert(end_entity, intermediates, name, ocsp, now) {
+                    // The chain is checked before the name, so that a wrong name means a good chain.
+                    Err(Error::InvalidCertificate(
+                        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+                    )) => Ok(ServerCertVerified::assertion()),
+                    outcome => outcome,
+                }
+            }
+            Policy::Configured { leaves, .. } if leaves.iter().any(|leaf| leaf == end_entity) => {
+                Ok(ServerCertVerified::assertion())
+            }
+            Policy::Configured { names, chain, .. } => {
+                let good = |name: &ServerName<'_>| {
+                    let chain = chain.as_ref()?;
+                    chain.verify_server_cert(end_entity, intermediates, name, ocsp, now).ok()
+                };
+                names.iter().find_map(good).ok_or_else(|| Error::General(NOT_CONFIGURED.to_owned()))
+            }
         }
     }
 

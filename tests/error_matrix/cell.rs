@@ -323,6 +323,7 @@ fn trap(verb: &str, table: &str, pattern: &str, action: &str) -> String {
 
 fn route(call: Call) -> &'static str {
     match call {
+        Call::Healthz => "GET /healthz",
         Call::BuildInfo => "GET /buildinfo",
         Call::Entitlements => "GET /entitlements",
         Call::Standing | Call::Proof => "GET /users/me",

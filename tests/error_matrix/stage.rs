@@ -43,6 +43,7 @@ pub struct Plane {
     pub proxy: DatabaseProxy,
     pub database: String,
     host: String,
+    history: History,
 }
 
 /// What a plane is to be.
@@ -66,8 +67,9 @@ impl Stage {
         let mut options = installation.operator("controller").await;
         options.flags.push("--coder-request-timeout=10s".to_owned());
         let mut planes = Vec::new();
+        let history = History::default();
         for one in wanted {
-            let plane = Plane::set(cluster, &postgres, &shared, one).await;
+            let plane = Plane::set(cluster, &postgres, &shared, one, &history).await;
             let (namespace, host) = (&plane.namespace, &plane.host);
             let coderd = plane.coderd.addr();
             options.flags.push(format!("--resolve=coder.{namespace}.svc.cluster.local={coderd}"));
@@ -75,7 +77,6 @@ impl Stage {
             planes.push(plane);
         }
         let client = cluster.client().await;
-        let history = History::default();
         let watch = tokio::spawn(follow(control_planes(client.clone(), None), history.clone()));
         let mut operator = Operator::start(BINARY, &options).await;
         operator.ready(LIMIT).await;
@@ -155,19 +156,26 @@ impl Stage {
 }
 
 impl Plane {
-    async fn set(cluster: &Cluster, postgres: &Arc<Postgres>, shared: &str, wanted: Wanted) -> Self {
+    async fn set(
+        cluster: &Cluster,
+        postgres: &Arc<Postgres>,
+        shared: &str,
+        wanted: Wanted,
+        history: &History,
+    ) -> Self {
         let namespace = cluster.namespace(&wanted.name).await;
         let database =
             if wanted.own_database { postgres.coderd_database(RELEASE) } else { shared.to_owned() };
         let coderd = Arc::new(Coderd::builder().api_rate_limit(None).start().await);
-        let followed = (postgres.clone(), coderd.clone(), database.clone(), email(&namespace));
+        let followed =
+            (postgres.clone(), coderd.clone(), database.clone(), history.clone(), namespace.clone());
         let follow = Arc::new(move || {
-            let (postgres, coderd, database, email) = &followed;
-            coderd.follow_database(&tokens(postgres, database, email));
+            let (postgres, coderd, database, history, namespace) = &followed;
+            coderd.follow_database(&tokens(postgres, database, &email(history, namespace)));
         });
         let proxy = DatabaseProxy::start(postgres.port(), wanted.closed, follow);
         let host = format!("{namespace}.team.svc.cluster.local");
-        Self { namespace, coderd, proxy, database, host }
+        Self { namespace, coderd, proxy, database, host, history: history.clone() }
     }
 
     /// The URL of its database for this user.
@@ -178,17 +186,20 @@ impl Plane {
 
     /// Lets its coderd know the database as it is now; for sessions whose commits nobody can see.
     pub fn follow(&self, postgres: &Postgres) {
-        self.coderd.follow_database(&tokens(postgres, &self.database, &email(&self.namespace)));
+        self.coderd.follow_database(&self.tokens(postgres));
     }
 
     /// Its operator's tokens that live.
     pub fn tokens(&self, postgres: &Postgres) -> Vec<DatabaseToken> {
-        tokens(postgres, &self.database, &email(&self.namespace))
+        tokens(postgres, &self.database, &email(&self.history, &self.namespace))
     }
 }
 
-fn email(namespace: &str) -> String {
-    format!("{}@coder-k8s.invalid", crds::names::control_plane::operator_token(namespace, "coder"))
+/// The address of the operator's user for a namespace's control plane; nobody's before there is one.
+fn email(history: &History, namespace: &str) -> String {
+    let history = history.lock().unwrap();
+    let uid = history.get(namespace).and_then(|states| states.last()?["metadata"]["uid"].as_str());
+    format!("{}@coder-k8s.invalid", crds::names::control_plane::operator_user(uid.unwrap_or_default()))
 }
 
 fn control_planes(client: kube::Client, namespace: Option<&str>) -> Api<DynamicObject> {

@@ -3,6 +3,8 @@
 /// A call to coderd, told apart by what it is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Call {
+    /// Whether coderd is up, on every pass.
+    Healthz,
     /// Who coderd is, on every pass.
     BuildInfo,
     /// What it is licensed for, on every pass.
@@ -114,7 +116,7 @@ fn of_call(call: Call, wrong: Wrong) -> Cell {
     use Then::{Over, Retried, Waits};
     let final_word = matches!(wrong, Wrong::Status(401 | 403 | 404));
     let (condition, then) = match (call, wrong) {
-        (Call::BuildInfo, wrong) => {
+        (Call::Healthz, wrong) => {
             let reason = match wrong {
                 Wrong::Timeout => "TimedOut",
                 Wrong::Reset | Wrong::HalfBody => "Unreachable",
@@ -124,6 +126,8 @@ fn of_call(call: Call, wrong: Wrong) -> Cell {
             };
             (("CoderdReachable", "False", reason), Retried)
         }
+        // It is there all the same.
+        (Call::BuildInfo, _) => (("CoderdReachable", "True", "Answered"), Retried),
         // Nothing depends on them: what was read before stays, and the message says so.
         (Call::Entitlements, _) => {
             (("CoderdReachable", "True", "Answered"), if final_word { Waits } else { Retried })
@@ -179,8 +183,15 @@ fn of_step(step: Step, broken: Broken) -> Cell {
 
 /// Every cell.
 pub fn whole() -> Vec<Cell> {
-    let calls =
-        [Call::BuildInfo, Call::Entitlements, Call::Standing, Call::Proof, Call::Licenses, Call::Upload];
+    let calls = [
+        Call::Healthz,
+        Call::BuildInfo,
+        Call::Entitlements,
+        Call::Standing,
+        Call::Proof,
+        Call::Licenses,
+        Call::Upload,
+    ];
     let coderd = calls.into_iter().flat_map(|call| WRONGS.map(|wrong| of_call(call, wrong)));
     let inside = [Broken::StatementTimeout, Broken::Reset, Broken::PermissionDenied, Broken::MissingColumn];
     let database = [
@@ -197,7 +208,8 @@ pub fn whole() -> Vec<Cell> {
 /// A part with each call, each thing that goes wrong with one, and each step and fault of the database.
 pub fn representative() -> Vec<Cell> {
     vec![
-        of_call(Call::BuildInfo, Wrong::Timeout),
+        of_call(Call::Healthz, Wrong::Timeout),
+        of_call(Call::Healthz, Wrong::MalformedJson),
         of_call(Call::BuildInfo, Wrong::Status(429)),
         of_call(Call::Entitlements, Wrong::Status(500)),
         of_call(Call::Standing, Wrong::Status(401)),

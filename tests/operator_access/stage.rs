@@ -17,12 +17,22 @@ const RELEASE: &str = "v2.36.1";
 /// A name behind which nobody listens.
 pub const NOBODY: &str = "gone.team.svc.cluster.local";
 
+/// Control planes with a coderd of their own, for tests that change how it behaves.
+const ALONE: [&str; 4] = ["redirected", "flaky", "ending", "stopped"];
+
+/// The namespace of a control plane named `coder`, and its own coderd.
+pub struct Alone {
+    pub namespace: String,
+    pub coderd: Coderd,
+}
+
 /// Everything a test stands on.
 pub struct Stage {
     pub cluster: &'static Cluster,
     pub installation: Installation<'static>,
     pub coderd: Coderd,
     pub postgres: Postgres,
+    alone: Vec<Alone>,
     databases: Mutex<Vec<String>>,
     _operator: Operator,
 }
@@ -36,7 +46,7 @@ impl Stage {
         FOLLOWED.call_once(|| {
             std::thread::spawn(move || {
                 loop {
-                    stage.coderd.follow_database(&stage.tokens());
+                    stage.followed();
                     // A real coderd reads its database at each call; PostgreSQL tells nobody of a commit, so we look.
                     std::thread::sleep(Duration::from_millis(200));
                 }
@@ -54,10 +64,18 @@ impl Stage {
         let mut options = installation.operator("controller").await;
         options.flags.push(format!("--resolve={}", postgres.resolve_rule()));
         options.flags.push(format!("--resolve={NOBODY}=127.0.0.1:1"));
-        options.flags.push(format!("--resolve=*.svc.cluster.local={}", coderd.addr()));
+        let mut alone = Vec::new();
+        for purpose in ALONE {
+            let namespace = cluster.namespace(purpose).await;
+            let own = Coderd::builder().api_rate_limit(None).start().await;
+            options.flags.extend(resolved(&format!("coder.{namespace}"), &own));
+            alone.push(Alone { namespace, coderd: own });
+        }
+        options.flags.extend(resolved("*", &coderd));
         let mut operator = Operator::start(BINARY, &options).await;
         operator.ready(LIMIT).await;
-        Self { cluster, installation, coderd, postgres, databases: Mutex::default(), _operator: operator }
+        let databases = Mutex::default();
+        Self { cluster, installation, coderd, postgres, alone, databases, _operator: operator }
     }
 
     /// Every token in every database.
@@ -66,9 +84,28 @@ impl Stage {
         databases.iter().flat_map(|name| self.postgres.coderd_tokens(name).unwrap()).collect()
     }
 
-    /// Lets the double know the databases as they are now.
+    /// Lets the doubles know the databases as they are now.
     pub fn followed(&self) {
-        self.coderd.follow_database(&self.tokens());
+        let tokens = self.tokens();
+        for coderd in self.alone.iter().map(|alone| &alone.coderd).chain([&self.coderd]) {
+            coderd.follow_database(&tokens);
+        }
+    }
+
+    /// A control plane with a coderd of its own; each purpose is for one test.
+    pub fn alone(&self, purpose: &str) -> &Alone {
+        let at = ALONE.iter().position(|known| *known == purpose).expect("one of the list");
+        &self.alone[at]
+    }
+
+    /// Asks for a pass and waits until it is done.
+    pub async fn pass(&self, namespace: &str, word: &str) -> Value {
+        let words = format!(
+            "annotate codercontrolplane coder -n {namespace} --overwrite coder.com/reconcile-at={word}"
+        );
+        self.cluster.kubectl(&words).await.expect_ok();
+        let handled = |plane: &Value| plane["status"]["lastHandledReconcileAt"] == word;
+        self.until(namespace, "the request to be handled", handled).await
     }
 
     /// A fresh database, and its URL.
@@ -149,6 +186,12 @@ impl Stage {
         })
         .await
     }
+}
+
+/// The rules that lead a Service's name to a double, with TLS and without.
+fn resolved(service: &str, coderd: &Coderd) -> [String; 2] {
+    let host = format!("{service}.svc.cluster.local");
+    [format!("--resolve={host}:443={}", coderd.tls_addr()), format!("--resolve={host}={}", coderd.addr())]
 }
 
 /// A condition of an object.

@@ -1,10 +1,11 @@
 //! One HTTP request on a fresh connection, exactly as written, and its answer as it came.
-//! It follows nothing, retries nothing and adds no header but the host.
+//! It follows nothing, retries nothing and adds no header but the host, unless that is given.
 
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::TokioIo;
 use std::net::SocketAddr;
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -60,13 +61,32 @@ impl Ask {
         tokio::time::timeout(LIMIT, self.trip(to)).await.map_err(|_| "no answer".to_owned())?
     }
 
+    /// Sends it over TLS, verified for `name` with the PEM certificates of `ca`.
+    pub async fn send_over_tls(&self, to: SocketAddr, ca: &str, name: &str) -> Result<Answer, String> {
+        let trip = async {
+            let stream = crate::https::connect(to.port(), ca, name).await?;
+            self.over(stream, to).await
+        };
+        tokio::time::timeout(LIMIT, trip).await.map_err(|_| "no answer".to_owned())?
+    }
+
     async fn trip(&self, to: SocketAddr) -> Result<Answer, String> {
         let stream = TcpStream::connect(to).await.map_err(|error| error.to_string())?;
+        self.over(stream, to).await
+    }
+
+    async fn over(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        to: SocketAddr,
+    ) -> Result<Answer, String> {
         let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
         let (mut sender, connection) = handshake.map_err(|error| error.to_string())?;
         let _connection = tokio_util::task::AbortOnDropHandle::new(tokio::spawn(connection));
         let mut request = http::Request::builder().method(self.method.as_str()).uri(&self.path);
-        request = request.header("host", to.to_string());
+        if !self.headers.iter().any(|(name, _)| name == "host") {
+            request = request.header("host", to.to_string());
+        }
         for (name, value) in &self.headers {
             request = request.header(name, value);
         }

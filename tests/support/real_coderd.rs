@@ -1,6 +1,7 @@
 //! A real coderd of the pinned release on a fresh database, with a first user; it dies with the test process.
 //! It is never licensed: the stock server takes only what Coder has signed, and making it take more is not ours to do.
 
+use crate::cluster::pki::Pair;
 use crate::plain_http::{Answer, Ask};
 use crate::ports;
 use crate::postgres::Postgres;
@@ -42,6 +43,50 @@ impl RealCoderd {
     /// # Panics
     /// If it was not built, does not start, or does not answer as coderd does.
     pub async fn start(postgres: &Postgres, edition: Edition, api_rate_limit: u32) -> Self {
+        let mut coderd = Self::launch(postgres, edition, |addr| {
+            vec![
+                ("CODER_ACCESS_URL", format!("http://{addr}")),
+                ("CODER_API_RATE_LIMIT", api_rate_limit.to_string()),
+            ]
+        })
+        .await;
+        let first =
+            json!({ "email": "ops@example.com", "username": "ops", "password": PASSWORD, "trial": false });
+        let made = coderd.post("/api/v2/users/first", &first).await;
+        coderd.organization = text(&made, "organization_id");
+        coderd.owner = coderd.log_in("ops").await;
+        coderd
+    }
+
+    /// Starts one that redirects to this access URL, and that also serves TLS, at the second address; without any user.
+    ///
+    /// # Panics
+    /// If it was not built, does not start, or its folder cannot be written.
+    pub async fn redirecting(postgres: &Postgres, access_url: &str, pair: &Pair) -> (Self, SocketAddr) {
+        let [port] = ports::free();
+        let (tls_addr, folder) = (ports::loopback(port), scratch_folder("coderd-tls"));
+        let (certificate, key) = (folder.join("tls.crt"), folder.join("tls.key"));
+        std::fs::write(&certificate, &pair.certificate).expect("the folder is writable");
+        std::fs::write(&key, &pair.key).expect("the folder is writable");
+        let coderd = Self::launch(postgres, Edition::Full, |_| {
+            vec![
+                ("CODER_ACCESS_URL", access_url.to_owned()),
+                ("CODER_REDIRECT_TO_ACCESS_URL", "true".to_owned()),
+                ("CODER_TLS_ENABLE", "true".to_owned()),
+                ("CODER_TLS_ADDRESS", tls_addr.to_string()),
+                ("CODER_TLS_CERT_FILE", certificate.display().to_string()),
+                ("CODER_TLS_KEY_FILE", key.display().to_string()),
+            ]
+        })
+        .await;
+        (coderd, tls_addr)
+    }
+
+    async fn launch(
+        postgres: &Postgres,
+        edition: Edition,
+        more: impl FnOnce(SocketAddr) -> Vec<(&'static str, String)>,
+    ) -> Self {
         let database = postgres.empty_database();
         let [port] = ports::free();
         let addr = ports::loopback(port);
@@ -52,8 +97,6 @@ impl RealCoderd {
             ("CODER_CACHE_DIRECTORY", folder.join("cache").display().to_string()),
             ("CODER_PG_CONNECTION_URL", postgres.loopback_url(&database)),
             ("CODER_HTTP_ADDRESS", addr.to_string()),
-            ("CODER_ACCESS_URL", format!("http://{addr}")),
-            ("CODER_API_RATE_LIMIT", api_rate_limit.to_string()),
             // Terraform would be downloaded for the first built-in provisioner.
             ("CODER_PROVISIONER_DAEMONS", "0".to_owned()),
             ("CODER_TELEMETRY_ENABLE", "false".to_owned()),
@@ -63,7 +106,7 @@ impl RealCoderd {
         ];
         let mut command = Command::new(program(edition));
         // Settings of whoever runs the tests must not become settings of the server.
-        command.arg("server").env_clear().envs(settings).current_dir(&folder);
+        command.arg("server").env_clear().envs(settings).envs(more(addr)).current_dir(&folder);
         let mut server = Process::start("coderd", &folder, &mut command);
         until("coderd to answer", STARTS_WITHIN, async || {
             server.check_running().unwrap_or_else(|end| panic!("{end}"));
@@ -71,14 +114,7 @@ impl RealCoderd {
             if answer.status == 200 { Ok(()) } else { Err(format!("{answer:?}")) }
         })
         .await;
-        let mut coderd =
-            Self { addr, database, owner: String::new(), organization: String::new(), _server: server };
-        let first =
-            json!({ "email": "ops@example.com", "username": "ops", "password": PASSWORD, "trial": false });
-        let made = coderd.post("/api/v2/users/first", &first).await;
-        coderd.organization = text(&made, "organization_id");
-        coderd.owner = coderd.log_in("ops").await;
-        coderd
+        Self { addr, database, owner: String::new(), organization: String::new(), _server: server }
     }
 
     /// Where it listens.

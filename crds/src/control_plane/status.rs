@@ -54,6 +54,9 @@ pub struct CoderControlPlaneStatus {
     /// SHA-256 of the uploaded licence, in hex.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub license_last_applied_hash: Option<String>,
+    /// When the licence of `licenseSecretRef` expires; a grace period may follow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub license_expires_at: Option<Time>,
     /// `none`, `trial`, `enterprise`, `premium` or `unknown`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub license_tier: Option<String>,

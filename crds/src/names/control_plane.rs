@@ -77,7 +77,12 @@ pub fn former_operator_token_secret(name: &str, spec: &CoderControlPlaneSpec) ->
     }
 }
 
-/// Name of the operator's token inside coderd.
+/// Name of the operator's user for a control plane inside coderd, and beginning of its tokens' names.
+pub fn operator_user(uid: &str) -> String {
+    format!("coder-k8s-operator-{uid}")
+}
+
+/// Name of the token that the older operator, written in Go, made inside coderd.
 pub fn operator_token(namespace: &str, name: &str) -> String {
     format!("coder-k8s-operator-{}", hex64(&joined(namespace, name)))
 }

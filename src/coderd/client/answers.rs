@@ -5,7 +5,7 @@ use crate::coderd::error::{Error, Operation};
 use crate::coderd::license::License;
 use crate::confidential::Confidential;
 use bytes::Bytes;
-use http::StatusCode;
+use http::{HeaderValue, StatusCode, Uri};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
@@ -142,6 +142,8 @@ pub(super) struct Answer {
     pub(super) operation: Operation,
     pub(super) status: StatusCode,
     pub(super) retry_after: Option<String>,
+    /// Where it redirects to.
+    pub(super) location: Option<String>,
     pub(super) body: Bytes,
     /// What we sent and must not repeat.
     pub(super) secrets: Vec<Confidential<String>>,
@@ -164,6 +166,24 @@ impl Answer {
     /// Success without a value.
     pub(super) fn done(self) -> Result<(), Error> {
         if self.status.is_success() { Ok(()) } else { Err(self.failure()) }
+    }
+
+    /// Success in exactly these words.
+    pub(super) fn says(self, words: &str) -> Result<(), Error> {
+        match (self.status.is_success(), self.body.as_ref() == words.as_bytes()) {
+            (true, true) => Ok(()),
+            (true, false) => Err(Error::Malformed { operation: self.operation }),
+            (false, _) => Err(self.failure()),
+        }
+    }
+
+    /// The host of the URL that coderd wants to be asked by, as it writes it, if it redirects to one.
+    pub(super) fn access_host(&self) -> Option<HeaderValue> {
+        let location = self.location.as_ref().filter(|_| self.status == StatusCode::TEMPORARY_REDIRECT)?;
+        let uri: Uri = location.parse().ok()?;
+        uri.scheme()?;
+        let host = uri.authority().filter(|authority| !authority.as_str().contains('@'))?;
+        HeaderValue::from_str(host.as_str()).ok()
     }
 
     /// Success with a value.
@@ -253,6 +273,7 @@ mod tests {
             operation: Operation::UploadLicense,
             status: StatusCode::from_u16(status).unwrap(),
             retry_after: None,
+            location: None,
             body: Bytes::copy_from_slice(body.as_bytes()),
             secrets: vec![Confidential::new("eyJhbGciOiJFZERTQSJ9.secret.part".to_owned())],
         }
@@ -302,6 +323,27 @@ mod tests {
         assert!(said("bad DSJ9.secret.part").starts_with("(withheld"));
         let text = answer(400, "<html>plain").done().unwrap_err().to_string();
         assert!(text.ends_with("(nothing)"), "{text}");
+    }
+
+    #[test]
+    fn only_a_redirect_to_a_url_names_the_host_to_ask_by() {
+        let host = |status, location: &str| {
+            let answer = Answer { location: Some(location.to_owned()), ..answer(status, "") };
+            answer.access_host().map(|host| host.to_str().unwrap().to_owned())
+        };
+        let named = |name: &str| Some(name.to_owned());
+        assert_eq!(host(307, "https://coder.example.com"), named("coder.example.com"));
+        assert_eq!(host(307, "http://Coder.example.com:8443/base?x"), named("Coder.example.com:8443"));
+        for (status, location) in [
+            (302, "https://coder.example.com"),
+            (200, "https://coder.example.com"),
+            (307, "/login"),
+            (307, "coder.example.com"),
+            (307, "https://user:hunter2@coder.example.com"),
+            (307, "no url"),
+        ] {
+            assert_eq!(host(status, location), None, "{status} {location}");
+        }
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! One coderd over HTTP: each call is a request built purely, one trip of the transport, and an answer read purely.
-//! It never retries, never follows a redirect and never decides what an answer means for an object.
+//! It never retries, never follows a redirect to another place and never decides what an answer means for an object.
 
 mod answers;
 mod requests;
@@ -15,6 +15,7 @@ use super::license::{Claims, License, Next, NotALicense, next};
 use super::resolve::Resolve;
 use super::tls::TrustError;
 use crate::confidential::Confidential;
+use http::HeaderValue;
 use requests::Request;
 use std::sync::Arc;
 use std::time::Instant;
@@ -26,6 +27,8 @@ pub struct Client {
     transport: Arc<Transport>,
     token: Option<Confidential<String>>,
     pause: Option<Pause>,
+    /// The host of the access URL, for a coderd that redirects whoever does not come by it.
+    access_host: Option<HeaderValue>,
 }
 
 /// What [`Client::apply_license`] found or did.
@@ -63,7 +66,7 @@ impl Client {
         limits: Limits,
     ) -> Result<Self, TrustError> {
         let transport = Arc::new(Transport::new(endpoint, resolve.clone(), limits)?);
-        Ok(Self { transport, token, pause: None })
+        Ok(Self { transport, token, pause: None, access_host: None })
     }
 
     /// The same coderd, over the same connections, with another token.
@@ -78,7 +81,20 @@ impl Client {
 
     /// Whether coderd is up. It says nothing about its database.
     pub async fn healthz(&self) -> Result<(), Error> {
-        self.call(Request::healthz()).await.and_then(|answer| answer.done())
+        self.call(Request::healthz()).await.and_then(|answer| answer.says("OK"))
+    }
+
+    /// Version and identity, and this client as coderd wants to be asked. One that redirects to its access URL
+    /// (`CODER_REDIRECT_TO_ACCESS_URL`) is asked again, at the same place, by the name it redirected to. No token is sent.
+    pub async fn introduced(self) -> (Self, Result<BuildInfo, Error>) {
+        let answer = match self.call(Request::build_info()).await {
+            Ok(answer) => answer,
+            Err(error) => return (self, Err(error)),
+        };
+        let Some(host) = answer.access_host() else { return (self, answer.json()) };
+        let named = Self { access_host: Some(host), ..self };
+        let info = named.build_info().await;
+        (named, info)
     }
 
     /// Version and identity. Needs no token and sends none.
@@ -133,7 +149,7 @@ impl Client {
         if let Some(left) = pause.and_then(|pause| pause.left(Instant::now())) {
             return Err(Error::RateLimited { operation: request.operation, retry_after: left });
         }
-        let answer = self.transport.send(request, token).await?;
+        let answer = self.transport.send(request, token, self.access_host.as_ref()).await?;
         if let (Some(pause), Some(wait)) = (pause, answer.asks_to_wait()) {
             pause.begin(Instant::now() + wait);
         }

@@ -11,7 +11,9 @@ use crate::coderd::tls::{self, Check, TrustError};
 use crate::confidential::Confidential;
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, RETRY_AFTER, USER_AGENT};
+use http::header::{
+    ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, RETRY_AFTER, USER_AGENT,
+};
 use http::{Response, Uri};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
@@ -28,6 +30,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::TlsConnector;
 
 const SESSION_TOKEN: &str = "coder-session-token";
+/// The name of the access URL, for a coderd that redirects whoever does not come by it. `Host` would do as well, but a
+/// mesh between us and the Service routes by it.
+const FORWARDED_HOST: &str = "x-forwarded-host";
 const OURSELVES: &str = concat!("coder-k8s/", env!("CARGO_PKG_VERSION"));
 
 /// How long a call may take and how much it may bring.
@@ -71,7 +76,11 @@ impl Transport {
         let tls = match endpoint.scheme {
             Scheme::Http => None,
             Scheme::Https => {
-                let mut config = tls::client(endpoint.extra_ca.as_deref(), Check::Full)?;
+                let extra_ca = endpoint.extra_ca.as_deref();
+                let mut config = match endpoint.certificates.as_slice() {
+                    [] => tls::client(extra_ca, Check::Full)?,
+                    configured => tls::client_of(configured, extra_ca)?,
+                };
                 config.alpn_protocols = vec![b"http/1.1".to_vec()];
                 Some(Arc::new(config))
             }
@@ -90,18 +99,19 @@ impl Transport {
         &self,
         request: Request,
         token: Option<&Confidential<String>>,
+        access_host: Option<&HeaderValue>,
     ) -> Result<Answer, Error> {
         let operation = request.operation;
         let secrets = [token.cloned(), request.secret.clone()].into_iter().flatten().collect();
         // A token that cannot be a header cannot be a token.
-        let sent = self.built(request, token).ok_or(Error::Unauthorized { operation })?;
+        let sent = self.built(request, token, access_host).ok_or(Error::Unauthorized { operation })?;
         let trip = async {
             let response = self.client.request(sent).await.map_err(|error| lost(operation, &error))?;
             let status = response.status();
-            let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
-            let retry_after = retry_after.map(str::to_owned);
+            let text = |name: HeaderName| Some(response.headers().get(name)?.to_str().ok()?.to_owned());
+            let (retry_after, location) = (text(RETRY_AFTER), text(LOCATION));
             let body = self.body(operation, response).await?;
-            Ok(Answer { operation, status, retry_after, body, secrets })
+            Ok(Answer { operation, status, retry_after, location, body, secrets })
         };
         tokio::time::timeout(self.limits.total, trip).await.map_err(|_| Error::TimedOut { operation })?
     }
@@ -110,12 +120,16 @@ impl Transport {
         &self,
         request: Request,
         token: Option<&Confidential<String>>,
+        access_host: Option<&HeaderValue>,
     ) -> Option<http::Request<Full<Bytes>>> {
         let mut builder = http::Request::builder()
             .method(request.method)
             .uri(format!("{}{}", self.base, request.path))
             .header(USER_AGENT, OURSELVES)
             .header(ACCEPT, "application/json");
+        if let Some(host) = access_host {
+            builder = builder.header(FORWARDED_HOST, host);
+        }
         if let Some(token) = token {
             let mut value = HeaderValue::from_str(token.expose().trim()).ok()?;
             value.set_sensitive(true);

@@ -41,8 +41,10 @@ impl Role {
 pub struct AccessRequest {
     /// The id of the user, recorded before it exists.
     pub user_id: Uuid,
-    /// Its address, below [`EMAIL_DOMAIN`].
+    /// Its address, below [`EMAIL_DOMAIN`]: no other control plane's, on whatever cluster, has the same.
     pub email: String,
+    /// The address that an earlier release gave the user of this id; it gets the other one.
+    pub former_email: Option<String>,
     /// The name it gets if nobody has it; else one with a suffix.
     pub username: String,
     /// What it may do. More or less than it had: it gets exactly this.
@@ -74,6 +76,7 @@ struct Operator {
     id: Uuid,
     username: String,
     role_fits: bool,
+    address_fits: bool,
 }
 
 impl Database {
@@ -111,9 +114,33 @@ impl Database {
         self.revoke(Tokens::AllBut { user_id, token_id }).await
     }
 
-    /// Deletes every token of the operator's user; the user stays, without a way to call.
-    pub async fn disable_access(&mut self, user_id: Uuid) -> Result<u64, Error> {
-        self.revoke(Tokens::All { user_id }).await
+    /// Deletes every token of the operator's user and takes its role; the user stays, without a way to call and without a
+    /// right. It is the one with this address, or with this id and the address of an earlier release.
+    pub async fn disable_access(
+        &mut self,
+        user_id: Uuid,
+        email: &str,
+        former_email: Option<&str>,
+    ) -> Result<u64, Error> {
+        let limits = self.limits();
+        let work = async {
+            let whose = format!(
+                "u.is_system AND lower(u.email) LIKE '%@{EMAIL_DOMAIN}' AND (lower(u.email) = lower($2) \
+                 OR u.id = $1::text::uuid AND lower(u.email) = lower($3))"
+            );
+            let (id, former) = (user_id.to_string(), former_email.unwrap_or_default());
+            let values: [(&(dyn ToSql + Sync), Type); 3] =
+                [(&id, Type::TEXT), (&email, Type::TEXT), (&former, Type::TEXT)];
+            let transaction = self.begin().await?;
+            let tokens = format!("DELETE FROM api_keys k USING users u WHERE u.id = k.user_id AND {whose}");
+            let deleted = transaction.execute_typed(&tokens, &values).await?;
+            let roles =
+                format!("UPDATE users u SET rbac_roles = '{{}}' WHERE rbac_roles <> '{{}}' AND {whose}");
+            transaction.execute_typed(&roles, &values).await?;
+            transaction.commit().await?;
+            Ok(deleted)
+        };
+        Self::bounded(limits, work).await
     }
 
     /// Deletes the tokens of this name of the system user with this reserved address, and nothing else: what the older
@@ -150,6 +177,9 @@ async fn ensure_within(transaction: &Transaction<'_>, request: &AccessRequest) -
         Some(operator) => (operator, false),
         None => (insert_user(transaction, request).await?, true),
     };
+    if !operator.address_fits {
+        set_address(transaction, operator.id, request).await?;
+    }
     if !operator.role_fits {
         set_role(transaction, operator.id, request).await?;
     }
@@ -161,7 +191,6 @@ async fn ensure_within(transaction: &Transaction<'_>, request: &AccessRequest) -
 enum Tokens<'a> {
     One { user_id: Uuid, token_id: &'a str },
     AllBut { user_id: Uuid, token_id: &'a str },
-    All { user_id: Uuid },
     Named { email: &'a str, token_name: &'a str },
 }
 
@@ -174,7 +203,6 @@ impl Tokens<'_> {
             Self::AllBut { user_id, token_id } => {
                 ("u.id = $1::text::uuid AND k.id <> $2", vec![user_id.to_string(), (*token_id).to_owned()])
             }
-            Self::All { user_id } => ("u.id = $1::text::uuid", vec![user_id.to_string()]),
             Self::Named { email, token_name } => (
                 "lower(u.email) = lower($1) AND k.login_type = 'token' AND k.token_name = $2",
                 vec![(*email).to_owned(), (*token_name).to_owned()],
@@ -185,19 +213,19 @@ impl Tokens<'_> {
 
 /// The operator's user, if it is there and may be used.
 async fn find(transaction: &Transaction<'_>, request: &AccessRequest) -> Result<Option<Operator>, Error> {
-    // A deleted user with the address is history, one with the id is an answer.
-    let statement = "SELECT id::text AS id, lower(email) = lower($2) AND is_system AS ours, username, status::text AS status, \
+    // A deleted user with the address is history, one with the id is an answer. The address counts more than the id: it
+    // names the control plane.
+    let statement = "SELECT id::text AS id, lower(email) AS email, is_system, username, status::text AS status, \
          deleted, rbac_roles = ARRAY[$3] AS role_fits FROM users \
          WHERE id = $1::text::uuid OR (lower(email) = lower($2) AND NOT deleted) \
-         ORDER BY id = $1::text::uuid DESC FOR UPDATE";
+         ORDER BY lower(email) = lower($2) AND NOT deleted DESC FOR UPDATE";
     let (id, role) = (request.user_id.to_string(), request.role.word());
     let values: [(&(dyn ToSql + Sync), Type); 3] =
         [(&id, Type::TEXT), (&request.email, Type::TEXT), (&role, Type::TEXT)];
     let rows = transaction.query_typed(statement, &values).await?;
     let Some(row) = rows.first() else { return Ok(None) };
-    if !row.try_get::<_, bool>("ours")? {
-        return Err(Error::ForeignUser);
-    }
+    let email: String = row.try_get("email")?;
+    let address_fits = owns(request, &email, row.try_get("is_system")?)?;
     if row.try_get("deleted")? {
         return Err(Error::Deleted);
     }
@@ -208,7 +236,20 @@ async fn find(transaction: &Transaction<'_>, request: &AccessRequest) -> Result<
     let id = id
         .parse()
         .map_err(|_| Error::UnsupportedSchema { problems: vec!["users.id is no UUID".to_owned()] })?;
-    Ok(Some(Operator { id, username: row.try_get("username")?, role_fits: row.try_get("role_fits")? }))
+    let (username, role_fits) = (row.try_get("username")?, row.try_get("role_fits")?);
+    Ok(Some(Operator { id, username, role_fits, address_fits }))
+}
+
+/// Whether a user with this address, found by the address or by the recorded id, has the address it should have; an error
+/// if it is not the operator's user for this control plane.
+fn owns(request: &AccessRequest, email: &str, is_system: bool) -> Result<bool, Error> {
+    let is = |address: &str| address.eq_ignore_ascii_case(email);
+    match (is_system && reserved(email), is(&request.email)) {
+        (false, _) => Err(Error::ForeignUser),
+        (true, true) => Ok(true),
+        (true, false) if request.former_email.as_deref().is_some_and(is) => Ok(false),
+        (true, false) => Err(Error::UserElsewhere),
+    }
 }
 
 /// A system user takes no seat, does not count as the first user, is not listed, and cannot log in. It is a member of no
@@ -227,10 +268,23 @@ async fn insert_user(transaction: &Transaction<'_>, request: &AccessRequest) -> 
             (&now, Type::TIMESTAMPTZ),
         ];
         if transaction.execute_typed(statement, &values).await? == 1 {
-            return Ok(Operator { id: request.user_id, username, role_fits: true });
+            return Ok(Operator { id: request.user_id, username, role_fits: true, address_fits: true });
         }
     }
     Err(Error::NoFreeName)
+}
+
+async fn set_address(
+    transaction: &Transaction<'_>,
+    user: Uuid,
+    request: &AccessRequest,
+) -> Result<(), Error> {
+    let statement = "UPDATE users SET email = $2, updated_at = $3 WHERE id = $1::text::uuid";
+    let (id, now) = (user.to_string(), SystemTime::from(request.now));
+    let values: [(&(dyn ToSql + Sync), Type); 3] =
+        [(&id, Type::TEXT), (&request.email, Type::TEXT), (&now, Type::TIMESTAMPTZ)];
+    transaction.execute_typed(statement, &values).await?;
+    Ok(())
 }
 
 /// The names to try: the preferred one, then two with more and more of the user's id.
@@ -334,6 +388,7 @@ mod tests {
         AccessRequest {
             user_id: "01234567-89ab-4def-8123-456789abcdef".parse().unwrap(),
             email: format!("coder-k8s-operator-x@{EMAIL_DOMAIN}"),
+            former_email: None,
             username: "coder-k8s-operator".to_owned(),
             role: Role::TemplateAdmin,
             token: NewToken::generate().unwrap(),
@@ -366,6 +421,18 @@ mod tests {
         assert!(check(&AccessRequest { lifetime: Duration::MAX, ..request() }).is_err());
         assert!(check(&AccessRequest { lifetime: Duration::ZERO, ..request() }).is_err());
         assert!(check(&AccessRequest { username: "a b".to_owned(), ..request() }).is_err());
+    }
+
+    #[test]
+    fn a_user_is_ours_by_its_address_or_by_the_one_of_an_earlier_release() {
+        let former = format!("coder-k8s-operator-0123@{EMAIL_DOMAIN}");
+        let request = AccessRequest { former_email: Some(former.clone()), ..request() };
+        assert_eq!(owns(&request, &request.email, true), Ok(true));
+        assert_eq!(owns(&request, &former, true), Ok(false), "it gets the other one");
+        let other = format!("coder-k8s-operator-y@{EMAIL_DOMAIN}");
+        assert_eq!(owns(&request, &other, true), Err(Error::UserElsewhere), "another cluster's");
+        assert_eq!(owns(&request, &request.email, false), Err(Error::ForeignUser), "a human's");
+        assert_eq!(owns(&request, "a@example.com", true), Err(Error::ForeignUser));
     }
 
     #[test]

@@ -47,6 +47,9 @@ pub enum Error {
     /// The recorded id or the reserved address belongs to a user that is not ours.
     #[error("the operator's user id or address belongs to another user of coderd")]
     ForeignUser,
+    /// The recorded id is that of another control plane's user, which a cluster that shares this database may have.
+    #[error("the operator's user belongs to another control plane on the same database")]
+    UserElsewhere,
     /// Every name we tried is taken.
     #[error("no user name is free for the operator's user")]
     NoFreeName,
@@ -79,6 +82,7 @@ impl Error {
             | Self::ConnectionLost
             | Self::NotMigrated
             | Self::TokenTaken
+            | Self::UserElsewhere
             | Self::Other(_) => Retry::Backoff,
             Self::Refused(_)
             | Self::WrongPassword

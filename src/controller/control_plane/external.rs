@@ -20,7 +20,8 @@ pub struct External {
 pub async fn settle(asked: &Asked<'_>) -> External {
     let accessed = access::settle(asked).await;
     let namespace = asked.owner.namespace;
-    let licensed = license::settle(asked.kube, namespace, asked.spec, asked.before, &accessed).await;
+    let licensed =
+        license::settle(asked.kube, namespace, asked.spec, asked.before, &accessed, asked.now).await;
     External { accessed, licensed, entitlements: license::entitlements(asked.client).await }
 }
 
@@ -46,12 +47,17 @@ impl External {
     /// Notes it for the conditions.
     pub fn observe(&self, observed: &mut Observed) {
         let stopped = observed.coderd == Coderd::NotAsked("ScaledToZero");
-        if let (Coderd::Answered(_, trouble), Some(Err(error))) = (&mut observed.coderd, &self.entitlements) {
+        if let (Coderd::Answered { trouble, .. }, Some(Err(error))) =
+            (&mut observed.coderd, &self.entitlements)
+        {
             *trouble = Some(format!("{error}; what is shown of its licence is from before"));
         }
         observed.access = while_stopped(stopped, &self.accessed.wish);
         observed.access_needed = self.accessed.needed;
-        observed.license = while_stopped(stopped, &self.licensed.wish);
+        observed.license = self.licensed.wish.clone();
+        if stopped && observed.license.state == WishState::Pending {
+            observed.license.message = format!("no replicas are asked for; {}", self.licensed.wish.message);
+        }
     }
 
     /// Writes it into the status.
@@ -73,7 +79,7 @@ fn later(one: Option<Retry>, other: Option<Retry>) -> Option<Retry> {
     }
 }
 
-/// Nobody waits for what cannot come while no replicas are asked for.
+/// Nobody waits for access that cannot come while no replicas are asked for.
 fn while_stopped(stopped: bool, wish: &Wish) -> Wish {
     if stopped && wish.state == WishState::Pending {
         return Wish { state: WishState::NotAsked, reason: "ScaledToZero", message: wish.message.clone() };

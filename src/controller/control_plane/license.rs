@@ -1,12 +1,13 @@
-//! The licence of a control plane: uploaded once, seen to be there on every pass, and what it covers.
-//! It never deletes a licence, and shows of it only the hash.
+//! The licence of a control plane: uploaded once, seen to be there on every pass, told before it ends, and what it
+//! covers. It never deletes a licence, and shows of it only the hash and the end.
 
 use super::access::Accessed;
 use super::references;
 use super::status::{Wish, WishState};
 use crate::coderd::client::{Applied, ApplyError, Entitlement, Tier};
 use crate::coderd::error::Operation;
-use crate::coderd::{Client, Error, Retry, license};
+use crate::coderd::license::{Claims, sha256};
+use crate::coderd::{Client, Error, Retry};
 use crate::confidential::Confidential;
 use crate::kubernetes::Kube;
 use crate::kubernetes::events::{News, Severity};
@@ -14,7 +15,8 @@ use crds::shared::SecretKeySelector;
 use crds::well_known::condition::LICENSE_APPLIED;
 use crds::well_known::secret_key;
 use crds::{CoderControlPlaneSpec, CoderControlPlaneStatus};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 /// How it stands with the licence.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,11 +27,48 @@ pub struct Licensed {
     pub retry: Option<Retry>,
     /// The hash of a licence that was applied now, for the status.
     pub applied: Option<String>,
+    /// When it expires, as far as the licence was read; the inner none if it does not say, or if none is asked for.
+    pub expires_at: Option<Option<Timestamp>>,
+}
+
+/// How much of a licence's time is left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Left {
+    /// More than is worth a word, or it does not say.
+    Enough,
+    /// It expires within 30 days.
+    Month,
+    /// It expires within 7 days.
+    Week,
+    /// It has expired and still works, until then.
+    Grace(Timestamp),
+    /// It has ended, at that time.
+    Nothing(Timestamp),
+}
+
+/// How much of a licence's time is left. Between its expiry and its hard end there is a grace period.
+fn left(claims: &Claims, now: Timestamp) -> Left {
+    let time = |seconds: Option<i64>| Timestamp::from_second(seconds?).ok();
+    let (expiry, end) = (time(claims.expires()), time(claims.hard_end()));
+    let (Some(expiry), Some(end)) = (expiry.or(end), end.or(expiry)) else { return Left::Enough };
+    let within = |days: i64| expiry.duration_since(now) <= SignedDuration::from_hours(24 * days);
+    match () {
+        () if end <= now => Left::Nothing(end),
+        () if expiry <= now => Left::Grace(end),
+        () if within(7) => Left::Week,
+        () if within(30) => Left::Month,
+        () => Left::Enough,
+    }
+}
+
+fn expiry(claims: &Claims) -> Option<Timestamp> {
+    Timestamp::from_second(claims.expires().or(claims.hard_end())?).ok()
 }
 
 impl Licensed {
     fn new(state: WishState, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { wish: Wish { state, reason, message: message.into() }, retry: None, applied: None }
+        let wish = Wish { state, reason, message: message.into() };
+        Self { wish, retry: None, applied: None, expires_at: None }
     }
 
     fn refused(reason: &'static str, message: impl Into<String>) -> Self {
@@ -42,6 +81,25 @@ impl Licensed {
             status.license_last_applied = Some(now.clone());
             status.license_last_applied_hash = Some(hash.clone());
         }
+        if let Some(expires_at) = self.expires_at {
+            status.license_expires_at = expires_at.map(Time);
+        }
+    }
+
+    /// The same of a licence that is there, with what is left of its time.
+    fn with_time_left(mut self, left: Left, expires_at: Option<Timestamp>) -> Self {
+        let on = expires_at.map(|end| format!(" on {end}")).unwrap_or_default();
+        let renew = "put a new one into the Secret of spec.licenseSecretRef";
+        let (reason, word) = match left {
+            Left::Month => ("ExpiresWithin30Days", format!("it expires{on}, within 30 days; {renew}")),
+            Left::Week => ("ExpiresWithin7Days", format!("it expires{on}, within 7 days; {renew}")),
+            Left::Grace(end) => ("InGracePeriod", format!("it expired{on} and works until {end}; {renew}")),
+            Left::Enough | Left::Nothing(_) => return self,
+        };
+        if self.wish.state == WishState::Granted {
+            self.wish = Wish { reason, message: format!("{word}; {}", self.wish.message), ..self.wish };
+        }
+        self
     }
 }
 
@@ -52,9 +110,12 @@ pub async fn settle(
     spec: &CoderControlPlaneSpec,
     before: &CoderControlPlaneStatus,
     access: &Accessed,
+    now: Timestamp,
 ) -> Licensed {
     let Some(reference) = &spec.license_secret_ref else {
-        return Licensed::new(WishState::NotAsked, "NotRequested", "spec.licenseSecretRef is not set");
+        let not_asked =
+            Licensed::new(WishState::NotAsked, "NotRequested", "spec.licenseSecretRef is not set");
+        return Licensed { expires_at: Some(None), ..not_asked };
     };
     if let Some(waiting) = without_access(access) {
         return waiting;
@@ -72,8 +133,20 @@ pub async fn settle(
             return Licensed { retry: Some(Retry::Backoff), ..failed };
         }
     };
-    let (hash, hash_before) = (license::sha256(&jwt), before.license_last_applied_hash.as_deref());
-    judge(apply(access.client.as_ref(), &jwt).await, hash, hash_before)
+    let (hash, hash_before) = (sha256(&jwt), before.license_last_applied_hash.as_deref());
+    // What cannot be read is refused where it is applied.
+    let Ok(claims) = Claims::of(&jwt) else {
+        return judge(apply(access.client.as_ref(), &jwt).await, hash, hash_before);
+    };
+    let (left, expires_at) = (left(&claims, now), expiry(&claims));
+    let licensed = match left {
+        Left::Nothing(end) => Licensed::refused(
+            "Expired",
+            format!("the licence ended on {end}; put a new one under the key {key} into Secret {secret}"),
+        ),
+        _ => judge(apply(access.client.as_ref(), &jwt).await, hash, hash_before),
+    };
+    Licensed { expires_at: Some(expires_at), ..licensed.with_time_left(left, expires_at) }
 }
 
 fn place(reference: &SecretKeySelector) -> (&str, &str) {
@@ -163,16 +236,31 @@ fn failed(error: &ApplyError) -> Licensed {
     }
 }
 
-/// What there is to tell of another licence; that there is one at all is told by the condition.
-pub fn news(before: &CoderControlPlaneStatus, after: &CoderControlPlaneStatus) -> Option<News> {
-    let (old, new) = (before.license_last_applied_hash.as_ref()?, after.license_last_applied_hash.as_ref()?);
-    let held = before.conditions.iter().any(|one| one.type_ == LICENSE_APPLIED && one.status == "True");
-    (held && old != new).then(|| News {
-        severity: Severity::Normal,
-        reason: "LicenseReplaced".to_owned(),
+/// What there is to tell of another licence, and of one that ends soon; that there is one at all, or none any more, is
+/// told by the condition.
+pub fn news(before: &CoderControlPlaneStatus, after: &CoderControlPlaneStatus) -> Vec<News> {
+    let held = |status: &CoderControlPlaneStatus| -> Option<Condition> {
+        let condition = status.conditions.iter().find(|one| one.type_ == LICENSE_APPLIED);
+        condition.filter(|condition| condition.status == "True").cloned()
+    };
+    let Some(old) = held(before) else { return Vec::new() };
+    let told = |severity, reason: &str, note: &str| News {
+        severity,
+        reason: reason.to_owned(),
         action: LICENSE_APPLIED.to_owned(),
-        note: "coderd has another licence than before".to_owned(),
-    })
+        note: note.to_owned(),
+    };
+    let mut news = Vec::new();
+    let hashes = (&before.license_last_applied_hash, &after.license_last_applied_hash);
+    if let (Some(one), Some(other)) = hashes
+        && one != other
+    {
+        news.push(told(Severity::Normal, "LicenseReplaced", "coderd has another licence than before"));
+    }
+    if let Some(new) = held(after).filter(|new| new.reason != old.reason && new.reason != "Applied") {
+        news.push(told(Severity::Warning, &new.reason, &new.message));
+    }
+    news
 }
 
 /// What coderd is licensed for, in the words of the status; nothing if it was not asked.
@@ -187,7 +275,13 @@ pub async fn entitlements(client: Option<&Client>) -> Option<Result<(&'static st
 
 /// Writes entitlements into a status; their time changes only when one of them does.
 pub fn describe_entitlements(status: &mut CoderControlPlaneStatus, seen: Option<(&str, &str)>, now: &Time) {
-    let Some((tier, provisioners)) = seen else { return };
+    let Some((tier, provisioners)) = seen else {
+        let unknown = || Some("unknown".to_owned());
+        status.license_tier = status.license_tier.take().or_else(unknown);
+        let entitlement = &mut status.external_provisioner_daemons_entitlement;
+        *entitlement = entitlement.take().or_else(unknown);
+        return;
+    };
     let shown = (status.license_tier.as_deref(), status.external_provisioner_daemons_entitlement.as_deref());
     if shown == (Some(tier), Some(provisioners)) {
         return;

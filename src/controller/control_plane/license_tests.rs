@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::coderd::license::NotALicense;
-use k8s_openapi::jiff::Timestamp;
+use serde_json::{Value, from_value, json};
 use std::time::Duration;
 
 const OPERATION: Operation = Operation::UploadLicense;
@@ -84,6 +84,12 @@ fn without_access_it_waits_or_says_who_denies_it() {
 fn entitlements_have_no_heartbeat() {
     let at = |second| Time(Timestamp::from_second(second).unwrap());
     let mut status = CoderControlPlaneStatus::default();
+    describe_entitlements(&mut status, None, &at(0));
+    assert_eq!(
+        (status.license_tier.as_deref(), status.external_provisioner_daemons_entitlement.as_deref()),
+        (Some("unknown"), Some("unknown"))
+    );
+    assert_eq!(status.entitlements_last_checked, None);
     describe_entitlements(&mut status, Some(("none", "not_entitled")), &at(1));
     describe_entitlements(&mut status, Some(("none", "not_entitled")), &at(2));
     describe_entitlements(&mut status, None, &at(3));
@@ -93,4 +99,64 @@ fn entitlements_have_no_heartbeat() {
         (status.license_tier.as_deref(), status.entitlements_last_checked),
         (Some("premium"), Some(at(4)))
     );
+}
+
+const DAY: i64 = 86_400;
+
+fn claims(claims: &Value) -> Claims {
+    from_value(claims.clone()).unwrap()
+}
+
+#[test]
+fn what_is_left_of_a_licence_counts_in_days_and_has_a_grace_period() {
+    let now = Timestamp::from_second(1_800_000_000).unwrap();
+    let at = |days: i64| now.as_second() + days * DAY;
+    let when = |days: i64| Timestamp::from_second(at(days)).unwrap();
+    for (claimed, expected) in [
+        (json!({}), Left::Enough),
+        (json!({ "exp": 1e300 }), Left::Enough),
+        (json!({ "exp": at(31) }), Left::Enough),
+        (json!({ "exp": at(30) }), Left::Month),
+        (json!({ "exp": at(8) }), Left::Month),
+        (json!({ "exp": at(7) }), Left::Week),
+        (json!({ "exp": at(0) }), Left::Nothing(when(0))),
+        (json!({ "license_expires": at(20), "exp": at(50) }), Left::Month),
+        (json!({ "license_expires": at(-1), "exp": at(50) }), Left::Grace(when(50))),
+        (json!({ "license_expires": at(-9), "exp": at(-2) }), Left::Nothing(when(-2))),
+        (json!({ "license_expires": at(-1) }), Left::Nothing(when(-1))),
+    ] {
+        assert_eq!(left(&claims(&claimed), now), expected, "{claimed}");
+    }
+    assert_eq!(expiry(&claims(&json!({ "license_expires": at(1), "exp": at(2) }))), Some(when(1)));
+}
+
+#[test]
+fn only_a_licence_that_is_there_ends_soon() {
+    let of = |state, left| Licensed::new(state, "Applied", "m").with_time_left(left, None).wish.reason;
+    assert_eq!(of(WishState::Granted, Left::Week), "ExpiresWithin7Days");
+    assert_eq!(of(WishState::Granted, Left::Enough), "Applied");
+    assert_eq!(of(WishState::Pending, Left::Week), "Applied");
+}
+
+#[test]
+fn an_end_that_comes_nearer_is_told_once_for_each_border() {
+    let status = |truth: &str, reason: &str, hash: &str| -> CoderControlPlaneStatus {
+        let condition = json!({ "type": LICENSE_APPLIED, "status": truth, "reason": reason, "message": "m",
+            "lastTransitionTime": "2026-01-01T00:00:00Z" });
+        from_value(json!({ "conditions": [condition], "licenseLastAppliedHash": hash })).unwrap()
+    };
+    let told = |before: &CoderControlPlaneStatus, after: &CoderControlPlaneStatus| {
+        news(before, after).into_iter().map(|one| one.reason).collect::<Vec<String>>()
+    };
+    let (fine, month, week) = (
+        status("True", "Applied", "a"),
+        status("True", "ExpiresWithin30Days", "a"),
+        status("True", "ExpiresWithin7Days", "a"),
+    );
+    assert_eq!(told(&fine, &month), ["ExpiresWithin30Days"]);
+    assert_eq!(told(&month, &week), ["ExpiresWithin7Days"]);
+    assert_eq!(told(&week, &week), Vec::<String>::new());
+    assert_eq!(told(&week, &status("True", "Applied", "b")), ["LicenseReplaced"]);
+    assert_eq!(told(&week, &status("False", "Expired", "a")), Vec::<String>::new(), "the condition tells it");
+    assert_eq!(told(&CoderControlPlaneStatus::default(), &week), Vec::<String>::new());
 }

@@ -3,6 +3,7 @@
 
 pub mod access;
 mod accounts;
+mod ask;
 pub mod consent;
 mod deletion;
 pub mod desired;
@@ -21,6 +22,7 @@ mod references;
 mod report;
 pub mod rollout;
 pub mod status;
+mod suspended;
 mod sweep;
 mod triggers;
 mod workspaces;

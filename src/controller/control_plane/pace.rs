@@ -7,10 +7,10 @@ use crate::controller::schedule::Outcome;
 use std::time::Duration;
 
 /// How often coderd is asked again when all is well.
-const RECHECK: Duration = Duration::from_secs(300);
+pub const RECHECK: Duration = Duration::from_secs(300);
 /// How often something is looked at that somebody has to mend outside of the cluster: nobody tells us when it is done,
 /// and it is to be seen within a minute.
-const REFUSED: Duration = Duration::from_secs(45);
+pub const REFUSED: Duration = Duration::from_secs(45);
 /// How often something that comes by itself is looked at when nobody tells us.
 const SOON: Duration = Duration::from_secs(30);
 
@@ -49,10 +49,11 @@ fn undisturbed(observed: &Observed, retry: Option<Retry>, external: Option<Retry
     }
     let recheck = if external == Some(Retry::WhenChanged) { REFUSED } else { RECHECK };
     match (&observed.coderd, retry) {
-        (Coderd::Silent(..), Some(Retry::After(pause))) => Outcome::Failed(pause),
-        (Coderd::Silent(..), _) => Outcome::Failed(Duration::ZERO),
+        (Coderd::Silent(..) | Coderd::Faltered { .. }, Some(Retry::After(pause))) => Outcome::Failed(pause),
+        (Coderd::Silent(..) | Coderd::Faltered { .. }, _) => Outcome::Failed(Duration::ZERO),
         // It is there and was not asked for what is still to be asked.
-        (Coderd::Answered(..), Some(Retry::After(pause))) => Outcome::After(pause),
+        (Coderd::Answered { .. }, Some(Retry::After(pause))) => Outcome::After(pause),
+        (Coderd::Answered { .. }, Some(_)) => Outcome::Failed(Duration::ZERO),
         _ if observed.exposure == Exposure::NoGatewayApi => Outcome::After(recheck),
         // Watches tell of rollouts; the timer is for a watch that was cut.
         _ if is_under_way(&observed.rollout) => Outcome::After(SOON),

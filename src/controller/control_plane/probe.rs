@@ -1,4 +1,4 @@
-//! Asks coderd who it is, at the address of the object's own Service and nowhere else.
+//! Asks coderd whether it is up and who it is, at the address of the object's own Service and nowhere else.
 //! It never sends a token: who answers is not proven yet.
 
 use super::status::Coderd;
@@ -10,46 +10,88 @@ use crds::well_known::condition;
 pub struct Probe {
     /// For the status.
     pub coderd: Coderd,
-    /// Present when it answered.
+    /// Present when it said who it is.
     pub client: Option<Client>,
     /// What went wrong.
     pub error: Option<Error>,
 }
 
-/// Asks coderd at `url`, trusting `authorities` (PEM) besides the public ones, unless it wants to be left alone.
-pub async fn probe(url: &str, authorities: Option<&str>, egress: &Egress, pause: Pause) -> Probe {
+/// By what coderd's certificate is known.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Trust {
+    /// The certificates it is configured with, as PEM, the leaf of each first.
+    pub certificates: Vec<String>,
+    /// Authorities besides the public ones, as PEM.
+    pub authorities: Option<String>,
+}
+
+/// Asks coderd at `url`, unless it wants to be left alone. It is there when `/healthz` says so, which a coderd that
+/// redirects everything else to its access URL answers, too.
+pub async fn probe(url: &str, trust: Trust, egress: &Egress, pause: Pause) -> Probe {
     let silent = |message: String| Probe {
         coderd: Coderd::Silent("Misconfigured", message),
         client: None,
         error: None,
     };
     let endpoint = match Endpoint::parse(url) {
-        Ok(endpoint) => authorities.iter().fold(endpoint, |endpoint, pem| endpoint.trusting(*pem)),
+        Ok(endpoint) => endpoint.presenting(trust.certificates),
         Err(error) => return silent(error.to_string()),
     };
+    let endpoint = trust.authorities.iter().fold(endpoint, |endpoint, pem| endpoint.trusting(pem));
     let client = match Client::new(endpoint, None, &egress.resolve, egress.limits()) {
         Ok(client) => client.heeding(pause),
         Err(error) => return silent(error.to_string()),
     };
-    match client.build_info().await {
-        Ok(info) => {
-            Probe { coderd: Coderd::Answered(shown(&info.version), None), client: Some(client), error: None }
-        }
-        Err(error) => Probe {
-            coderd: Coderd::Silent(reason(&error), error.to_string()),
-            client: None,
-            error: Some(error),
-        },
+    if let Err(error) = client.healthz().await {
+        let coderd = Coderd::Silent(reason(&error), error.to_string());
+        return Probe { coderd, client: None, error: Some(error) };
     }
+    let (client, info) = client.introduced().await;
+    match info {
+        Ok(info) => {
+            let coderd = Coderd::Answered { version: Some(shown(&info.version)), trouble: None };
+            Probe { coderd, client: Some(client), error: None }
+        }
+        Err(error) => {
+            let coderd = Coderd::Answered { version: None, trouble: Some(trouble(&error)) };
+            Probe { coderd, client: None, error: Some(error) }
+        }
+    }
+}
+
+/// What is said of a coderd that is there and does not say who it is.
+fn trouble(error: &Error) -> String {
+    match error {
+        Error::Redirected { .. } => format!(
+            "{error}; with an https access URL and CODER_REDIRECT_TO_ACCESS_URL it answers over TLS only: set spec.tls, \
+             or unset that variable"
+        ),
+        other => other.to_string(),
+    }
+}
+
+/// What is said of coderd, given what was said of it before and whether the question before this one failed as well. One
+/// that fails takes nothing away: a dropped packet is no outage.
+pub fn judged(seen: Coderd, before: &CoderControlPlaneStatus, again: bool) -> Coderd {
+    match seen {
+        Coderd::Silent(reason, message) if reason != "Misconfigured" && !again && was_reachable(before) => {
+            Coderd::Faltered { version: before.version.clone(), message }
+        }
+        other => other,
+    }
+}
+
+fn was_reachable(before: &CoderControlPlaneStatus) -> bool {
+    let reachable = before.conditions.iter().find(|one| one.type_ == condition::CODERD_REACHABLE);
+    reachable.is_some_and(|reachable| reachable.status == "True")
 }
 
 /// What is said of a coderd that is not asked because it asked to be left alone for a while. Whoever answered last is
 /// there; none if it did not.
 pub fn left_alone(before: &CoderControlPlaneStatus) -> Option<Coderd> {
-    let reachable = before.conditions.iter().find(|one| one.type_ == condition::CODERD_REACHABLE)?;
-    let version = before.version.clone().filter(|_| reachable.status == "True")?;
     let trouble = "there were too many requests (429); it is asked again after the time it set";
-    Some(Coderd::Answered(version, Some(trouble.to_owned())))
+    was_reachable(before)
+        .then(|| Coderd::Answered { version: before.version.clone(), trouble: Some(trouble.to_owned()) })
 }
 
 /// Why coderd counts as not reached: nobody there, nobody in time, or an answer that is none.
@@ -87,11 +129,12 @@ fn shown(version: &str) -> String {
 mod tests {
     use super::*;
     use crate::coderd::error::{Lost, Operation};
+    use serde_json::{from_value, json};
     use std::time::Duration;
 
     #[test]
     fn nobody_there_and_a_wrong_answer_are_told_apart() {
-        let operation = Operation::BuildInfo;
+        let operation = Operation::Healthz;
         for (error, expected) in [
             (Error::Unreachable { operation, lost: Lost::Connect }, "Unreachable"),
             (Error::TimedOut { operation }, "TimedOut"),
@@ -117,7 +160,7 @@ mod tests {
             allowed_urls: crate::coderd::AllowedUrls::new(Vec::new()),
             request_timeout: Duration::from_millis(200),
         };
-        let asked = probe("http://coder.ns.svc:80", None, &egress, Pause::default());
+        let asked = probe("http://coder.ns.svc:80", Trust::default(), &egress, Pause::default());
         let told = tokio::time::timeout(Duration::from_secs(5), asked).await.expect("the flag counts");
         assert!(matches!(told.coderd, Coderd::Silent("TimedOut", _)));
     }
@@ -126,5 +169,30 @@ mod tests {
     fn a_version_is_short_and_printable() {
         assert_eq!(shown("v2.36.1+abc"), "v2.36.1+abc");
         assert_eq!(shown(&"x\n ".repeat(1000)).len(), LONGEST_VERSION);
+    }
+
+    fn said(reachable: &str) -> CoderControlPlaneStatus {
+        let condition = json!({ "type": "CoderdReachable", "status": reachable, "reason": "x", "message": "x",
+            "lastTransitionTime": "2026-01-01T00:00:00Z" });
+        from_value(json!({ "version": "v1", "conditions": [condition] })).unwrap()
+    }
+
+    #[test]
+    fn the_first_question_that_fails_takes_nothing_away_and_the_second_does() {
+        let silent = || Coderd::Silent("TimedOut", "why".to_owned());
+        let faltered = Coderd::Faltered { version: Some("v1".to_owned()), message: "why".to_owned() };
+        assert_eq!(judged(silent(), &said("True"), false), faltered);
+        assert_eq!(judged(silent(), &said("True"), true), silent());
+        assert_eq!(judged(silent(), &said("False"), false), silent());
+        assert_eq!(judged(silent(), &said("Unknown"), false), silent());
+        assert_eq!(judged(silent(), &CoderControlPlaneStatus::default(), false), silent());
+        let wrong = || Coderd::Silent("Misconfigured", "why".to_owned());
+        assert_eq!(judged(wrong(), &said("True"), false), wrong(), "asking again does not mend it");
+    }
+
+    #[test]
+    fn whoever_answered_last_is_there_while_it_is_left_alone() {
+        assert!(left_alone(&said("True")).is_some());
+        assert_eq!(left_alone(&said("False")), None);
     }
 }

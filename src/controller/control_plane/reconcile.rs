@@ -2,16 +2,16 @@
 //! What should be, and what is said about it, is decided elsewhere; this reads, acts and writes.
 
 use super::access::{Asked, Owner};
+use super::ask::Memory;
 use super::consent::Consent;
 use super::desired::{self, Children, Inputs};
 use super::external::{self, External};
 use super::pace::outcome;
-use super::probe::{Probe, left_alone, probe};
 use super::report::reconcile_at;
 use super::status::{Coderd, Exposure, Grants, Observed, Rollout, Wish, WishState};
 use super::sweep::{self, Origin, Wanted};
-use super::{finalizer, kept, references, rollout};
-use crate::coderd::{Client, Egress, Pause, Retry};
+use super::{finalizer, kept, references};
+use crate::coderd::{Client, Egress};
 use crate::controller::drift;
 use crate::controller::schedule::Outcome;
 use crate::kubernetes::events::Events;
@@ -23,7 +23,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, from_value, json};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use webhooks::{Config, Kind, Occasion, Review};
 
 /// Which control plane.
@@ -61,9 +61,7 @@ pub struct Reconciler {
     pub(super) events: Events,
     /// For what everything no longer wanted was removed: it is not looked for again.
     swept: Mutex<BTreeMap<Key, Swept>>,
-    /// How long each coderd asked to be left alone.
-    /// By uid: another object of the same name has another coderd.
-    pauses: Mutex<BTreeMap<String, Pause>>,
+    pub(super) memory: Memory,
 }
 
 /// Uid, generation and the request that was made last.
@@ -94,7 +92,7 @@ impl Subject {
 impl Reconciler {
     /// A reconciler of control planes.
     pub fn new(kube: Kube, events: Events, config: Config, consent: Consent, egress: Egress) -> Self {
-        Self { kube, config, consent, egress, events, swept: Mutex::default(), pauses: Mutex::default() }
+        Self { kube, config, consent, egress, events, swept: Mutex::default(), memory: Memory::default() }
     }
 
     /// The API server it works with.
@@ -144,7 +142,9 @@ impl Reconciler {
             }
         };
         if resolved.spec.suspend == Some(true) {
-            return self.write_suspended(key, &object, before, generation).await;
+            let (key, given, broken) = (key.clone(), object.clone(), Vec::new());
+            let subject = Subject { key, object, given, uid, generation, broken, resolved, before };
+            return self.keep_suspended(subject).await;
         }
         let broken = broken_rules(&object);
         let (key, given) = (key.clone(), object.clone());
@@ -153,7 +153,7 @@ impl Reconciler {
     }
 
     /// Where coderd is reached inside the cluster. Whatever the API server has has a name and a namespace.
-    fn url(&self, subject: &Subject) -> String {
+    pub(super) fn url(&self, subject: &Subject) -> String {
         webhooks::cluster_url(&subject.resolved, &self.config.cluster_domain).unwrap_or_default()
     }
 
@@ -292,36 +292,13 @@ impl Reconciler {
         Ok(left.is_nothing() && accounts)
     }
 
-    /// Asks coderd, if somebody is there to answer, and returns it, or when to ask again.
-    async fn ask_coderd(
-        &self,
-        subject: &Subject,
-        deployment: Option<&Value>,
-        observed: &mut Observed,
-    ) -> (Option<Client>, Option<Retry>) {
-        if rollout::ready_replicas(deployment) == 0 {
-            let why =
-                if observed.rollout == Rollout::ScaledToZero { "ScaledToZero" } else { "NoReplicaReady" };
-            observed.coderd = Coderd::NotAsked(why);
-            return (None, None);
-        }
-        let pause = self.pause(&subject.uid);
-        if let Some(left) = pause.left(Instant::now())
-            && let Some(coderd) = left_alone(&subject.before)
-        {
-            observed.coderd = coderd;
-            return (None, Some(Retry::After(left)));
-        }
-        let authorities = self.authorities(subject).await;
-        let url = self.url(subject);
-        let Probe { coderd, client, error } = probe(&url, authorities.as_deref(), &self.egress, pause).await;
-        observed.coderd = coderd;
-        (client, error.map(|error| error.retry()))
-    }
-
     /// The operator's access and the licence.
     async fn settle_external(&self, subject: &Subject, client: Option<&Client>) -> External {
-        let asked = Asked {
+        external::settle(&self.asked(subject, client)).await
+    }
+
+    pub(super) fn asked<'a>(&'a self, subject: &'a Subject, client: Option<&'a Client>) -> Asked<'a> {
+        Asked {
             kube: &self.kube,
             egress: &self.egress,
             owner: Owner { namespace: &subject.key.namespace, name: &subject.key.name, uid: &subject.uid },
@@ -330,38 +307,14 @@ impl Reconciler {
             held: finalizer::is_held(&subject.object),
             client,
             now: Timestamp::now(),
-        };
-        external::settle(&asked).await
-    }
-
-    /// What to trust besides the public authorities: what coderd serves with, as its own Secret tells.
-    async fn authorities(&self, subject: &Subject) -> Option<String> {
-        let tls = subject.resolved.spec.tls.as_ref()?;
-        let mut pems = Vec::new();
-        for name in &tls.secret_names {
-            for key in ["ca.crt", "tls.crt"] {
-                let value =
-                    references::secret_value(&self.kube, &subject.key.namespace, name.trim(), key).await;
-                match value {
-                    Ok(pem) => pems.extend(pem.map(|pem| pem.expose().clone())),
-                    // Without it the handshake fails, and the status says so; the log says why.
-                    Err(error) => tracing::warn!(%error, "a certificate of coderd could not be read"),
-                }
-            }
         }
-        (!pems.is_empty()).then(|| pems.join("\n"))
     }
 
     pub(super) fn forget(&self, key: &Key) {
-        self.swept().remove(key);
-    }
-
-    /// How long the coderd of this object asked to be left alone.
-    fn pause(&self, uid: &str) -> Pause {
-        let mut pauses = self.pauses.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
-        pauses.retain(|_, pause| !pause.is_idle(now));
-        pauses.entry(uid.to_owned()).or_default().clone()
+        let known = self.swept().remove(key);
+        if let Some((uid, ..)) = known {
+            self.memory.forget(&uid);
+        }
     }
 
     fn swept(&self) -> MutexGuard<'_, BTreeMap<Key, Swept>> {

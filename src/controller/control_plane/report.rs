@@ -3,7 +3,7 @@
 
 use super::reconcile::{Key, Reconciler, Subject, nothing_observed};
 use super::rollout;
-use super::status::{self, Coderd, Observed};
+use super::status::{self, Coderd, Observed, Wish};
 use super::{desired, kept, license};
 use crate::controller::conditions::{Finding, conditions};
 use crate::controller::schedule::Outcome;
@@ -42,7 +42,7 @@ impl Reconciler {
         }
         status.selector = Some(desired::selector(&subject.resolved));
         status.url = Some(url);
-        if let Coderd::Answered(version, _) = &observed.coderd {
+        if let Coderd::Answered { version: Some(version), .. } = &observed.coderd {
             status.version = Some(version.clone());
         }
         let resolved = webhooks::status_resolved(Kind::ControlPlane, &subject.given, &self.config);
@@ -96,22 +96,22 @@ impl Reconciler {
         self.write(key, object, status).await
     }
 
+    /// Writes that it is suspended, and how it stands with the operator's access where that was looked at.
     pub(super) async fn write_suspended(
         &self,
-        key: &Key,
-        object: &Value,
-        mut status: CoderControlPlaneStatus,
-        generation: i64,
-    ) -> Result<Outcome, CallError> {
+        subject: Subject,
+        access: Option<&Wish>,
+    ) -> Result<(), CallError> {
+        let Subject { key, object, generation, before: mut status, .. } = subject;
         status.observed_generation = Some(generation);
-        status.last_handled_reconcile_at = reconcile_at(object);
+        status.last_handled_reconcile_at = reconcile_at(&object);
         let message = "spec.suspend is true: nothing is changed until it is not";
-        let finding = Finding::yes(condition::SUSPENDED, "Suspended", message);
-        let suspended = conditions(&[finding], &status.conditions, generation, &Time(Timestamp::now()));
-        status.conditions.retain(|old| old.type_ != condition::SUSPENDED);
-        status.conditions.extend(suspended);
-        self.write(key, object, status).await?;
-        Ok(Outcome::Settled)
+        let mut findings = vec![Finding::yes(condition::SUSPENDED, "Suspended", message)];
+        findings.extend(access.map(|access| status::wish(condition::OPERATOR_ACCESS_READY, access)));
+        let new = conditions(&findings, &status.conditions, generation, &Time(Timestamp::now()));
+        status.conditions.retain(|old| new.iter().all(|new| new.type_ != old.type_));
+        status.conditions.extend(new);
+        self.write(&key, &object, status).await
     }
 
     /// Says on an object that is going why it is still there.

@@ -44,8 +44,20 @@ pub enum Exposure {
 pub enum Coderd {
     /// It was not asked: no replica is there to answer. The word says why.
     NotAsked(&'static str),
-    /// It answered with its version; what it could not tell besides.
-    Answered(String, Option<String>),
+    /// It is there.
+    Answered {
+        /// Its version, if it told.
+        version: Option<String>,
+        /// What it could not tell.
+        trouble: Option<String>,
+    },
+    /// It answered before and did not this once, with a message.
+    Faltered {
+        /// Its version, as it told before.
+        version: Option<String>,
+        /// What went wrong.
+        message: String,
+    },
     /// It did not, for a reason and a message.
     Silent(&'static str, String),
 }
@@ -164,6 +176,10 @@ fn summary(observed: &Observed) -> [Finding; 3] {
         ];
     }
     let (reason, mut message) = match &observed.rollout {
+        Rollout::ScaledToZero if observed.license.state == WishState::Pending => (
+            "ScaledToZero",
+            "no replicas are asked for; the licence is uploaded once there are some".to_owned(),
+        ),
         Rollout::ScaledToZero => ("ScaledToZero", "no replicas are asked for".to_owned()),
         _ => ("Available", "coderd is rolled out and answers".to_owned()),
     };
@@ -230,6 +246,11 @@ fn unfinished(observed: &Observed) -> Option<Because> {
     };
     let access = || observed.access_needed.then(|| if_in(WishState::Pending, &observed.access)).flatten();
     let grant = || Some(("WorkspaceGrantFailed", ungranted_at_home(observed, "Failed")?.to_owned()));
+    // Without replicas it cannot come, and nobody waits for it: Ready and its own condition speak of it.
+    let license = || {
+        let stopped = observed.rollout == Rollout::ScaledToZero;
+        if_in(WishState::Pending, &observed.license).filter(|_| !stopped)
+    };
     None.or_else(|| Some(("ApplyFailed", all(&observed.failed)?)))
         .or_else(grant)
         .or_else(|| Some(("ReferenceMissing", all(&observed.missing)?)))
@@ -237,7 +258,7 @@ fn unfinished(observed: &Observed) -> Option<Because> {
         .or_else(exposure)
         .or_else(coderd)
         .or_else(access)
-        .or_else(|| if_in(WishState::Pending, &observed.license))
+        .or_else(license)
 }
 
 fn deployment(rollout: &Rollout) -> Finding {
@@ -297,11 +318,13 @@ fn workspaces(grants: Option<&Grants>) -> Finding {
 fn coderd(coderd: &Coderd) -> Finding {
     match coderd {
         Coderd::NotAsked(why) => Finding::unknown(CODERD_REACHABLE, why, "coderd was not asked"),
-        Coderd::Answered(version, None) => {
-            Finding::yes(CODERD_REACHABLE, "Answered", format!("coderd {version} answers"))
+        Coderd::Answered { version, trouble } => {
+            let trouble = trouble.as_ref().map(|trouble| format!(", but {trouble}")).unwrap_or_default();
+            Finding::yes(CODERD_REACHABLE, "Answered", format!("coderd{} answers{trouble}", named(version)))
         }
-        Coderd::Answered(version, Some(trouble)) => {
-            Finding::yes(CODERD_REACHABLE, "Answered", format!("coderd {version} answers, but {trouble}"))
+        Coderd::Faltered { version, message } => {
+            let said = format!("{message}; coderd{} answered before and is asked again", named(version));
+            Finding::yes(CODERD_REACHABLE, "Answered", said)
         }
         Coderd::Silent(reason, message) => Finding::no(CODERD_REACHABLE, reason, &**message),
     }
@@ -326,7 +349,12 @@ fn code(line: &str) -> Option<&str> {
     code.split([')', ',']).next().filter(|code| code.starts_with("CODER"))
 }
 
-fn wish(about: &'static str, wish: &Wish) -> Finding {
+fn named(version: &Option<String>) -> String {
+    version.as_ref().map(|version| format!(" {version}")).unwrap_or_default()
+}
+
+/// The condition that says where a wish stands.
+pub fn wish(about: &'static str, wish: &Wish) -> Finding {
     let truth = match wish.state {
         WishState::NotAsked => Truth::Unknown,
         WishState::Granted => Truth::True,

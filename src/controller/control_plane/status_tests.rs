@@ -21,7 +21,7 @@ fn healthy() -> Observed {
         exposure: Exposure::InPlace("Ingress"),
         finalizer: None,
         workspaces: Some(Grants::default()),
-        coderd: Coderd::Answered("v2.36.1".to_owned(), None),
+        coderd: Coderd::Answered { version: Some("v2.36.1".to_owned()), trouble: None },
         access: wish(WishState::Granted, "Proven"),
         access_needed: true,
         license: wish(WishState::Granted, "Applied"),
@@ -64,7 +64,20 @@ fn settled() -> Vec<(Observed, &'static str)> {
             },
             "ScaledToZero",
         ),
+        (
+            Observed {
+                rollout: Rollout::ScaledToZero,
+                coderd: Coderd::NotAsked("ScaledToZero"),
+                license: wish(WishState::Pending, "WaitingForCoderd"),
+                ..healthy()
+            },
+            "ScaledToZero",
+        ),
         (Observed { exposure: Exposure::NotAsked, ..healthy() }, "Available"),
+        (
+            Observed { coderd: Coderd::Faltered { version: None, message: "m".into() }, ..healthy() },
+            "Available",
+        ),
         (Observed { workspaces: None, ..healthy() }, "Available"),
         (Observed { workspaces: ungranted(&[(false, "NamespaceMissing", "x")]), ..healthy() }, "Available"),
         (Observed { workspaces: ungranted(&[(true, "GrantFrozen", "x")]), ..healthy() }, "Available"),

@@ -16,6 +16,8 @@ pub enum Changed {
     Child,
     /// A Secret or ConfigMap of anybody.
     Consumed(Source),
+    /// The record of an operator's token, by somebody else.
+    Record,
     /// A namespace.
     Namespace,
 }
@@ -41,7 +43,7 @@ pub fn concerns(changed: Changed, change: &Change, control_plane: &CoderControlP
         return false;
     };
     match changed {
-        Changed::Child => belongs(metadata, control_plane),
+        Changed::Child | Changed::Record => belongs(metadata, control_plane),
         Changed::Namespace => {
             let rbac = control_plane.spec.rbac.as_ref();
             rbac.is_some_and(|rbac| {
@@ -50,10 +52,7 @@ pub fn concerns(changed: Changed, change: &Change, control_plane: &CoderControlP
         }
         Changed::Consumed(kind) => {
             let named = |one: &desired::Consumed| one.kind == kind && one.name == *name;
-            // The record of our own token carries the labels of a child. Only its loss is news: every other change is
-            // our own, and a pass for each would undo the pauses between failures.
-            change.gone && kind == Source::Secret && belongs(metadata, control_plane)
-                || here && desired::consumed(control_plane).iter().any(named)
+            here && desired::consumed(control_plane).iter().any(named)
                 || here && kind == Source::Secret && operator_reads(control_plane, name)
         }
     }
@@ -80,6 +79,7 @@ fn operator_reads(control_plane: &CoderControlPlane, name: &str) -> bool {
 
 mod follow;
 mod optional;
+mod records;
 
 pub use follow::{ControlPlanes, follow};
 
@@ -92,21 +92,17 @@ mod tests {
     fn the_operators_own_token_concerns_its_control_plane_wherever_it_lives() {
         let plane: CoderControlPlane =
             from_value(json!({"metadata": {"name": "coder", "namespace": "team"}, "spec": {}})).unwrap();
-        let token = |name: &str, gone| Change {
-            gone,
+        let token = |name: &str| Change {
+            gone: false,
             metadata: from_value(
                 json!({"name": "team.coder.operator-token", "namespace": "operator", "labels": {
                 "coder.com/control-plane": name, "coder.com/control-plane-namespace": "team"}}),
             )
             .unwrap(),
         };
-        assert!(concerns(Changed::Consumed(Source::Secret), &token("coder", true), &plane));
-        assert!(
-            !concerns(Changed::Consumed(Source::Secret), &token("coder", false), &plane),
-            "written by us"
-        );
-        assert!(!concerns(Changed::Consumed(Source::Secret), &token("other", true), &plane));
-        assert!(!concerns(Changed::Consumed(Source::ConfigMap), &token("coder", true), &plane));
+        assert!(concerns(Changed::Record, &token("coder"), &plane));
+        assert!(!concerns(Changed::Consumed(Source::Secret), &token("coder"), &plane), "written by us");
+        assert!(!concerns(Changed::Record, &token("other"), &plane));
     }
 
     #[test]

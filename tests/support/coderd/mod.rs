@@ -20,6 +20,7 @@ mod ids;
 mod limits;
 mod pipeline;
 mod record;
+mod redirect;
 mod reply;
 mod route;
 mod routes;
@@ -29,6 +30,7 @@ mod state;
 mod strictness;
 #[cfg(test)]
 mod tests;
+mod tls;
 
 pub use clock::{Clock, Timestamp};
 pub use faults::{Fault, FaultHandle, Occurrence};

@@ -21,6 +21,7 @@ use super::routes::provisioner_keys::DAEMON_KEY_HEADER;
 use super::server::Shared;
 use super::state::{Build, World};
 use super::strictness::{self, Violation};
+use super::tls::OverTls;
 
 /// More than coderd itself takes, so that its own limit can be played.
 const LARGEST_BODY: usize = 128 << 20;
@@ -39,6 +40,7 @@ pub(super) struct Inbound {
     pub(super) body: Bytes,
     pub(super) json: Option<Value>,
     pub(super) now: Timestamp,
+    pub(super) over_tls: bool,
     params: Vec<(&'static str, String)>,
     caller: Option<User>,
 }
@@ -56,6 +58,7 @@ impl Inbound {
             headers: head.headers,
             body,
             now,
+            over_tls: head.extensions.get::<OverTls>().is_some(),
             params: Vec::new(),
             caller: None,
         }
@@ -202,6 +205,9 @@ fn process(shared: &Shared, found: &Found, inbound: &mut Inbound) -> Reply {
     let mut world = shared.world();
     // A held call is judged by the time it is let through, as one that was slow on the wire.
     inbound.now = shared.clock.now();
+    if let Some(elsewhere) = world.redirect.as_ref().and_then(|access_url| access_url.redirect(inbound)) {
+        return elsewhere;
+    }
     let caller = world.authenticate(&inbound.headers, inbound.now);
     if let Ok(user) = &caller {
         world.wake(user);
@@ -262,6 +268,8 @@ fn respond(delivery: Delivery, entry: &Entry, version: &str) -> Response {
     };
     entry.ended(Outcome::Answered(reply.status.as_u16()));
     let length = reply.body.len();
+    // It comes from in front of coderd's own handlers, which would have signed it.
+    let reply_is_a_redirect = reply.status == StatusCode::TEMPORARY_REDIRECT;
     let body = if whole { Body::from(reply.body) } else { half(reply.body) };
     let mut response = Response::new(body);
     *response.status_mut() = reply.status;
@@ -269,6 +277,9 @@ fn respond(delivery: Delivery, entry: &Entry, version: &str) -> Response {
     headers.extend(reply.headers);
     if !whole {
         headers.insert(http::header::CONTENT_LENGTH, HeaderValue::from(length));
+    }
+    if reply_is_a_redirect {
+        return response;
     }
     headers.insert(HeaderName::from_static("x-content-type-options"), HeaderValue::from_static("nosniff"));
     if let Ok(version) = HeaderValue::from_str(version) {

@@ -14,8 +14,10 @@ use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
 use tokio::sync::oneshot;
+use tokio_rustls::TlsAcceptor;
 
 use super::clock::Clock;
 use super::faults::Faults;
@@ -25,6 +27,7 @@ use super::record::Ledger;
 use super::routes::provisioner_daemons::DaemonArrival;
 use super::state::{Build, World};
 use super::strictness::Violations;
+use super::tls::{self, Certificates, OverTls};
 
 /// Everything requests and tests share.
 #[derive(Debug)]
@@ -100,10 +103,7 @@ impl CoderdBuilder {
     /// # Panics
     /// If loopback cannot be listened on.
     pub async fn start(self) -> Coderd {
-        let listener =
-            std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback has a free port");
-        listener.set_nonblocking(true).expect("a listener can be made non-blocking");
-        let addr = listener.local_addr().expect("a bound listener has an address");
+        let ((listener, addr), (tls_listener, tls_addr)) = (listening(), listening());
         let mut world = World::fresh(self.build, &self.version, self.clock.now());
         world.url = format!("http://{addr}");
         world.daemon_arrival = self.daemon_arrival;
@@ -118,11 +118,14 @@ impl CoderdBuilder {
             faults: Faults::default(),
             violations: Violations::default(),
         });
+        let certificates = Arc::new(Certificates::default());
+        let acceptor = tls::acceptor(Arc::clone(&certificates));
         let (stop, stopped) = oneshot::channel();
         let router = Router::new().fallback(pipeline::receive).with_state(Arc::clone(&shared));
-        let serving = move || run(listener, router, stopped);
+        let serving = move || run(listener, (tls_listener, acceptor), router, stopped);
         let thread = std::thread::Builder::new().name("coderd-double".to_owned()).spawn(serving);
-        Coderd { addr, shared, stop: Some(stop), thread: Some(thread.expect("a thread can be started")) }
+        let thread = Some(thread.expect("a thread can be started"));
+        Coderd { addr, tls_addr, certificates, shared, stop: Some(stop), thread }
     }
 }
 
@@ -130,6 +133,8 @@ impl CoderdBuilder {
 #[derive(Debug)]
 pub struct Coderd {
     addr: SocketAddr,
+    pub(super) tls_addr: SocketAddr,
+    certificates: Arc<Certificates>,
     shared: Arc<Shared>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -182,6 +187,10 @@ impl Coderd {
         self.shared.world()
     }
 
+    pub(super) fn certificates(&self) -> &Certificates {
+        &self.certificates
+    }
+
     pub(super) fn ledger(&self) -> &Ledger {
         &self.shared.ledger
     }
@@ -208,13 +217,27 @@ impl Drop for Coderd {
     }
 }
 
+/// A listener on a free loopback port, for the runtime of the server.
+fn listening() -> (std::net::TcpListener, SocketAddr) {
+    let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback has a free port");
+    listener.set_nonblocking(true).expect("a listener can be made non-blocking");
+    let addr = listener.local_addr().expect("a bound listener has an address");
+    (listener, addr)
+}
+
 /// Serves until told to stop; leaving drops the runtime and with it every connection and held call.
-fn run(listener: std::net::TcpListener, router: Router, stopped: oneshot::Receiver<()>) {
+fn run(
+    plain: std::net::TcpListener,
+    (tls, acceptor): (std::net::TcpListener, TlsAcceptor),
+    router: Router,
+    stopped: oneshot::Receiver<()>,
+) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime can be built").block_on(async move {
-        let listener = TcpListener::from_std(listener).expect("the listener is non-blocking");
+        let listener = |std| TcpListener::from_std(std).expect("the listener is non-blocking");
         tokio::select! {
-            () = accept(listener, router) => {}
+            () = accept(listener(plain), router.clone()) => {}
+            () = accept_tls(listener(tls), acceptor, router) => {}
             _ = stopped => {}
         }
     });
@@ -223,15 +246,32 @@ fn run(listener: std::net::TcpListener, router: Router, stopped: oneshot::Receiv
 async fn accept(listener: TcpListener, router: Router) {
     loop {
         if let Ok((stream, _)) = listener.accept().await {
-            tokio::spawn(serve(stream, router.clone()));
+            tokio::spawn(serve(stream, router.clone(), false));
+        }
+    }
+}
+
+async fn accept_tls(listener: TcpListener, acceptor: TlsAcceptor, router: Router) {
+    loop {
+        if let Ok((stream, _)) = listener.accept().await {
+            let (acceptor, router) = (acceptor.clone(), router.clone());
+            tokio::spawn(async move {
+                // Whoever does not trust the certificate goes away.
+                if let Ok(stream) = acceptor.accept(stream).await {
+                    serve(stream, router, true).await;
+                }
+            });
         }
     }
 }
 
 /// Serves one connection. An error of the service makes hyper close it without an answer, which is how a cut is
 /// played.
-async fn serve(stream: TcpStream, router: Router) {
-    let answer = service_fn(move |request: http::Request<Incoming>| {
+async fn serve(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, router: Router, over_tls: bool) {
+    let answer = service_fn(move |mut request: http::Request<Incoming>| {
+        if over_tls {
+            request.extensions_mut().insert(OverTls);
+        }
         let answering = TowerToHyperService::new(router.clone()).call(request);
         async move { uncut(answering.await) }
     });

@@ -4,6 +4,7 @@
 use super::clock::Timestamp;
 use super::identity::{Token, User};
 use super::ids::Uuid;
+use super::redirect::AccessUrl;
 use super::routes::entitlements::Entitlements;
 use super::routes::licenses::StoredLicense;
 use super::routes::organizations::Organization;
@@ -25,6 +26,8 @@ pub(super) struct World {
     pub(super) version: String,
     pub(super) deployment_id: Uuid,
     pub(super) url: String,
+    /// Where everybody is sent who does not come by it; none unless asked for.
+    pub(super) redirect: Option<AccessUrl>,
     pub(super) entitlements: Entitlements,
     pub(super) licenses: Vec<StoredLicense>,
     pub(super) last_license: i32,
@@ -45,6 +48,7 @@ impl World {
             version: version.to_owned(),
             deployment_id: Uuid::random(),
             url: String::new(),
+            redirect: None,
             entitlements: Entitlements::licensed(now),
             licenses: Vec::new(),
             last_license: 0,

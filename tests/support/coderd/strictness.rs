@@ -14,8 +14,10 @@ use super::route::{Route, Wanted};
 use super::routes::provisioner_keys::DAEMON_KEY_HEADER;
 use super::server::Coderd;
 
-const HEADERS: [&str; 8] = [
+const HEADERS: [&str; 9] = [
     "host",
+    // By which a coderd that redirects to its access URL knows whoever comes another way.
+    "x-forwarded-host",
     "user-agent",
     "accept",
     "accept-encoding",

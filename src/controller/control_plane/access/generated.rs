@@ -42,7 +42,26 @@ pub async fn settle(asked: &Asked<'_>, url: Result<DatabaseUrl, Trouble>) -> Acc
         );
         return Accessed { hold: readable, ..Accessed::without(wish) };
     }
-    let mut work = match Work::start(asked, url).await {
+    work(asked, url, Extent::Everything).await
+}
+
+/// The same, as far as it keeps a token that is there.
+pub async fn renew(asked: &Asked<'_>, url: Result<DatabaseUrl, Trouble>) -> Accessed {
+    work(asked, url, Extent::Renewal).await
+}
+
+/// How much is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Extent {
+    /// All there is to do.
+    Everything,
+    /// A token is renewed; no role is changed, and nothing that others left is touched.
+    Renewal,
+}
+
+async fn work(asked: &Asked<'_>, url: Result<DatabaseUrl, Trouble>, extent: Extent) -> Accessed {
+    let readable = url.is_ok();
+    let mut work = match Work::start(asked, url, extent).await {
         Ok(work) => work,
         Err(trouble) => {
             return Accessed { hold: true, retry: Some(trouble.retry), ..Accessed::without(trouble.wish) };
@@ -56,6 +75,7 @@ pub async fn settle(asked: &Asked<'_>, url: Result<DatabaseUrl, Trouble>) -> Acc
 /// One pass over the steps.
 struct Work<'a> {
     asked: &'a Asked<'a>,
+    extent: Extent,
     url: Result<DatabaseUrl, Trouble>,
     record: Option<Record>,
     /// Version of the Secret; none if there is no Secret.
@@ -69,7 +89,11 @@ struct Work<'a> {
 }
 
 impl<'a> Work<'a> {
-    async fn start(asked: &'a Asked<'a>, url: Result<DatabaseUrl, Trouble>) -> Result<Self, Trouble> {
+    async fn start(
+        asked: &'a Asked<'a>,
+        url: Result<DatabaseUrl, Trouble>,
+        extent: Extent,
+    ) -> Result<Self, Trouble> {
         let name = asked.owner.secret();
         let secret = asked.kube.ours::<Secret>().get(&name).await.map_err(unrecorded)?;
         let (record, version) = match record::read(secret.as_ref()) {
@@ -88,6 +112,7 @@ impl<'a> Work<'a> {
         };
         let mut work = Self {
             asked,
+            extent,
             url,
             record,
             version,
@@ -112,6 +137,10 @@ impl<'a> Work<'a> {
     }
 
     fn role(&self) -> Role {
+        let given = self.record.as_ref().and_then(|record| record.role);
+        if let (Extent::Renewal, Some(given)) = (self.extent, given) {
+            return given;
+        }
         if self.asked.spec.license_secret_ref.is_some() { Role::Owner } else { Role::TemplateAdmin }
     }
 
@@ -129,7 +158,8 @@ impl<'a> Work<'a> {
                 role: self.role(),
                 now: self.asked.now,
             });
-            if step == Step::Rest {
+            let left_alone = self.extent == Extent::Renewal && step == Step::ClearFormer;
+            if step == Step::Rest || left_alone {
                 return None;
             }
             if let Err(trouble) = self.act(step).await {
@@ -163,8 +193,6 @@ impl<'a> Work<'a> {
     async fn prepare(&mut self, record: Option<&Record>) -> Result<(), Trouble> {
         // Without a way to the database a new token is of no use.
         self.url.as_ref().map_err(Clone::clone)?;
-        let no_luck =
-            |error: crate::coderd::uuid::NoRandomness| Trouble::passing("RecordFailed", error.to_string());
         let (user, token) = (Uuid::random().map_err(no_luck)?, NewToken::generate().map_err(no_luck)?);
         self.write(Record::prepared(record, user, token)).await
     }
@@ -176,6 +204,7 @@ impl<'a> Work<'a> {
         let request = AccessRequest {
             user_id: record.user_id,
             email: owner.email(),
+            former_email: Some(owner.former_email()),
             username: USERNAME.to_owned(),
             role,
             token: kept.token.clone(),
@@ -187,6 +216,11 @@ impl<'a> Work<'a> {
             Ok(ensured) => self.write(record.ensured(which, ensured.user_id, role, ensured.expires_at)).await,
             // Its id is somebody else's by chance: another one is made.
             Err(database::Error::TokenTaken) if which == Which::Next => self.prepare(Some(record)).await,
+            // An earlier release had one user for two clusters on one database, and the other was faster: another is made.
+            Err(database::Error::UserElsewhere) => {
+                let user_id = Uuid::random().map_err(no_luck)?;
+                self.prepare(Some(&Record { user_id, role: None, ..record.clone() })).await
+            }
             Err(error) => Err(error.into()),
         }
     }
@@ -279,6 +313,10 @@ impl<'a> Work<'a> {
             ..Accessed::without(wish(WishState::Granted, "TokenProven", message))
         }
     }
+}
+
+fn no_luck(error: crate::coderd::uuid::NoRandomness) -> Trouble {
+    Trouble::passing("RecordFailed", error.to_string())
 }
 
 fn unrecorded(error: crate::kubernetes::CallError) -> Trouble {

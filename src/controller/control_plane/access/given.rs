@@ -11,17 +11,19 @@ use crate::controller::control_plane::status::{Wish, WishState};
 /// What coderd says of the token.
 type Answer = Option<Result<(), Error>>;
 
-/// The access this token gives.
-pub async fn settle(asked: &Asked<'_>, secret: &str, key: &str) -> Accessed {
+/// The access this token gives, and whether coderd has confirmed it now.
+pub async fn settle(asked: &Asked<'_>, secret: &str, key: &str) -> (Accessed, bool) {
     let namespace = asked.owner.namespace;
     let token = match references::secret_value(asked.kube, namespace, secret, key).await {
         Ok(Some(token)) => token,
         Ok(None) => {
             let message =
                 format!("Secret {secret} with a token under the key {key} does not exist, or it is empty");
-            return Accessed::without(pending("TokenSecretMissing", message));
+            return (Accessed::without(pending("TokenSecretMissing", message)), false);
         }
-        Err(error) => return failed(Trouble::passing("ReferenceUnreadable", error.to_string())),
+        Err(error) => {
+            return (failed(Trouble::passing("ReferenceUnreadable", error.to_string())), false);
+        }
     };
     let place = reference(namespace, secret, key);
     let before = asked.before;
@@ -33,9 +35,10 @@ pub async fn settle(asked: &Asked<'_>, secret: &str, key: &str) -> Accessed {
         Some(Err(error)) => Some(unproven(error).retry),
         _ => None,
     };
+    let proven = matches!(answer, Some(Ok(())));
     let wish = judge(answer, worked);
     let client = client.filter(|_| wish.state == WishState::Granted);
-    Accessed { client, token: Some(place), retry, ..Accessed::without(wish) }
+    (Accessed { client, token: Some(place), retry, ..Accessed::without(wish) }, proven)
 }
 
 async fn ask(asked: &Asked<'_>, token: &Confidential<String>) -> Answer {

@@ -17,11 +17,12 @@ use crate::kubernetes::{CallError, Kube};
 use crds::shared::NamespacedSecretKeySelector;
 use crds::{CoderControlPlaneSpec, CoderControlPlaneStatus};
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
 use plan::{Place, Plan};
 use reasons::{pending, refused, unproven, wish};
 
 pub use deed::Deed;
-pub use record::{OWNER_UID, Owner};
+pub use record::{OWNER_UID, Owner, WRITTEN_OVER};
 use retire::Retired;
 
 /// What access is settled for, and with what.
@@ -93,7 +94,11 @@ pub async fn settle(asked: &Asked<'_>) -> Accessed {
             let disabled = wish(WishState::NotAsked, "Disabled", "spec.operatorAccess.disabled is true");
             retired(asked, Accessed::without(disabled)).await
         }
-        Plan::Given { secret, key } => retired(asked, given::settle(asked, &secret, &key).await).await,
+        Plan::Given { secret, key } => match given::settle(asked, &secret, &key).await {
+            (accessed, true) => retired(asked, accessed).await,
+            // One of our own, if there is one, is the way back as long as this one is not known to work.
+            (accessed, false) => Accessed { hold: asked.held, ..accessed },
+        },
         Plan::NoUrl => without_url(asked, needed).await,
         Plan::Unresolvable(why) => generated::settle(asked, Err(refused_url(why))).await,
         Plan::Generated(places) => match generated::url(asked, &places).await {
@@ -102,6 +107,30 @@ pub async fn settle(asked: &Asked<'_>) -> Accessed {
         },
     };
     Accessed { needed, ..accessed }
+}
+
+/// Whether a suspended control plane has a token to be kept: one that was given, or a record of our own.
+pub async fn is_kept(asked: &Asked<'_>) -> Result<bool, CallError> {
+    Ok(match plan::plan(asked.spec) {
+        Plan::Given { .. } => true,
+        Plan::Generated(_) | Plan::Unresolvable(_) => {
+            asked.held && asked.kube.ours::<Secret>().get(&asked.owner.secret()).await?.is_some()
+        }
+        Plan::Disabled | Plan::NoUrl => false,
+    })
+}
+
+/// Renews the token of a suspended control plane; no role is changed and nothing is taken back.
+pub async fn renew(asked: &Asked<'_>) -> Accessed {
+    match plan::plan(asked.spec) {
+        Plan::Given { secret, key } => given::settle(asked, &secret, &key).await.0,
+        Plan::Generated(places) => {
+            let url = generated::url(asked, &places).await;
+            generated::renew(asked, url.unwrap_or_else(|| Err(refused_url(NO_URL)))).await
+        }
+        Plan::Unresolvable(why) => generated::renew(asked, Err(refused_url(why))).await,
+        Plan::Disabled | Plan::NoUrl => Accessed::without(wish(WishState::NotAsked, "NoDatabaseURL", NO_URL)),
+    }
 }
 
 fn refused_url(why: &str) -> reasons::Trouble {

@@ -46,7 +46,7 @@ impl From<database::Error> for Trouble {
         use database::Error::{
             ConnectionLost, Deleted, ForeignUser, NoFreeName, NotMigrated, Other, PermissionDenied, Refused,
             Request, Suspended, TimedOut, TlsRefused, TokenTaken, Unreachable, UnsupportedSchema,
-            WrongPassword,
+            UserElsewhere, WrongPassword,
         };
         let reason = match &error {
             Unreachable | ConnectionLost => "DatabaseUnreachable",
@@ -60,7 +60,7 @@ impl From<database::Error> for Trouble {
             UnsupportedSchema { .. } => "DatabaseSchemaUnknown",
             Suspended => "UserSuspended",
             Deleted => "UserDeleted",
-            ForeignUser | NoFreeName => "UserConflict",
+            ForeignUser | UserElsewhere | NoFreeName => "UserConflict",
         };
         match error.retry() {
             database::Retry::Backoff => Self::passing(reason, error.to_string()),

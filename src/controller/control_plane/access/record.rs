@@ -15,6 +15,8 @@ use std::str::FromStr;
 
 /// Uid of the control plane the token is for.
 pub const OWNER_UID: &str = "coder.com/control-plane-uid";
+/// The version of the record that our last write replaced: another one for each, so that writes of others are told apart.
+pub const WRITTEN_OVER: &str = "coder.com/written-over";
 
 const TOKEN: &str = secret_key::TOKEN;
 const TOKEN_GENERATION: &str = "token-generation";
@@ -44,14 +46,20 @@ impl Owner<'_> {
         names::control_plane::operator_token_secret(self.namespace, self.name)
     }
 
-    /// The address by which its user is found again.
+    /// The address by which its user is found again. With the uid: a control plane of this name in another cluster, on
+    /// the same database, has a user of its own.
     pub fn email(&self) -> String {
+        format!("{}@{EMAIL_DOMAIN}", names::control_plane::operator_user(self.uid))
+    }
+
+    /// The address that earlier releases gave its user.
+    pub fn former_email(&self) -> String {
         format!("{}@{EMAIL_DOMAIN}", names::control_plane::operator_token(self.namespace, self.name))
     }
 
     /// The name of a token in coderd: another one for each generation.
     pub fn token_name(&self, generation: u64) -> String {
-        format!("{}-{generation}", names::control_plane::operator_token(self.namespace, self.name))
+        format!("{}-{generation}", names::control_plane::operator_user(self.uid))
     }
 }
 
@@ -139,7 +147,11 @@ pub fn written(owner: Owner<'_>, namespace: &str, record: &Record, version: Opti
             namespace: Some(namespace.to_owned()),
             resource_version: version.map(str::to_owned),
             labels: Some(labels.map(|(key, value)| (key.to_owned(), value)).into()),
-            annotations: Some([(OWNER_UID.to_owned(), owner.uid.to_owned())].into()),
+            annotations: Some(
+                [(OWNER_UID, owner.uid), (WRITTEN_OVER, version.unwrap_or_default())]
+                    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                    .into(),
+            ),
             ..ObjectMeta::default()
         },
         type_: Some("Opaque".to_owned()),

@@ -118,9 +118,8 @@ async fn revoke_once(
 ) -> Result<(), Error> {
     let mut database = Database::connect(url, &egress.resolve, Limits::default()).await?;
     if let Some(record) = record {
-        database.disable_access(record.user_id).await?;
-        // A user that was there before has another id until it is recorded; its newest token has this name.
-        database.revoke_tokens_named(&owner.email(), &owner.token_name(record.generation)).await?;
+        // By the address, too: a user that was there before has another id until it is recorded.
+        database.disable_access(record.user_id, &owner.email(), Some(&owner.former_email())).await?;
     }
     if former {
         revoke_former(&mut database, owner).await?;

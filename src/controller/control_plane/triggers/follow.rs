@@ -1,6 +1,7 @@
 //! Follows everything that can make a control plane due, and leaves wishes in the queue.
 //! It never looks into an object: what concerns whom is decided one level above.
 
+use super::records::Records;
 use super::{Changed, concerns, optional};
 use crate::controller::control_plane::desired::{HTTP_ROUTE, SERVICE_MONITOR, Source};
 use crate::controller::control_plane::reconcile::Key;
@@ -71,9 +72,13 @@ pub async fn follow(kube: &Kube, control_planes: ControlPlanes, queue: Queue<Key
 type Changes = BoxStream<'static, watcher::Result<Sight>>;
 
 async fn listen(mut changes: Changes, changed: Changed, control_planes: ControlPlanes, queue: Queue<Key>) {
+    let mut records = Records::default();
     while let Some(sight) = changes.next().await {
         match sight {
-            Ok(Sight::Changed(change)) => wish(changed, &change, &control_planes, &queue),
+            Ok(Sight::Changed(change)) => {
+                let lost = changed == Changed::Consumed(Source::Secret) && records.is_lost(&change);
+                wish(if lost { Changed::Record } else { changed }, &change, &control_planes, &queue);
+            }
             Ok(Sight::Listed) => {}
             Err(error) => tracing::warn!(?changed, %error, "watch failed; it is tried again"),
         }

@@ -1,0 +1,192 @@
+//! The operator's own token beside one that was given, beside another cluster's, while suspended, and after somebody
+//! laid hands on it. Each test works in a namespace and a database of its own.
+
+use crate::from_secret;
+use crate::stage::{LIMIT, Stage, condition};
+use coder_k8s::coderd::database::{AccessRequest, Database, DatabaseUrl, Limits};
+use coder_k8s::coderd::{NewToken, Resolve, Uuid};
+use coder_k8s::confidential::Confidential;
+use coder_k8s::controller::control_plane::access::Owner;
+use serde_json::{Value, json};
+use std::time::Duration;
+use support::coderd::Role;
+use support::until;
+use support::wait::holds;
+
+const USER: &str = "SELECT id, email, rbac_roles FROM users ORDER BY created_at";
+
+/// A namespace whose control plane has a token of its own, and its database.
+async fn with_a_token(stage: &Stage, purpose: &str) -> (String, String) {
+    let ns = stage.cluster.namespace(purpose).await;
+    let (database, url) = stage.database();
+    stage.secret(&ns, "db", &json!({ "url": url })).await;
+    stage.apply(&ns, &json!({ "extraEnv": from_secret() })).await;
+    stage.until_reason(&ns, "OperatorAccessReady", "TokenProven").await;
+    (ns, database)
+}
+
+async fn only_token_left(stage: &Stage, database: &str, count: &str) {
+    until("everything else to be revoked", LIMIT, async || {
+        let live = stage.live_tokens(database);
+        holds(live == count, live)
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_of_our_own_goes_only_when_the_given_one_works() {
+    let stage = Stage::shared().await;
+    let (ns, database) = with_a_token(stage, "handover").await;
+    only_token_left(stage, &database, "1").await;
+    let given =
+        json!({ "extraEnv": from_secret(), "operatorAccess": { "tokenSecretRef": { "name": "mine" } } });
+    stage.apply(&ns, &given).await;
+    stage.until_reason(&ns, "OperatorAccessReady", "TokenSecretMissing").await;
+    stage.secret(&ns, "mine", &json!({ "token": format!("{}-{}", "a".repeat(10), "b".repeat(22)) })).await;
+    let plane = stage.until_reason(&ns, "OperatorAccessReady", "TokenRejected").await;
+    assert!(plane["metadata"]["finalizers"].is_array(), "there is something to take back");
+    assert!(stage.record(&ns).await.is_some_and(|record| record["data"]["token"].is_string()));
+    assert_eq!(stage.live_tokens(&database), "1", "the way back works");
+    stage.secret(&ns, "mine", &json!({ "token": stage.coderd.token_for(&[Role::Owner]) })).await;
+    stage
+        .until(&ns, "the given token, and nothing else", |plane| {
+            condition(plane, "OperatorAccessReady")["reason"] == "TokenProven"
+                && plane["metadata"]["finalizers"].is_null()
+        })
+        .await;
+    assert_eq!((stage.live_tokens(&database).as_str(), stage.record(&ns).await), ("0", None));
+    let user = stage.postgres.sql(&database, USER);
+    assert!(user.ends_with("|{}"), "no role is left: {user}");
+}
+
+async fn database(stage: &Stage, name: &str) -> Database {
+    let url = Confidential::new(stage.postgres.url("postgres", name, "sslmode=disable"));
+    let resolve = Resolve::new(vec![stage.postgres.resolve_rule().parse().unwrap()]);
+    Database::connect(&DatabaseUrl::parse(&url).unwrap(), &resolve, Limits::default()).await.unwrap()
+}
+
+/// Blue and green from one Git repository: the same namespace and name in two clusters, on one database.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_clusters_on_one_database_leave_each_other_alone() {
+    let stage = Stage::shared().await;
+    let ns = stage.cluster.namespace("green").await;
+    let (name, url) = stage.database();
+    let blue = Owner { namespace: &ns, name: "coder", uid: "0b1ue000-0000-4000-8000-000000000001" };
+    let request = AccessRequest {
+        user_id: Uuid::random().unwrap(),
+        email: blue.email(),
+        former_email: None,
+        username: "coder-k8s-operator".to_owned(),
+        role: coder_k8s::coderd::database::Role::Owner,
+        token: NewToken::generate().unwrap(),
+        token_name: blue.token_name(1),
+        lifetime: Duration::from_secs(86_400),
+        now: jiff::Timestamp::now(),
+    };
+    database(stage, &name).await.ensure_access(&request).await.unwrap();
+    let blues = format!(
+        "SELECT rbac_roles FROM users u JOIN api_keys k ON k.user_id = u.id WHERE k.id = '{}'",
+        request.token.id()
+    );
+    assert_eq!(stage.postgres.sql(&name, &blues), "{owner}");
+    stage.secret(&ns, "db", &json!({ "url": url })).await;
+    stage.apply(&ns, &json!({ "extraEnv": from_secret() })).await;
+    stage.until_reason(&ns, "OperatorAccessReady", "TokenProven").await;
+    // Whatever green revokes when its first token is proven, and when it goes.
+    let words = format!("delete codercontrolplane coder -n {ns} --timeout=60s");
+    stage.cluster.kubectl(&words).await.expect_ok();
+    assert_eq!(stage.postgres.sql(&name, &blues), "{owner}", "blue has its token and its role");
+    let users = stage.postgres.sql(&name, "SELECT rbac_roles FROM users ORDER BY created_at");
+    assert_eq!(users, "{owner}\n{}", "a user each, and after the deletion green's may do nothing");
+    assert_eq!(stage.live_tokens(&name), "1");
+}
+
+/// An earlier release of this operator knew its users by an address without the owner's uid.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_with_an_address_of_an_earlier_release_is_kept_by_its_recorded_id() {
+    let stage = Stage::shared().await;
+    let (ns, database) = with_a_token(stage, "earlier").await;
+    only_token_left(stage, &database, "1").await;
+    let before = stage.postgres.sql(&database, USER);
+    let former = format!("{}@coder-k8s.invalid", crds::names::control_plane::operator_token(&ns, "coder"));
+    // The token is gone as well, so that another one is due.
+    stage.postgres.sql(&database, &format!("DELETE FROM api_keys; UPDATE users SET email = '{former}'"));
+    stage.followed();
+    stage.pass(&ns, "upgraded").await;
+    until("another token of the same user", LIMIT, async || {
+        let (user, live) = (stage.postgres.sql(&database, USER), stage.live_tokens(&database));
+        holds(user == before && live == "1", format!("{user} with {live} tokens, before: {before}"))
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_suspended_control_plane_renews_its_token_and_nothing_else() {
+    let stage = Stage::shared().await;
+    let (ns, database) = with_a_token(stage, "renewing").await;
+    only_token_left(stage, &database, "1").await;
+    let first = stage.record(&ns).await.unwrap()["data"]["token"].clone();
+    // Something else that would be done, and is not while it is suspended: more rights, and another image.
+    let spec = json!({ "extraEnv": from_secret(), "suspend": true, "image": "ghcr.io/coder/coder:v2.36.2",
+        "licenseSecretRef": { "name": "licence" } });
+    stage.apply(&ns, &spec).await;
+    stage.until_reason(&ns, "Suspended", "Suspended").await;
+    let soon = jiff::Timestamp::now() + jiff::SignedDuration::from_hours(2);
+    patch_record(stage, &ns, &json!({ "stringData": { "token-expires-at": soon.to_string() } })).await;
+    until("another token", LIMIT, async || {
+        let token = stage.record(&ns).await.unwrap()["data"]["token"].clone();
+        holds(token != first && stage.live_tokens(&database) == "1", "not yet")
+    })
+    .await;
+    let user = stage.postgres.sql(&database, USER);
+    assert!(user.ends_with("|{template-admin}"), "{user}");
+    let deployment = stage.get("deployment", &ns, "coder").await.unwrap();
+    let image = deployment.pointer("/spec/template/spec/containers/0/image").unwrap();
+    assert_eq!(image, "ghcr.io/coder/coder:v2.36.1");
+    let plane = stage.pass(&ns, "truth").await;
+    assert_eq!(condition(&plane, "OperatorAccessReady")["reason"], "TokenProven");
+
+    // One that ended and cannot be renewed is told.
+    let url = format!("postgres://postgres@{}/x?sslmode=disable", crate::stage::NOBODY);
+    stage.secret(&ns, "db", &json!({ "url": url })).await;
+    stage.postgres.sql(&database, "DELETE FROM api_keys");
+    stage.followed();
+    stage.pass(&ns, "ended").await;
+    let plane = stage.until_reason(&ns, "OperatorAccessReady", "DatabaseUnreachable").await;
+    assert_eq!(plane["status"]["operatorAccessReady"], false);
+    assert_eq!(condition(&plane, "Suspended")["status"], "True");
+    assert_eq!(condition(&plane, "Ready")["status"], "True", "it keeps its Ready");
+}
+
+async fn patch_record(stage: &Stage, ns: &str, patch: &Value) {
+    let (name, namespace) = (format!("{ns}.coder.operator-token"), &stage.installation.namespace);
+    let words = format!("patch secret {name} -n {namespace} --type=merge --patch-file=/dev/stdin");
+    stage.cluster.kubectl_with_input(&words, &patch.to_string()).await.expect_ok();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_that_somebody_emptied_is_written_anew() {
+    let stage = Stage::shared().await;
+    let (ns, database) = with_a_token(stage, "emptied").await;
+    only_token_left(stage, &database, "1").await;
+    let user = stage.postgres.sql(&database, USER);
+    let first = stage.record(&ns).await.unwrap()["data"]["token"].clone();
+    for (patch, what) in [
+        (json!({ "data": null }), "all of it"),
+        (json!({ "data": { "token": "" } }), "the token"),
+        (json!({ "data": { "token": null } }), "the key"),
+    ] {
+        patch_record(stage, &ns, &patch).await;
+        until(&format!("{what} to be written anew"), LIMIT, async || {
+            let token = stage.record(&ns).await.unwrap()["data"]["token"].clone();
+            let whole = token.as_str().is_some_and(|token| !token.is_empty()) && token != first;
+            holds(
+                whole && stage.live_tokens(&database) == "1",
+                format!("{} living", stage.live_tokens(&database)),
+            )
+        })
+        .await;
+    }
+    assert_eq!(stage.postgres.sql(&database, USER), user, "of the same user");
+    stage.until_reason(&ns, "OperatorAccessReady", "TokenProven").await;
+}
