@@ -83,6 +83,12 @@ impl Inbound {
         values.filter(|value| value.len() >= SHORTEST_SECRET)
     }
 
+    /// The URL of the server as the client wrote it.
+    fn asked_at(&self) -> String {
+        let host = self.headers.get(http::header::HOST).and_then(|host| host.to_str().ok());
+        format!("{}://{}", if self.over_tls { "https" } else { "http" }, host.unwrap_or_default())
+    }
+
     fn redacted_target(&self) -> String {
         let query =
             self.query.iter().filter(|(name, _)| name.contains("token")).map(|(_, value)| value.as_str());
@@ -226,6 +232,8 @@ fn process(shared: &Shared, found: &Found, inbound: &mut Inbound) -> Reply {
             missing_in_agpl(&world, inbound, caller)
         }
         Found::Route(route, _) => match (route.wanted, caller) {
+            // The enterprise half does not know the access URL there, and takes the place it was asked at.
+            (Wanted::Session, Err(rejected)) if route.premium => rejected.reply(&inbound.asked_at()),
             (Wanted::Session, Err(rejected)) => rejected.reply(&world.url),
             (_, caller) => {
                 inbound.caller = caller.ok();

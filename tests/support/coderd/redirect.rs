@@ -49,11 +49,16 @@ fn header_text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 }
 
 impl Coderd {
-    /// Redirects everybody who does not come by this URL; none ends it.
+    /// Makes this its access URL and redirects everybody who does not come by it; none ends the redirects.
     ///
     /// # Panics
     /// If it is no URL with a host.
     pub fn redirect_to_access_url(&self, url: Option<&str>) {
-        self.world().redirect = url.map(AccessUrl::parse);
+        let mut world = self.world();
+        if let Some(url) = url {
+            // It names itself by it everywhere.
+            url.clone_into(&mut world.url);
+        }
+        world.redirect = url.map(AccessUrl::parse);
     }
 }
