@@ -60,10 +60,12 @@ fn severity(old: Option<&Condition>, new: &Condition) -> Option<Severity> {
     }
 }
 
-/// Whether what held is given up because somebody changed the spec, or because it is not asked for any more.
+/// Whether what held is given up because somebody changed the spec, or because it is not asked for any more. A rollout
+/// is always asked for, by a new value in a Secret too; lost replicas and one that does not go on have other reasons.
 fn is_asked_for(old: Option<&Condition>, new: &Condition) -> bool {
     let respecified = old.is_some_and(|old| old.observed_generation != new.observed_generation);
-    new.status == "Unknown" || respecified && PROGRESS.contains(&new.reason.as_str())
+    let progress = PROGRESS.contains(&new.reason.as_str());
+    new.status == "Unknown" || new.reason == "RollingOut" || respecified && progress
 }
 
 #[cfg(test)]
@@ -96,7 +98,9 @@ mod tests {
             (READY, Some(("True", "Available")), ("True", "Available"), 2, None),
             (READY, Some(("True", "Available")), ("True", "ScaledToZero"), 2, Some(Normal)),
             (READY, Some(("True", "Available")), ("False", "RollingOut"), 2, Some(Normal)),
-            (READY, Some(("True", "Available")), ("False", "RollingOut"), 1, Some(Warning)),
+            (READY, Some(("True", "Available")), ("False", "RollingOut"), 1, Some(Normal)),
+            (READY, Some(("True", "Available")), ("False", "ReplicasUnavailable"), 1, Some(Warning)),
+            (READY, Some(("True", "Available")), ("False", "RolloutStuck"), 1, Some(Warning)),
             (READY, Some(("True", "Available")), ("False", "CoderdUnreachable"), 2, Some(Warning)),
             (RECONCILING, Some(("False", "Available")), ("True", "RollingOut"), 2, None),
             (STALLED, None, ("False", "Progressing"), 1, None),
@@ -105,6 +109,8 @@ mod tests {
             (STALLED, Some(("True", "InvalidSpec")), ("True", "ChildConflict"), 2, Some(Warning)),
             (STALLED, Some(("True", "InvalidSpec")), ("False", "Available"), 2, None),
             (rollout, None, ("False", "Creating"), 1, None),
+            (rollout, Some(("True", "RolloutComplete")), ("False", "RollingOut"), 1, Some(Normal)),
+            (rollout, Some(("True", "RolloutComplete")), ("False", "ReplicasUnavailable"), 1, Some(Warning)),
             (rollout, Some(("False", "RollingOut")), ("False", "RolloutStuck"), 1, Some(Warning)),
             (rollout, Some(("False", "RollingOut")), ("True", "RolloutComplete"), 1, Some(Normal)),
             (access, None, ("Unknown", "NoDatabaseURL"), 1, None),

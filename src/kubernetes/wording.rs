@@ -1,5 +1,5 @@
 //! Decides how a text becomes a sentence that a person can read in a condition or an Event: one line, no dumped values,
-//! at most 300 characters. It never changes what comes first, which is what failed.
+//! nothing that a terminal obeys, at most 300 characters. It never changes what comes first, which is what failed.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,8 @@ const CUT: &str = "… (more in the operator's log)";
 
 /// The text as a sentence.
 pub fn sentence(text: &str) -> String {
-    let plain = without_dumps(&text.split_whitespace().collect::<Vec<_>>().join(" "));
+    let visible: String = text.chars().map(|letter| if is_unseen(letter) { ' ' } else { letter }).collect();
+    let plain = without_dumps(&visible.split_whitespace().collect::<Vec<_>>().join(" "));
     if plain.chars().count() <= LONGEST {
         return plain;
     }
@@ -19,6 +20,15 @@ pub fn sentence(text: &str) -> String {
     // A word that was cut in two says something else, and a stop before the dots nothing.
     let whole = kept.rsplit_once(' ').map_or(kept.as_str(), |(before, _)| before);
     format!("{}{CUT}", whole.trim_end_matches([',', ';', ':', '.']))
+}
+
+/// Whether a character commands a terminal, or changes how those around it are shown. Pods, webhooks and coderd say what
+/// they like, and `kubectl` prints it.
+fn is_unseen(letter: char) -> bool {
+    letter.is_control()
+        || matches!(letter,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
 /// Whether a sentence says less than its text.
@@ -111,6 +121,16 @@ mod tests {
         assert!(long.ends_with("word… (more in the operator's log)"), "{long}");
         let letters = sentence(&"ä".repeat(1000));
         assert_eq!(letters.chars().count(), LONGEST, "one word without end is cut where it must be");
+    }
+
+    #[test]
+    fn what_a_terminal_would_obey_is_left_out() {
+        assert_eq!(
+            sentence("pod a: \u{1b}[2J\u{1b}]0;owned\u{7}gone\u{9b}31m"),
+            "pod a: [2J ]0;owned gone 31m"
+        );
+        assert_eq!(sentence("image \u{202e}gpj.exe\u{2069} of\u{200f} x\u{0}\u{7f}"), "image gpj.exe of x");
+        assert_eq!(sentence("zażółć 日本語 שלום"), "zażółć 日本語 שלום", "letters of every script stay");
     }
 
     #[test]

@@ -62,7 +62,7 @@ fn undisturbed(observed: &Observed, retry: Option<Retry>, external: Option<Retry
 }
 
 fn is_under_way(rollout: &Rollout) -> bool {
-    matches!(rollout, Rollout::UnderWay(_) | Rollout::Slow(_) | Rollout::Absent)
+    matches!(rollout, Rollout::UnderWay(_) | Rollout::Unavailable(_) | Rollout::Slow(_) | Rollout::Absent)
 }
 
 #[cfg(test)]

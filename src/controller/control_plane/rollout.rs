@@ -11,8 +11,8 @@ pub fn rollout(deployment: Option<&Value>) -> Rollout {
     let wanted = deployment.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(1);
     let (all, available) = (number("/status/replicas"), number("/status/availableReplicas"));
     if number("/status/observedGeneration") < number("/metadata/generation") {
-        // What the Deployment controller counts as new is of an older template. Said in the words that it will be said
-        // in when the controller has seen the new one: the status is written once for both.
+        // What the Deployment controller counts as new may be of an older template. Said in the words that it will be
+        // said in when the controller has seen the change: the status is written once for both.
         return under_way(wanted, all, 0, available);
     }
     let updated = number("/status/updatedReplicas");
@@ -25,22 +25,35 @@ pub fn rollout(deployment: Option<&Value>) -> Rollout {
     if let Some(message) = gave_up(deployment) {
         return Rollout::Stuck(format!("{message}; look at the pods: image, Secrets and events"));
     }
+    if updated >= wanted && all <= updated && was_complete(deployment) {
+        return Rollout::Unavailable(format!(
+            "{available} of {wanted} replicas are available, and no rollout is under way; look at the pods: log, events \
+             and nodes"
+        ));
+    }
     under_way(wanted, all, updated, available)
 }
 
 fn under_way(wanted: i64, all: i64, updated: i64, available: i64) -> Rollout {
     Rollout::UnderWay(format!(
-        "{updated} of {wanted} replicas are of the newest template, {available} are available, {} older are still there",
+        "{updated} of {wanted} replicas are known to be up to date, {available} are available; {} others are there",
         all.saturating_sub(updated)
     ))
 }
 
 fn gave_up(deployment: &Value) -> Option<&str> {
+    progressing(deployment, "ProgressDeadlineExceeded")?["message"].as_str()
+}
+
+/// Whether the rollout of this template was complete once. Kubernetes says so until the next one begins.
+fn was_complete(deployment: &Value) -> bool {
+    progressing(deployment, "NewReplicaSetAvailable").is_some()
+}
+
+/// What the Deployment says about its rollout, if it is for this reason.
+fn progressing<'a>(deployment: &'a Value, reason: &str) -> Option<&'a Value> {
     let conditions = deployment.pointer("/status/conditions")?.as_array()?;
-    let late = conditions.iter().find(|condition| {
-        condition["type"] == "Progressing" && condition["reason"] == "ProgressDeadlineExceeded"
-    })?;
-    late["message"].as_str()
+    conditions.iter().find(|condition| condition["type"] == "Progressing" && condition["reason"] == reason)
 }
 
 /// Replicas that are ready, of whatever template.
@@ -90,6 +103,34 @@ mod tests {
         let mut deployment = deployment(2, 2, 2, 2);
         deployment["metadata"]["generation"] = json!(4);
         assert!(matches!(rollout(Some(&deployment)), Rollout::UnderWay(_)));
+    }
+
+    #[test]
+    fn more_replicas_are_not_told_as_another_template() {
+        let mut scaled = deployment(2, 1, 1, 1);
+        scaled["metadata"]["generation"] = json!(4);
+        let said = "0 of 2 replicas are known to be up to date, 1 are available; 1 others are there";
+        assert_eq!(rollout(Some(&scaled)), Rollout::UnderWay(said.to_owned()));
+    }
+
+    #[test]
+    fn replicas_that_are_lost_after_a_rollout_are_no_rollout() {
+        let with = |reason: &str, mut deployment: Value| {
+            deployment["status"]["conditions"] =
+                json!([{"type": "Progressing", "status": "True", "reason": reason, "message": "m"}]);
+            rollout(Some(&deployment))
+        };
+        let lost = deployment(1, 1, 1, 0);
+        let Rollout::Unavailable(said) = with("NewReplicaSetAvailable", lost.clone()) else {
+            panic!("a pod that crashed")
+        };
+        assert!(said.starts_with("0 of 1 replicas are available"), "{said}");
+        assert!(
+            matches!(with("ReplicaSetUpdated", lost), Rollout::UnderWay(_)),
+            "the old one is gone, the new not there"
+        );
+        let back = with("NewReplicaSetAvailable", deployment(2, 2, 1, 2));
+        assert!(matches!(back, Rollout::UnderWay(_)), "back to an older template");
     }
 
     #[test]

@@ -18,6 +18,8 @@ pub enum Rollout {
     ScaledToZero,
     /// Replicas are being made or replaced; how far they are.
     UnderWay(String),
+    /// It was complete, and replicas are not available any more; how many are.
+    Unavailable(String),
     /// It is not done when it should be, but its pods are alive; what is known of them.
     Slow(String),
     /// Kubernetes gave up waiting for it, and its pods say why.
@@ -172,7 +174,7 @@ fn summary(observed: &Observed) -> [Finding; 3] {
         return [
             Finding::no(READY, reason, &*message),
             Finding::yes(RECONCILING, reason, message),
-            Finding::no(STALLED, "Progressing", "it is being worked on"),
+            Finding::no(STALLED, "Progressing", not_stalled(reason)),
         ];
     }
     let (reason, mut message) = match &observed.rollout {
@@ -191,6 +193,18 @@ fn summary(observed: &Observed) -> [Finding; 3] {
         Finding::no(RECONCILING, reason, "nothing is left to do"),
         Finding::no(STALLED, reason, "nothing stands in the way"),
     ]
+}
+
+/// What others have yet to make. It is seen when it is there.
+const WAITED_FOR: [&str; 5] =
+    ["ReferenceMissing", "NoGatewayAPI", "DatabaseUrlMissing", "TokenSecretMissing", "SecretMissing"];
+
+/// Why something that is not finished is not stalled either.
+fn not_stalled(reason: &str) -> &'static str {
+    if WAITED_FOR.contains(&reason) {
+        return "it waits for what Ready names; no change of the spec is needed";
+    }
+    "it is being worked on"
 }
 
 fn all(what: &[String]) -> Option<String> {
@@ -232,6 +246,7 @@ fn unfinished(observed: &Observed) -> Option<Because> {
     let rollout = || match &observed.rollout {
         Rollout::Absent => Some(("Creating", "the Deployment is being made".to_owned())),
         Rollout::UnderWay(how_far) => Some(("RollingOut", how_far.clone())),
+        Rollout::Unavailable(message) => Some(("ReplicasUnavailable", message.clone())),
         Rollout::Slow(message) => Some(("RolloutSlow", message.clone())),
         _ => None,
     };
@@ -272,6 +287,7 @@ fn deployment(rollout: &Rollout) -> Finding {
             Finding::yes(about, "ScaledToZero", "no replicas are asked for and none run")
         }
         Rollout::UnderWay(how_far) => Finding::no(about, "RollingOut", &**how_far),
+        Rollout::Unavailable(message) => Finding::no(about, "ReplicasUnavailable", &**message),
         Rollout::Slow(message) => Finding::no(about, "RolloutSlow", &**message),
         Rollout::Stuck(message) => Finding::no(about, "RolloutStuck", &**message),
         Rollout::Complete(replicas) => {

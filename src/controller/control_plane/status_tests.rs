@@ -124,6 +124,7 @@ fn going_on() -> Vec<(Observed, &'static str)> {
         (Observed { missing: text(), ..healthy() }, "ReferenceMissing"),
         (Observed { rollout: Rollout::Absent, ..healthy() }, "Creating"),
         (Observed { rollout: Rollout::UnderWay("1 of 2".into()), ..healthy() }, "RollingOut"),
+        (Observed { rollout: Rollout::Unavailable("0 of 2".into()), ..healthy() }, "ReplicasUnavailable"),
         (Observed { rollout: Rollout::Slow("x".into()), ..healthy() }, "RolloutSlow"),
         (Observed { exposure: Exposure::NoGatewayApi, ..healthy() }, "NoGatewayAPI"),
         (Observed { exposure: Exposure::Failed("x".into()), ..healthy() }, "ExposureFailed"),
@@ -140,6 +141,23 @@ fn every_state_has_its_reason_and_its_place_in_kstatus() {
             let findings = findings(&observed);
             assert_eq!((kstatus(&findings), findings[0].reason), (expected, reason), "{observed:?}");
         }
+    }
+}
+
+#[test]
+fn what_waits_for_others_is_not_said_to_be_worked_on() {
+    let text = || vec!["x".to_owned()];
+    for (observed, waits) in [
+        (Observed { missing: text(), ..healthy() }, true),
+        (Observed { exposure: Exposure::NoGatewayApi, ..healthy() }, true),
+        (Observed { access: wish(WishState::Pending, "TokenSecretMissing"), ..healthy() }, true),
+        (Observed { license: wish(WishState::Pending, "SecretMissing"), ..healthy() }, true),
+        (Observed { rollout: Rollout::Absent, ..healthy() }, false),
+        (Observed { failed: text(), ..healthy() }, false),
+    ] {
+        let stalled = &findings(&observed)[2];
+        let said = if waits { "it waits for what Ready names" } else { "it is being worked on" };
+        assert!(stalled.truth == Truth::False && stalled.message.starts_with(said), "{stalled:?}");
     }
 }
 
