@@ -54,10 +54,17 @@ async fn get_wide_shows_the_columns_and_the_category_lists_all_kinds() {
     let headers: Vec<&str> = wide.lines().filter(|line| line.starts_with("NAME")).collect();
     assert_eq!(headers.len(), 3, "{wide}");
     for header in headers {
-        for column in ["READY", "REASON", "REPLICAS", "MESSAGE", "PHASE", "AGE"] {
+        for column in ["READY", "REASON", "SUSPENDED", "REPLICAS", "MESSAGE", "PHASE", "AGE"] {
             assert!(header.contains(column), "{column} is missing in {header}");
         }
     }
+    cluster
+        .kubectl(&format!("patch ccp coder -n {namespace} --type=merge -p {{\"spec\":{{\"suspend\":true}}}}"))
+        .await
+        .expect_ok();
+    let narrow = cluster.kubectl(&format!("get ccp -n {namespace}")).await.expect_ok();
+    let (header, row) = narrow.split_once('\n').unwrap();
+    assert!(header.contains("SUSPENDED") && row.contains("true"), "{narrow}");
     let category = cluster.kubectl(&format!("get coder -n {namespace} -o name")).await.expect_ok();
     for (kind, _, _) in KINDS {
         assert!(category.contains(&format!("{}.coder.com/", kind.to_lowercase())), "{category}");

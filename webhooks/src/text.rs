@@ -64,6 +64,11 @@ pub static LABEL_VALUE: Pattern = Pattern::new(
     "^([A-Za-z0-9]([-._A-Za-z0-9]{0,61}[A-Za-z0-9])?)?$",
     "a label value (at most 63 letters, digits, '-', '_' and '.', a letter or digit at each end)",
 );
+/// Reference to an image, as registries and container runtimes read it.
+pub static IMAGE: Pattern = Pattern::new(
+    r"^(([a-zA-Z0-9]([-a-zA-Z0-9.]*[a-zA-Z0-9])?|\[[0-9a-fA-F:]+\])(:[0-9]{1,5})?/)?[a-z0-9]+([-._]+[a-z0-9]+)*(/[a-z0-9]+([-._]+[a-z0-9]+)*)*(:[a-zA-Z0-9_][-a-zA-Z0-9_.]{0,127})?(@[a-zA-Z][-a-zA-Z0-9+._]*:[0-9a-fA-F]+)?$",
+    "an image (registry/name:tag, without spaces)",
+);
 /// Time between two scrapes of Prometheus.
 pub static INTERVAL: Pattern = Pattern::new(
     "^(0|([0-9]+y)?([0-9]+w)?([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?)$",
@@ -197,7 +202,7 @@ pub fn quoted(text: &str) -> String {
 mod tests {
     use super::*;
 
-    static ALL: [&Pattern; 16] = [
+    static ALL: [&Pattern; 17] = [
         &LABEL,
         &LETTER_LABEL,
         &ANY_LABEL,
@@ -214,6 +219,7 @@ mod tests {
         &QUALIFIED_NAME,
         &LABEL_VALUE,
         &INTERVAL,
+        &IMAGE,
     ];
 
     #[test]

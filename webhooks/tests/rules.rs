@@ -205,6 +205,29 @@ fn values() {
     refused(Provisioner, json!({"organizationName": ""}), "CODER0202", "spec.organizationName");
     refused(ControlPlane, json!({"image": ""}), "CODER0203", "spec.image");
     refused(Provisioner, json!({"image": ""}), "CODER0203", "spec.image");
+    for no_image in [
+        "ghcr.io/coder/coder v2",
+        " coder:v2",
+        "coder:v2\n",
+        "coder:",
+        ":v2",
+        "ghcr.io/coder/coder:v2@",
+        "ghcr.io/",
+        "ghcr.io//coder:v2",
+        "https://ghcr.io/coder/coder:v2",
+        "ghcr.io/Coder/coder:v2",
+        "coder:v2:v3",
+    ] {
+        refused(ControlPlane, json!({ "image": no_image }), "CODER0203", "spec.image");
+    }
+    for image in [
+        "coder:V2_36.1-rc.0",
+        "registry.example.com:5000/a/b__c/d.e-f:v2",
+        "[fd00::1]:5000/coder:v2",
+        "ghcr.io/coder/coder:v2@sha256:0123456789abcdef",
+    ] {
+        accepted(ControlPlane, json!({ "image": image }));
+    }
     refused(ControlPlane, json!({"replicas": -1}), "CODER0204", "spec.replicas");
     accepted(ControlPlane, json!({"replicas": 0}));
     for port in [0, -1, 65_536] {

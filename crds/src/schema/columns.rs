@@ -9,6 +9,7 @@ pub(super) fn columns(url_path: &str) -> Vec<CustomResourceColumnDefinition> {
     vec![
         column("Ready", "string", &ready("status"), "Whether it runs as the spec asks."),
         column("Reason", "string", &ready("reason"), "Why it is ready or not, in one word."),
+        column("Suspended", "boolean", ".spec.suspend", "Whether the operator leaves it as it is."),
         wide(column("Message", "string", &ready("message"), "Why it is ready or not, in a sentence.")),
         wide(column("Phase", "string", ".status.phase", "Ready or Pending.")),
         column("Replicas", "integer", ".status.readyReplicas", "Pods that are ready."),

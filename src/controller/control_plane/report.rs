@@ -105,7 +105,7 @@ impl Reconciler {
         let Subject { key, object, generation, before: mut status, .. } = subject;
         status.observed_generation = Some(generation);
         status.last_handled_reconcile_at = reconcile_at(&object);
-        let message = "spec.suspend is true: nothing is changed until it is not";
+        let message = "reconciliation is suspended by spec.suspend; nothing is changed until it is removed";
         let mut findings = vec![Finding::yes(condition::SUSPENDED, "Suspended", message)];
         findings.extend(access.map(|access| status::wish(condition::OPERATOR_ACCESS_READY, access)));
         let new = conditions(&findings, &status.conditions, generation, &Time(Timestamp::now()));

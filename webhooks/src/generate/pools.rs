@@ -92,9 +92,15 @@ pub(super) const RARE: &[&str] =
 /// Texts that suit a field of this name.
 pub(super) fn suiting(name: &str) -> &'static [&'static str] {
     match name {
-        "image" => {
-            &["ghcr.io/coder/coder:v2.36.1", "ghcr.io/coder/coder:latest", "coder", "localhost:5000/coder"]
-        }
+        "image" => &[
+            "ghcr.io/coder/coder:v2.36.1",
+            "ghcr.io/coder/coder:latest",
+            "coder",
+            "localhost:5000/coder",
+            "ghcr.io/coder/coder v2",
+            "ghcr.io/coder/coder:",
+            "Coder/coder@sha256:0123",
+        ],
         "host" => &["coder.example.com", "coder", "Coder.example.com"],
         "wildcardHost" => &["*.coder.example.com", "*.example.com", "coder.example.com"],
         "primaryAccessURL" | "coderURL" => &[

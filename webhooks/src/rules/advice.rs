@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{Check, IN_RUST, NO_CEL, Problem, Rule, Severity, Subject, When};
 use crate::field;
 use crate::kind::Kind;
-use crate::text::quoted;
+use crate::text::{IMAGE, quoted};
 
 /// Advice is the same everywhere but in what it looks at.
 const fn advice(
@@ -114,8 +114,11 @@ fn moving_image(subject: &Subject<'_>) -> Vec<Problem> {
     let image = field::text_at(subject.object, "spec.image").unwrap_or_default();
     let (last, digest) = (image.rsplit('/').next().unwrap_or_default(), image.contains('@'));
     let tag = last.split_once(':').map_or("", |(_, tag)| tag);
-    let moving = !image.is_empty() && !digest && MOVING.contains(&tag);
-    moving.then(|| Problem::invalid("spec.image", format!("{} moves", quoted(image)))).into_iter().collect()
+    let moving = IMAGE.matches(image) && !digest && MOVING.contains(&tag);
+    moving
+        .then(|| Problem::invalid("spec.image", format!("{} is a moving tag", quoted(image))))
+        .into_iter()
+        .collect()
 }
 
 /// What an author writes, without annotations: tools keep copies of whole objects there.

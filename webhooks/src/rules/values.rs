@@ -9,7 +9,7 @@ use super::{
 use crate::field;
 use crate::kind::Kind;
 use crate::review::CauseReason;
-use crate::text::{Form, quoted};
+use crate::text::{Form, IMAGE, quoted};
 
 pub(super) static RULES: &[Rule] = &[
     Rule {
@@ -87,17 +87,17 @@ pub(super) static RULES: &[Rule] = &[
     },
     Rule {
         code: "CODER0203",
-        title: "An image that is given is not empty",
+        title: "An image that is given is a reference to one",
         kinds: &Kind::ALL,
         fields: &["spec.image"],
         severity: Severity::Deny,
         when: When::Always,
         layers: EVERYWHERE,
-        check: Check::Text(&[Form::Filled]),
+        check: Check::Text(&[Form::Filled, Form::Matches(&IMAGE)]),
         fix: "give a version such as ghcr.io/coder/coder:v2.36.1 or remove the field",
         why: "The image decides which version runs, and a newer coderd changes its database for good. A variable \
-              that was not set must not decide that.",
-        bad: "spec:\n  image: \"\"",
+              that was not set must not decide that, and no pod starts with what is no image.",
+        bad: "spec:\n  image: ghcr.io/coder/coder v2.36.1",
         good: "spec:\n  image: ghcr.io/coder/coder:v2.36.1",
     },
     Rule {
