@@ -29,7 +29,7 @@ pub fn work(context: &Context, control_planes: ControlPlanes) -> Work {
             });
             tokio::select! {
                 () = passes => {}
-                () = follow(reconciler.kube(), control_planes.clone(), queue.clone()) => {}
+                () = follow(reconciler.kube(), reconciler.abroad(), control_planes.clone(), queue.clone()) => {}
                 () = orphans::remove(reconciler.kube(), &events, &control_planes, times) => {}
             }
         })

@@ -55,6 +55,15 @@ async fn until_rbac(stage: &Stage, namespace: &str, reason: &str) -> Value {
         .await
 }
 
+/// Waits until the control plane `coder` of `home` has no rights in a namespace.
+async fn until_gone(stage: &Stage, home: &str, place: &str) {
+    until("the grant to be gone", crate::stage::LIMIT, async || {
+        let left = grant(stage, home, "coder", place).await;
+        holds(left.iter().all(Option::is_none), format!("in {place}: {left:?}"))
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rule_that_may_not_be_granted_takes_nothing_away_and_is_named() {
     let stage = Stage::shared().await;
@@ -195,11 +204,7 @@ async fn consent_that_is_withdrawn_freezes_a_grant_and_none_revokes_it() {
 
     label(stage, &team, "none").await;
     let plane = until_rbac(stage, &ns, "ConsentRefused").await;
-    until("the grant to be gone", crate::stage::LIMIT, async || {
-        let left = grant(stage, &ns, "coder", &team).await;
-        holds(left.iter().all(Option::is_none), format!("{left:?}"))
-    })
-    .await;
+    until_gone(stage, &ns, &team).await;
     assert!(text(condition(&plane, "WorkspaceRBACReady"), "/message").contains(&team));
     assert_eq!(condition(&plane, "Ready")["status"], "True", "others decide about their namespace");
     label(stage, &team, &ns).await;
@@ -208,15 +213,43 @@ async fn consent_that_is_withdrawn_freezes_a_grant_and_none_revokes_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn grants_of_an_object_that_was_restored_are_adopted_under_consent() {
+async fn none_revokes_also_while_the_control_plane_is_suspended_and_where_its_spec_no_longer_names_it() {
+    let stage = Stage::shared().await;
+    let ns = stage.cluster.namespace("resting").await;
+    let (named, dropped) = (stage.cluster.namespace("named").await, stage.cluster.namespace("dropped").await);
+    for place in [&named, &dropped] {
+        label(stage, place, &ns).await;
+    }
+    stage.apply(&ns, "coder", &json!({ "rbac": { "workspaceNamespaces": [named, dropped] } })).await;
+    until_rbac(stage, &ns, "Granted").await;
+    let spec = json!({ "suspend": true, "rbac": { "workspaceNamespaces": [named] } });
+    stage.apply(&ns, "coder", &spec).await;
+    let before = stage
+        .until(&ns, "coder", "Suspended", |plane| condition(plane, "Suspended")["status"] == "True")
+        .await;
+    assert_eq!(rules(&grant(stage, &ns, "coder", &dropped).await), 3, "a suspended object prunes nothing");
+    for place in [&named, &dropped] {
+        label(stage, place, "none").await;
+        until_gone(stage, &ns, place).await;
+    }
+    stage.pass(&ns, "coder", "still").await;
+    let plane = stage.get("codercontrolplane", &ns, "coder").await.unwrap();
+    assert_eq!(condition(&plane, "Suspended"), condition(&before, "Suspended"));
+    assert_eq!(plane["metadata"]["finalizers"], before["metadata"]["finalizers"]);
+    assert_eq!(rules(&grant(stage, &ns, "coder", &ns).await), 3, "at home nobody refuses");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn grants_of_an_object_that_was_restored_are_adopted_under_consent_and_go_with_it() {
     let stage = Stage::shared().await;
     let ns = stage.cluster.namespace("restored").await;
     let (team, other) = (stage.cluster.namespace("agreeing").await, stage.cluster.namespace("silent").await);
+    let unasked = stage.cluster.namespace("unasked").await;
     label(stage, &team, &ns).await;
     let former = "11111111-2222-4333-8444-555555555555";
     let (role, binding) =
         (workspace_role(&ns, "coder", "coder"), workspace_role_binding(&ns, "coder", "coder"));
-    for place in [&ns, &team, &other] {
+    for place in [&ns, &team, &other, &unasked] {
         let metadata = |name: &str| {
             json!({ "name": name, "namespace": place, "labels": { "app.kubernetes.io/managed-by": "coder-k8s",
                     "coder.com/control-plane": "coder", "coder.com/control-plane-namespace": ns },
@@ -247,4 +280,8 @@ async fn grants_of_an_object_that_was_restored_are_adopted_under_consent() {
     let fix = format!("kubectl label namespace {other} coder.com/workspaces-from={ns} --overwrite");
     assert!(text(told, "/message").contains(&fix), "{told}");
     assert_eq!(versions(&grant(stage, &ns, "coder", &other).await), left);
+
+    until_gone(stage, &ns, &unasked).await;
+    stage.cluster.kubectl(&format!("delete ccp coder -n {ns} --timeout=60s")).await.expect_ok();
+    assert_eq!(grant(stage, &ns, "coder", &other).await, [None, None], "nobody is left who wants them");
 }

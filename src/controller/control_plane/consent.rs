@@ -6,6 +6,11 @@ use crds::well_known::label::WORKSPACES_FROM;
 /// The value of the label by which a namespace takes workspaces of nobody.
 const NOBODY: &str = "none";
 
+/// Whether a namespace with this label takes back what it gave.
+pub fn refuses(label: Option<&str>) -> bool {
+    label == Some(NOBODY)
+}
+
 /// Whether the consent of another namespace is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum Consent {
@@ -56,13 +61,16 @@ pub fn verdict(consent: Consent, from: &str, to: &str, answer: Answer<'_>, grant
         Answer::Label(Some(label)) if label == from => Verdict::Grant,
         Answer::Label(_) if consent == Consent::Off => Verdict::Grant,
         Answer::Label(_) if granted_before => Verdict::Freeze(format!(
-            "namespace {to} does not agree, so the rights of coderd there stay as they are; {}; {NOBODY} revokes them",
+            "namespace {to} does not agree, so the rights of coderd there stay as they are; {}; \
+             {WORKSPACES_FROM}={NOBODY} revokes them",
             fix()
         )),
-        Answer::Label(_) => Verdict::Withhold(
-            "NoConsent",
-            format!("namespace {to} has not agreed to run workspaces of {from}; {}", fix()),
-        ),
+        Answer::Label(label) => {
+            let says = label.map(|label| format!(": its label names {label}")).unwrap_or_default();
+            let message =
+                format!("namespace {to} has not agreed to run workspaces of {from}{says}; {}", fix());
+            Verdict::Withhold("NoConsent", message)
+        }
     }
 }
 
@@ -107,7 +115,10 @@ mod tests {
     fn the_message_names_the_label_to_set_and_fits() {
         let long = "n".repeat(40);
         let fix = format!("kubectl label namespace {long} coder.com/workspaces-from=coder --overwrite");
-        for (label, before) in [(None, false), (None, true), (Some("none"), true)] {
+        let other = "o".repeat(40);
+        for (label, before) in
+            [(None, false), (Some(&*other), false), (None, true), (Some(&*other), true), (Some("none"), true)]
+        {
             let message = match verdict(Consent::On, "coder", &long, Answer::Label(label), before) {
                 Verdict::Freeze(message) | Verdict::Revoke(message) | Verdict::Withhold(_, message) => {
                     message
@@ -115,6 +126,9 @@ mod tests {
                 Verdict::Grant => panic!("nobody agreed"),
             };
             assert!(message.contains(&fix) && message.len() <= 300, "{}: {message}", message.len());
+            let revoked_by = "coder.com/workspaces-from=none revokes them";
+            assert_eq!(message.contains(revoked_by), before && label != Some("none"), "{message}");
+            assert_eq!(message.contains(&other), label == Some(&other) && !before, "{message}");
         }
     }
 }

@@ -28,7 +28,7 @@ mod triggers;
 mod workspaces;
 
 pub use reconcile::{Key, Reconciler};
-pub use triggers::{ControlPlanes, follow};
+pub use triggers::{Abroad, ControlPlanes, follow};
 
 use crate::kubernetes::Target;
 

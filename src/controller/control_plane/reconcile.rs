@@ -10,6 +10,7 @@ use super::pace::outcome;
 use super::report::reconcile_at;
 use super::status::{Coderd, Exposure, Grants, Observed, Rollout, Wish, WishState};
 use super::sweep::{self, Origin, Wanted};
+use super::triggers::Abroad;
 use super::{finalizer, kept, references};
 use crate::coderd::{Client, Egress};
 use crate::controller::drift;
@@ -22,7 +23,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, from_value, json};
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use webhooks::{Config, Kind, Occasion, Review};
 
@@ -62,6 +63,7 @@ pub struct Reconciler {
     /// For what everything no longer wanted was removed: it is not looked for again.
     swept: Mutex<BTreeMap<Key, Swept>>,
     pub(super) memory: Memory,
+    pub(super) abroad: Arc<Abroad>,
 }
 
 /// Uid, generation and the request that was made last.
@@ -92,7 +94,13 @@ impl Subject {
 impl Reconciler {
     /// A reconciler of control planes.
     pub fn new(kube: Kube, events: Events, config: Config, consent: Consent, egress: Egress) -> Self {
-        Self { kube, config, consent, egress, events, swept: Mutex::default(), memory: Memory::default() }
+        let (swept, memory, abroad) = (Mutex::default(), Memory::default(), Arc::default());
+        Self { kube, config, consent, egress, events, swept, memory, abroad }
+    }
+
+    /// What whoever follows the cluster tells it of rights in other namespaces.
+    pub fn abroad(&self) -> &Arc<Abroad> {
+        &self.abroad
     }
 
     /// The API server it works with.
@@ -134,6 +142,20 @@ impl Reconciler {
         if !object["metadata"]["deletionTimestamp"].is_null() {
             return self.finalize(key, &uid, &object).await;
         }
+        // Whoever refuses owes nothing to the spec: not that it can be read, and not that it is in force.
+        let honoured = self.honour_refusals(key, &uid).await;
+        let outcome = self.look_at(key, object, uid, generation, before).await?;
+        Ok(if honoured { outcome } else { Outcome::Failed(Duration::ZERO) })
+    }
+
+    async fn look_at(
+        &self,
+        key: &Key,
+        object: Value,
+        uid: String,
+        generation: i64,
+        before: CoderControlPlaneStatus,
+    ) -> Result<Outcome, CallError> {
         let resolved = match self.resolved(&object) {
             Ok(resolved) => resolved,
             Err(error) => {

@@ -114,7 +114,7 @@ pub async fn grants(kube: &Kube, origin: Origin<'_>, wanted: Wanted<'_>) -> Resu
         let all = Target { api_version: RBAC, kind, plural, namespace: "", name: "" };
         for live in kube.labelled(all, &selector(origin)).await? {
             let (namespace, name) = (text(&live, "/metadata/namespace"), text(&live, "/metadata/name"));
-            if !is_grant_of(&live, origin) {
+            if !is_grant_of(&live, origin) && !is_former_grant(&live, origin) {
                 continue;
             }
             match wanted.fate(kind, namespace, name) {
@@ -131,15 +131,18 @@ pub async fn grants(kube: &Kube, origin: Origin<'_>, wanted: Wanted<'_>) -> Resu
     outcome.map(|()| left)
 }
 
-/// Takes back every right that a control plane of this name has in a namespace, now or from before.
-pub async fn revoke(kube: &Kube, origin: Origin<'_>, namespace: &str) -> Result<(), CallError> {
+/// Takes back every right that a control plane of this name has in a namespace, now or from before; whether all are
+/// gone. One that cannot be removed keeps no other from going; the first failure is the answer.
+pub async fn revoke(kube: &Kube, origin: Origin<'_>, namespace: &str) -> Result<bool, CallError> {
+    let mut outcome = Ok(true);
     for (kind, plural) in GRANTS {
         let all = Target { api_version: RBAC, kind, plural, namespace, name: "" };
         for live in kube.labelled(all, &selector(origin)).await? {
-            removed(kube, Target { name: text(&live, "/metadata/name"), ..all }, &live).await?;
+            let gone = removed(kube, Target { name: text(&live, "/metadata/name"), ..all }, &live).await;
+            outcome = outcome.and_then(|before| gone.map(|gone| before && gone));
         }
     }
-    Ok(())
+    outcome
 }
 
 /// Removes an object and returns whether it is gone.
@@ -171,6 +174,19 @@ pub fn is_grant_of(live: &Value, origin: Origin<'_>) -> bool {
     let ours = labels[label::CONTROL_PLANE] == instance_label(origin.name)
         && labels[label::CONTROL_PLANE_NAMESPACE] == origin.namespace;
     drift::is_controlled_by(live, origin.uid) || (marked && ours)
+}
+
+/// Whether it was made for an earlier control plane of this name. There is one object of a name, and it has another uid,
+/// so that nobody but this one answers for it: coderd has these rights, whoever asked for them. What has an owner in the
+/// cluster goes with that one.
+fn is_former_grant(live: &Value, origin: Origin<'_>) -> bool {
+    let metadata = &live["metadata"];
+    let mark = metadata["annotations"][annotation::WORKSPACE_RBAC_OWNER_UID].as_str();
+    let mut owners = metadata["ownerReferences"].as_array().into_iter().flatten();
+    mark.is_some_and(|mark| mark != origin.uid)
+        && metadata["labels"][label::CONTROL_PLANE] == instance_label(origin.name)
+        && metadata["labels"][label::CONTROL_PLANE_NAMESPACE] == origin.namespace
+        && !owners.any(|owner| owner["controller"] == true)
 }
 
 fn uid(live: &Value) -> Option<&str> {
@@ -224,6 +240,13 @@ mod tests {
         };
         assert!(is_grant_of(&grant("u1", "a"), origin));
         assert!(!is_grant_of(&grant("u2", "a"), origin), "an earlier control plane of this name");
+        assert!(is_former_grant(&grant("u2", "a"), origin), "for which this one answers");
+        assert!(!is_former_grant(&grant("u1", "a"), origin) && !is_former_grant(&grant("u2", "b"), origin));
+        let mut other = grant("u2", "a");
+        other["metadata"]["ownerReferences"] = json!([{ "uid": "u2", "controller": true }]);
+        assert!(!is_former_grant(&other, origin), "its owner takes it along");
+        other["metadata"] = json!({ "labels": grant("u2", "a")["metadata"]["labels"] });
+        assert!(!is_former_grant(&other, origin), "without a mark it is not of ours");
         assert!(!is_grant_of(&grant("u1", "b"), origin));
         let long = "x".repeat(70);
         let labelled = grant("u1", &instance_label(&long));

@@ -77,10 +77,12 @@ fn operator_reads(control_plane: &CoderControlPlane, name: &str) -> bool {
     [spec.license_secret_ref.as_ref(), token].into_iter().flatten().any(|reference| reference.name == name)
 }
 
+mod abroad;
 mod follow;
 mod optional;
 mod records;
 
+pub use abroad::Abroad;
 pub use follow::{ControlPlanes, follow};
 
 #[cfg(test)]

@@ -4,8 +4,9 @@
 use super::consent::{self, Answer, Verdict};
 use super::desired::{Child, Children, WorkspaceAccess};
 use super::lacking;
-use super::reconcile::{Reconciler, Subject};
+use super::reconcile::{Key, Reconciler, Subject};
 use super::status::{Grants, Observed, Ungranted};
+use super::sweep::Origin;
 use super::{finalizer, sweep};
 use crate::controller::drift;
 use crate::controller::settle::{Settled, settle};
@@ -73,13 +74,8 @@ impl Reconciler {
     async fn agreed(&self, subject: &Subject, access: &WorkspaceAccess) -> Result<(), Trouble> {
         let (from, to) = (&subject.key.namespace, &access.namespace);
         let failed = |error: CallError| ("Failed", format!("{to}: {error}"));
-        let target =
-            Target { api_version: "v1", kind: "Namespace", plural: "namespaces", namespace: "", name: to };
-        let namespace = self.kube.read(target).await.map_err(failed)?;
-        let label = namespace
-            .as_ref()
-            .map(|namespace| namespace["metadata"]["labels"][label::WORKSPACES_FROM].as_str());
-        let answer = label.map_or(Answer::Missing, Answer::Label);
+        let namespace = self.namespace(to).await.map_err(failed)?;
+        let answer = namespace.as_ref().map_or(Answer::Missing, |one| Answer::Label(says(one)));
         let held = self.kube.read(access.binding.target()).await.map_err(failed)?;
         let before = held.is_some_and(|live| is_ours(&live, subject, &access.binding));
         match consent::verdict(self.consent, from, to, answer, before) {
@@ -98,6 +94,46 @@ impl Reconciler {
                 Err(("ConsentRefused", message))
             }
         }
+    }
+
+    /// Takes back what a control plane has in namespaces that refuse it, whatever its own spec says; whether all of it is
+    /// gone.
+    pub(super) async fn honour_refusals(&self, key: &Key, uid: &str) -> bool {
+        let origin = Origin { namespace: &key.namespace, name: &key.name, uid };
+        let mut honoured = true;
+        for place in self.abroad.refused(key) {
+            match self.honour_refusal(origin, &place).await {
+                Ok(gone) => honoured &= gone,
+                Err(error) => {
+                    let (namespace, name) = (origin.namespace, origin.name);
+                    tracing::warn!(namespace, name, place, %error, "rights that are refused could not be taken back");
+                    honoured = false;
+                }
+            }
+        }
+        honoured
+    }
+
+    async fn honour_refusal(&self, origin: Origin<'_>, place: &str) -> Result<bool, CallError> {
+        let namespace = self.namespace(place).await?;
+        if !namespace.as_ref().is_some_and(|one| consent::refuses(says(one))) {
+            return Ok(true);
+        }
+        let gone = sweep::revoke(&self.kube, origin, place).await?;
+        let (namespace, name) = (origin.namespace, origin.name);
+        tracing::info!(
+            namespace,
+            name,
+            place,
+            gone,
+            "the namespace refuses workspaces: rights there were taken back"
+        );
+        Ok(gone)
+    }
+
+    async fn namespace(&self, name: &str) -> Result<Option<Value>, CallError> {
+        let (kind, plural) = ("Namespace", "namespaces");
+        self.kube.read(Target { api_version: "v1", kind, plural, namespace: "", name }).await
     }
 
     /// What it means that the API server does not take a Role or RoleBinding of ours.
@@ -154,6 +190,11 @@ fn explained(
     let excess = lacking::words(&excess, ROOM / 2);
     let fix = fix(ROOM / 2);
     Err(("Refused", format!("in namespace {place} coderd keeps more than is wanted, {excess}: {fix}")))
+}
+
+/// What a namespace says about workspaces of others.
+fn says(namespace: &Value) -> Option<&str> {
+    namespace["metadata"]["labels"][label::WORKSPACES_FROM].as_str()
 }
 
 fn rules(role: &Value) -> Vec<PolicyRule> {

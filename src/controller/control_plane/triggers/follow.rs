@@ -1,6 +1,7 @@
 //! Follows everything that can make a control plane due, and leaves wishes in the queue.
 //! It never looks into an object: what concerns whom is decided one level above.
 
+use super::abroad::{Abroad, Owner};
 use super::records::Records;
 use super::{Changed, concerns, optional};
 use crate::controller::control_plane::desired::{HTTP_ROUTE, SERVICE_MONITOR, Source};
@@ -45,7 +46,7 @@ const OPTIONAL: [KindName; 2] = [HTTP_ROUTE, SERVICE_MONITOR];
 pub type ControlPlanes = Reflected<DeserializeGuard<CoderControlPlane>>;
 
 /// Follows until it is dropped.
-pub async fn follow(kube: &Kube, control_planes: ControlPlanes, queue: Queue<Key>) {
+pub async fn follow(kube: &Kube, abroad: &Arc<Abroad>, control_planes: ControlPlanes, queue: Queue<Key>) {
     let ours = Selection::Labelled(format!("{}={MANAGER}", label::MANAGED_BY));
     let everything = Selection::All;
     let mut followed = JoinSet::new();
@@ -54,7 +55,7 @@ pub async fn follow(kube: &Kube, control_planes: ControlPlanes, queue: Queue<Key
         followed.spawn(optional::follow(kube, kind, ours.clone(), control_planes, queue.clone()));
     }
     let mut hear = |changes: Changes, changed| {
-        followed.spawn(listen(changes, changed, control_planes.clone(), queue.clone()));
+        followed.spawn(listen(changes, changed, abroad.clone(), control_planes.clone(), queue.clone()));
     };
     for kind in CHILDREN {
         hear(kube.changes_of(kind, &ours).boxed(), Changed::Child);
@@ -71,11 +72,18 @@ pub async fn follow(kube: &Kube, control_planes: ControlPlanes, queue: Queue<Key
 
 type Changes = BoxStream<'static, watcher::Result<Sight>>;
 
-async fn listen(mut changes: Changes, changed: Changed, control_planes: ControlPlanes, queue: Queue<Key>) {
+async fn listen(
+    mut changes: Changes,
+    changed: Changed,
+    abroad: Arc<Abroad>,
+    control_planes: ControlPlanes,
+    queue: Queue<Key>,
+) {
     let mut records = Records::default();
     while let Some(sight) = changes.next().await {
         match sight {
             Ok(Sight::Changed(change)) => {
+                wish_for_refused(&abroad.note(changed, &change), &control_planes, &queue);
                 let lost = changed == Changed::Consumed(Source::Secret) && records.is_lost(&change);
                 wish(if lost { Changed::Record } else { changed }, &change, &control_planes, &queue);
             }
@@ -94,6 +102,15 @@ pub(super) fn wish(changed: Changed, change: &Change, control_planes: &ControlPl
             queue.wish(Key::of(control_plane));
         }
     }
+}
+
+/// Asks for a pass of whoever has rights where they are refused, also if its spec does not say so or cannot be read.
+fn wish_for_refused(owners: &[Owner], control_planes: &ControlPlanes, queue: &Queue<Key>) {
+    if owners.is_empty() {
+        return;
+    }
+    let keys = control_planes.all().into_iter().map(|object| entry(&object).0);
+    keys.filter(|key| owners.iter().any(|owner| owner.is(key))).for_each(|key| queue.wish(key));
 }
 
 type Guarded = Arc<DeserializeGuard<CoderControlPlane>>;

@@ -1,0 +1,138 @@
+//! Remembers, from what passes by, where control planes have rights outside their namespace, and which namespaces refuse
+//! them. It is a hint that saves requests: whoever acts on it asks the API server first.
+
+use super::Changed;
+use crate::controller::control_plane::consent;
+use crate::controller::control_plane::reconcile::Key;
+use crate::kubernetes::Change;
+use crds::names::instance_label;
+use crds::well_known::label;
+use kube::core::ObjectMeta;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// What is known of rights in other namespaces. Names only.
+#[derive(Debug, Default)]
+pub struct Abroad(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    /// Namespace and uid of each Role and RoleBinding, by their owner.
+    grants: BTreeMap<Owner, BTreeSet<(String, String)>>,
+    /// The namespaces that take workspaces of nobody.
+    refusing: BTreeSet<String>,
+}
+
+/// Namespace and name of a control plane, the latter as labels hold it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Owner(String, String);
+
+impl Owner {
+    pub(super) fn is(&self, key: &Key) -> bool {
+        self.0 == key.namespace && self.1 == instance_label(&key.name)
+    }
+
+    fn of(metadata: &ObjectMeta) -> Option<Self> {
+        let labels = metadata.labels.as_ref()?;
+        let label = |name: &str| labels.get(name).cloned();
+        Some(Self(label(label::CONTROL_PLANE_NAMESPACE)?, label(label::CONTROL_PLANE)?))
+    }
+}
+
+impl Abroad {
+    /// Takes note of a change; whose rights are refused where it happened.
+    pub(super) fn note(&self, changed: Changed, change: &Change) -> Vec<Owner> {
+        let (metadata, mut known) = (&change.metadata, self.known());
+        match changed {
+            Changed::Namespace => known.note_namespace(metadata, change.gone),
+            Changed::Child => known.note_grant(metadata, change.gone).into_iter().collect(),
+            Changed::Consumed(_) | Changed::Record => Vec::new(),
+        }
+    }
+
+    /// Where a control plane has rights that are refused, as far as is known.
+    pub fn refused(&self, key: &Key) -> BTreeSet<String> {
+        let (owner, known) = (Owner(key.namespace.clone(), instance_label(&key.name)), self.known());
+        let places = known.grants.get(&owner).into_iter().flatten().map(|(place, _)| place);
+        places.filter(|place| known.refusing.contains(*place)).cloned().collect()
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    fn note_namespace(&mut self, metadata: &ObjectMeta, gone: bool) -> Vec<Owner> {
+        let Some(name) = &metadata.name else { return Vec::new() };
+        let labels = metadata.labels.as_ref();
+        let says = labels.and_then(|labels| labels.get(label::WORKSPACES_FROM)).map(String::as_str);
+        if gone || !consent::refuses(says) {
+            self.refusing.remove(name);
+            return Vec::new();
+        }
+        self.refusing.insert(name.clone());
+        let has_some = |grants: &BTreeSet<(String, String)>| grants.iter().any(|(place, _)| place == name);
+        self.grants.iter().filter(|(_, grants)| has_some(grants)).map(|(owner, _)| owner.clone()).collect()
+    }
+
+    fn note_grant(&mut self, metadata: &ObjectMeta, gone: bool) -> Option<Owner> {
+        let owner = Owner::of(metadata)?;
+        let (place, uid) = (metadata.namespace.clone()?, metadata.uid.clone()?);
+        if place == owner.0 {
+            return None;
+        }
+        if gone {
+            let left = self.grants.get_mut(&owner)?;
+            left.remove(&(place, uid));
+            if left.is_empty() {
+                self.grants.remove(&owner);
+            }
+            return None;
+        }
+        let refused = self.refusing.contains(&place);
+        self.grants.entry(owner.clone()).or_default().insert((place, uid));
+        refused.then_some(owner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{from_value, json};
+
+    fn namespace(says: &str, gone: bool) -> Change {
+        let metadata = json!({"name": "theirs", "labels": {"coder.com/workspaces-from": says}});
+        Change { metadata: from_value(metadata).unwrap(), gone }
+    }
+
+    fn grant(place: &str, name: &str, uid: &str, gone: bool) -> Change {
+        let metadata = json!({"name": "role", "namespace": place, "uid": uid, "labels": {
+            "coder.com/control-plane": instance_label(name), "coder.com/control-plane-namespace": "team"}});
+        Change { metadata: from_value(metadata).unwrap(), gone }
+    }
+
+    #[test]
+    fn a_refusal_finds_whoever_has_rights_there_in_whatever_order_they_are_seen() {
+        let (abroad, name) = (Abroad::default(), "x".repeat(70));
+        let key = Key { namespace: "team".to_owned(), name: name.clone() };
+        let child = |change: &Change| abroad.note(Changed::Child, change);
+        let says = |says: &str, gone| abroad.note(Changed::Namespace, &namespace(says, gone));
+        let places = || abroad.refused(&key).into_iter().collect::<Vec<_>>();
+        assert!(child(&grant("theirs", &name, "1", false)).is_empty() && says("team", false).is_empty());
+        assert!(child(&grant("theirs", "other", "2", true)).is_empty(), "never seen and gone");
+        assert_eq!(places(), Vec::<String>::new(), "nobody refuses");
+        let woken = says("none", false);
+        assert!(woken.len() == 1 && woken[0].is(&key), "{woken:?}");
+        assert_eq!(places(), ["theirs"]);
+        assert_eq!(child(&grant("theirs", &name, "3", false)).len(), 1, "refused already when it came");
+        child(&grant("theirs", &name, "1", true));
+        assert_eq!(places(), ["theirs"], "one is left");
+        child(&grant("theirs", &name, "3", true));
+        assert_eq!((places(), says("none", false)), (Vec::new(), Vec::new()), "nothing is left to take back");
+        assert!(child(&grant("team", &name, "4", false)).is_empty() && abroad.known().grants.is_empty());
+        says("none", true);
+        child(&grant("theirs", &name, "5", false));
+        assert_eq!(places(), Vec::<String>::new(), "the namespace that refused is gone");
+    }
+}
