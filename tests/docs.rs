@@ -4,6 +4,7 @@
 #[path = "docs/migration.rs"]
 mod migration;
 
+use crds::well_known::{annotation, label};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -76,6 +77,15 @@ fn every_link_of_a_page_leads_somewhere() {
             let target = page.parent().unwrap().join(link.split('#').next().unwrap());
             assert!(target.exists(), "{}: {link} does not exist", page.display());
         }
+    }
+}
+
+#[test]
+fn every_mark_that_people_set_on_a_control_plane_or_a_namespace_is_explained() {
+    let page = std::fs::read_to_string(repository().join("docs/control-plane.md")).unwrap();
+    let annotations = [annotation::RECONCILE_AT, annotation::RELEASE_EXTERNAL, annotation::ALLOW_DOWNGRADE];
+    for name in annotations.into_iter().chain([label::WORKSPACES_FROM]) {
+        assert!(page.contains(&format!("`{name}")), "{name} is explained nowhere");
     }
 }
 

@@ -10,7 +10,9 @@ use crds::well_known::{MANAGER, label};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::core::ObjectMeta;
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::time::{Duration, Instant};
+use webhooks::text::{LABEL, SUBDOMAIN};
 
 /// What may be left: apiVersion, kind, plural. Secrets are looked for in our own namespace only.
 const KINDS: [(&str, &str, &str); 3] = [
@@ -43,31 +45,38 @@ enum Answer {
 
 /// Which control planes are missing, and since when.
 #[derive(Debug, Default)]
-struct Missing(BTreeMap<Key, Instant>);
+struct Missing {
+    since: BTreeMap<Key, Instant>,
+    /// The last one that was asked about.
+    last: Option<Key>,
+}
 
 impl Missing {
     /// Whether what is left of a control plane is to be removed now.
     fn judge(&mut self, key: &Key, answer: Answer, grace: Duration, now: Instant) -> bool {
         if answer == Answer::Kept {
-            self.0.remove(key);
+            self.since.remove(key);
             return false;
         }
-        let since = *self.0.entry(key.clone()).or_insert(now);
+        let since = *self.since.entry(key.clone()).or_insert(now);
         now.saturating_duration_since(since) >= grace
     }
 
     /// Forgets those of which nothing is left.
-    fn retain(&mut self, left: &BTreeMap<Key, Vec<Leftover>>) {
-        self.0.retain(|key, _| left.contains_key(key));
+    fn retain(&mut self, left: &Left) {
+        self.since.retain(|key, _| left.contains_key(key));
     }
 
     /// How long to wait for the next round.
     fn pause(&self, times: Times, now: Instant) -> Duration {
-        let due = self.0.values().map(|since| (*since + times.grace).saturating_duration_since(now));
+        let due = self.since.values().map(|since| (*since + times.grace).saturating_duration_since(now));
         // What is due and could not be removed has its turn in the next round.
         due.filter(|pause| !pause.is_zero()).fold(times.interval, Duration::min)
     }
 }
+
+/// What there is of each.
+type Left = BTreeMap<Key, Vec<Leftover>>;
 
 /// Something that a control plane made outside its namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,13 +88,20 @@ struct Leftover {
     version: Option<String>,
 }
 
-/// Whose it is, by its labels.
+/// Whose it is, by its labels. Anybody can write those: what is no name of a control plane names none.
 fn owner(metadata: &ObjectMeta) -> Option<Key> {
     let labels = metadata.labels.as_ref()?;
-    Some(Key {
-        namespace: labels.get(label::CONTROL_PLANE_NAMESPACE)?.clone(),
-        name: labels.get(label::CONTROL_PLANE).filter(|name| name.len() < SHORTENED)?.clone(),
-    })
+    let namespace = labels.get(label::CONTROL_PLANE_NAMESPACE).filter(|name| LABEL.matches(name))?;
+    let is_whole = |name: &&String| name.len() < SHORTENED && SUBDOMAIN.matches(name);
+    let name = labels.get(label::CONTROL_PLANE).filter(is_whole)?;
+    Some(Key { namespace: namespace.clone(), name: name.clone() })
+}
+
+/// Those that are asked about in this round: at most so many, beginning after the last one of the round before.
+fn turn<'a>(left: &'a Left, after: Option<&Key>, most: usize) -> Vec<(&'a Key, &'a Vec<Leftover>)> {
+    let Some(after) = after else { return left.iter().take(most).collect() };
+    let next = left.range((Bound::Excluded(after), Bound::Unbounded));
+    next.chain(left.range(..=after)).take(most).collect()
 }
 
 /// Looks for it at once and then again and again, until it is dropped.
@@ -115,7 +131,9 @@ async fn round(
 ) -> Result<(), CallError> {
     let left = left(kube, control_planes).await?;
     missing.retain(&left);
-    for (key, leftovers) in left.iter().take(MOST) {
+    let turn = turn(&left, missing.last.as_ref(), MOST);
+    missing.last = turn.last().map(|(key, _)| (*key).clone());
+    for (key, leftovers) in turn {
         let answer = match kube.is_gone(key.target()).await {
             Ok(true) => Answer::Gone,
             Ok(false) => Answer::Kept,
@@ -134,29 +152,22 @@ async fn round(
 }
 
 /// What there is of control planes that we do not see. Those that we see are not asked for: there may be many.
-async fn left(
-    kube: &Kube,
-    control_planes: &ControlPlanes,
-) -> Result<BTreeMap<Key, Vec<Leftover>>, CallError> {
+async fn left(kube: &Kube, control_planes: &ControlPlanes) -> Result<Left, CallError> {
     let selector = format!(
         "{}={MANAGER},{},{}",
         label::MANAGED_BY,
         label::CONTROL_PLANE,
         label::CONTROL_PLANE_NAMESPACE
     );
-    let mut left: BTreeMap<Key, Vec<Leftover>> = BTreeMap::new();
+    let mut left = Left::new();
     for kind in KINDS {
         let (api_version, kind_name, plural) = kind;
         let namespace = if plural == "secrets" { kube.namespace() } else { "" };
         let target = Target { api_version, kind: kind_name, plural, namespace, name: "" };
-        let unseen = |metadata: &ObjectMeta| {
-            owner(metadata).is_some_and(|key| control_planes.named(&key.namespace, &key.name).is_none())
-        };
-        for metadata in kube.labelled_metadata(target, &selector, unseen).await? {
-            let (Some(key), text) = (owner(&metadata), |text: Option<String>| text.unwrap_or_default())
-            else {
-                continue;
-            };
+        let unseen = |key: &Key| control_planes.named(&key.namespace, &key.name).is_none();
+        let text = |text: Option<String>| text.unwrap_or_default();
+        let look = |metadata: ObjectMeta| {
+            let Some(key) = owner(&metadata).filter(unseen) else { return };
             left.entry(key).or_default().push(Leftover {
                 kind,
                 namespace: text(metadata.namespace),
@@ -164,7 +175,8 @@ async fn left(
                 uid: text(metadata.uid),
                 version: metadata.resource_version,
             });
-        }
+        };
+        kube.labelled_metadata(target, &selector, look).await?;
     }
     Ok(left)
 }
@@ -174,9 +186,14 @@ async fn remove_one(kube: &Kube, events: &Events, key: &Key, one: &Leftover) {
     let (api_version, kind, plural) = one.kind;
     let target = Target { api_version, kind, plural, namespace: &one.namespace, name: &one.name };
     let (namespace, name, owner) = (&one.namespace, &one.name, format!("{}/{}", key.namespace, key.name));
-    if let Err(error) = kube.remove_version(target, &one.uid, one.version.clone()).await {
-        tracing::warn!(kind, namespace, name, owner, %error, "what is left of a control plane could not be removed");
-        return;
+    match kube.remove_version(target, &one.uid, one.version.clone()).await {
+        Ok(true) => {}
+        // There is nothing to tell: somebody was faster, or it is looked at again in the next round.
+        Ok(false) => return,
+        Err(error) => {
+            tracing::warn!(kind, namespace, name, owner, %error, "what is left of a control plane could not be removed");
+            return;
+        }
     }
     let note = note(kind, &owner);
     tracing::info!(kind, namespace, name, owner, "{note}");
@@ -244,6 +261,23 @@ mod tests {
     }
 
     #[test]
+    fn everybody_has_a_turn_however_many_there_are() {
+        let left: Left = ["a", "b", "c", "d", "e"].map(|name| (key(name), Vec::new())).into();
+        let names = |after: Option<&str>, most| -> Vec<String> {
+            let turn = turn(&left, after.map(key).as_ref(), most);
+            turn.into_iter().map(|(key, _)| key.name.clone()).collect()
+        };
+        assert_eq!(names(None, 2), ["a", "b"]);
+        assert_eq!(names(Some("b"), 2), ["c", "d"]);
+        assert_eq!(names(Some("d"), 2), ["e", "a"]);
+        assert_eq!(
+            names(Some("bb"), 9),
+            ["c", "d", "e", "a", "b"],
+            "each once, also if the last one is gone"
+        );
+    }
+
+    #[test]
     fn what_is_left_names_its_owner_by_labels_unless_they_are_cut() {
         let of = |name: &str| {
             let labels =
@@ -252,6 +286,9 @@ mod tests {
         };
         assert_eq!(of("coder"), Some(key("coder")));
         assert_eq!(of(&"x".repeat(63)), None, "a longer name may begin like this");
+        for forged in ["", "A", "a_b", "a..b", "-a"] {
+            assert_eq!(of(forged), None, "{forged:?} is no name of a control plane");
+        }
         assert_eq!(owner(&ObjectMeta::default()), None);
     }
 }

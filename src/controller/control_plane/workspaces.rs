@@ -156,12 +156,28 @@ impl Reconciler {
         let bound = ours(&binding, &access.binding)
             && binding.as_ref().is_some_and(|live| is_bound(live, &access.binding));
         let live = role.as_ref().filter(|_| ours(&role, &access.role) && bound).map(rules);
-        explained(place, &lacking, live.as_deref(), &rules(&access.role.manifest))
+        let told = explained(place, &lacking, live.as_deref(), &rules(&access.role.manifest));
+        let message = told.as_ref().map_or_else(|(_, message)| Some(message), Option::as_ref);
+        let all = lacking::words(&lacking, usize::MAX);
+        if message.is_none_or(|message| !message.contains(&all)) {
+            let Key { namespace, name } = &subject.key;
+            tracing::info!(namespace, name, place, lacking = all, "everything the operator may not hand on");
+        }
+        told
     }
 }
 
-/// Characters that rules may take in a message.
-const ROOM: usize = 100;
+/// Characters of a message, with room for the number of those that are not told.
+const LONGEST: usize = 280;
+/// Characters that say how many rules a list has beyond those it names.
+const MORE: usize = " and 99 more".len();
+
+/// A text with lists of rules in it, as many as there is room for.
+fn fitted<const N: usize>(lists: [&[PolicyRule]; N], text: impl Fn([String; N]) -> String) -> String {
+    let rest = text([const { String::new() }; N]).len() + N * MORE;
+    let room = LONGEST.saturating_sub(rest) / N;
+    text(lists.map(|list| lacking::words(list, room.max(20))))
+}
 
 /// What to say when the rules `lacking` keep us from writing those `wanted`, where the rules `live` are in force.
 fn explained(
@@ -170,26 +186,32 @@ fn explained(
     live: Option<&[PolicyRule]>,
     wanted: &[PolicyRule],
 ) -> Result<Option<String>, Trouble> {
-    let fix = |room| {
-        let lacking = lacking::words(lacking, room);
+    let fix = |lacking: &str| {
         format!("the operator may not hand on: {lacking}; add that to its ClusterRole {HANDED_ON}")
     };
-    let Some(live) = live.filter(|live| lacking::beyond(wanted, live).is_empty()) else {
-        return Err((
-            "Refused",
-            format!("the rights of coderd in namespace {place} stay as they are: {}", fix(ROOM)),
-        ));
+    let refused = |begin: &str| {
+        fitted([lacking], |[lacking]| {
+            format!("{begin}: {}, or remove it from spec.rbac.extraRules", fix(&lacking))
+        })
     };
+    let Some(live) = live else {
+        return Err(("Refused", refused(&format!("coderd has no permissions in namespace {place} yet"))));
+    };
+    if !lacking::beyond(wanted, live).is_empty() {
+        let begin = format!("the rights of coderd in namespace {place} stay as they are");
+        return Err(("Refused", refused(&begin)));
+    }
     let excess = lacking::beyond(live, wanted);
     if excess.is_empty() {
-        return Ok(Some(format!(
-            "in namespace {place} coderd has the rights it had before, which are those that are wanted; {}",
-            fix(ROOM / 2)
-        )));
+        return Ok(Some(fitted([lacking], |[lacking]| {
+            let works = "coderd has the rights it had before, which are those that are wanted";
+            format!("in namespace {place} {works}; {}", fix(&lacking))
+        })));
     }
-    let excess = lacking::words(&excess, ROOM / 2);
-    let fix = fix(ROOM / 2);
-    Err(("Refused", format!("in namespace {place} coderd keeps more than is wanted, {excess}: {fix}")))
+    let message = fitted([&excess, lacking], |[excess, lacking]| {
+        format!("in namespace {place} coderd keeps more than is wanted, {excess}: {}", fix(&lacking))
+    });
+    Err(("Refused", message))
 }
 
 /// What a namespace says about workspaces of others.
@@ -222,7 +244,9 @@ fn is_earlier_grant(live: &Value, child: &Child) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::desired::given::ControlPlane;
     use super::*;
+    use crate::manifests::rbac::{Holder, On, ROLES};
     use crds::well_known::annotation;
     use serde_json::json;
 
@@ -235,19 +259,62 @@ mod tests {
         let (wanted, lacking) =
             ([rule("pods", "get"), rule("secrets", "delete")], [rule("secrets", "delete")]);
         let told = |live: Option<&[PolicyRule]>| explained("team", &lacking, live, &wanted);
-        for live in [None, Some(&wanted[..1])] {
+        for (live, begin) in [
+            (None, "coderd has no permissions in namespace team yet"),
+            (Some(&wanted[..1]), "the rights of coderd in namespace team stay as they are"),
+        ] {
             let (reason, message) = told(live).unwrap_err();
             assert_eq!(reason, "Refused");
-            assert_eq!(
-                message,
-                "the rights of coderd in namespace team stay as they are: the operator may not hand on: delete \
-                 secrets; add that to its ClusterRole coder-k8s-workspaces"
-            );
+            let fix = "the operator may not hand on: delete secrets; add that to its ClusterRole \
+                       coder-k8s-workspaces, or remove it from spec.rbac.extraRules";
+            assert_eq!(message, format!("{begin}: {fix}"));
         }
         assert!(told(Some(&wanted)).unwrap().is_some_and(|note| note.contains("delete secrets")));
         let more = [&wanted[..], &[rule("nodes", "get")]].concat();
         let (_, message) = told(Some(&more)).unwrap_err();
         assert!(message.contains("more than is wanted, get nodes:"), "{message}");
+    }
+
+    #[test]
+    fn however_much_is_lacking_the_message_ends_with_what_to_do() {
+        let many: Vec<PolicyRule> = (0..40).map(|number| rule(&format!("things{number}"), "get")).collect();
+        let more = [&many[..], &[rule("nodes", "get")], &many[..]].concat();
+        for live in [None, Some(&many[..1]), Some(&many[..]), Some(&more[..])] {
+            let told = explained(&"n".repeat(50), &many, live, &many);
+            let message = told.map_or_else(|(_, message)| message, Option::unwrap_or_default);
+            assert!(message.contains(HANDED_ON) && message.contains(" more"), "{message}");
+            assert!(message.len() <= LONGEST, "{}: {message}", message.len());
+        }
+    }
+
+    /// Whoever applies the samples sees them work, with what is shipped.
+    #[test]
+    fn no_sample_asks_for_more_than_the_operator_may_hand_on() {
+        let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        let everywhere = ROLES.iter().filter(|role| role.holder == Holder::OperatorEverywhere);
+        let held = everywhere.flat_map(|role| role.grants).filter_map(|grant| match grant.on {
+            On::Resources { group, resources } => Some(PolicyRule {
+                api_groups: Some(owned(&[group])),
+                resources: Some(owned(resources)),
+                verbs: owned(grant.verbs),
+                ..PolicyRule::default()
+            }),
+            On::Named { .. } | On::Urls(_) => None,
+        });
+        let (held, mut asked) = (held.collect::<Vec<_>>(), 0);
+        for file in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/kustomize/samples")).unwrap() {
+            let path = file.unwrap().path();
+            let sample: Value = serde_saphyr::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+            if sample["kind"] != "CoderControlPlane" {
+                continue;
+            }
+            for access in ControlPlane::test().with_spec_of(&sample).children().workspace_access {
+                asked += 1;
+                let beyond = lacking::beyond(&rules(&access.role.manifest), &held);
+                assert_eq!(lacking::words(&beyond, usize::MAX), "", "{}", path.display());
+            }
+        }
+        assert!(asked > 1, "only {asked} Roles were looked at");
     }
 
     #[test]

@@ -66,10 +66,15 @@ impl ControlPlane {
     }
 
     /// The spec of the sample that uses every field, but for the Gateway.
-    pub(in super::super) fn with_everything(mut self) -> Self {
+    pub(in super::super) fn with_everything(self) -> Self {
         let path =
             concat!(env!("CARGO_MANIFEST_DIR"), "/kustomize/samples/codercontrolplane-everything.yaml");
         let sample: Value = serde_saphyr::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+        self.with_spec_of(&sample)
+    }
+
+    /// The spec of another manifest.
+    pub(in super::super) fn with_spec_of(mut self, sample: &Value) -> Self {
         self.object["spec"] = sample["spec"].clone();
         self
     }
