@@ -3,6 +3,8 @@
 
 #[path = "docs/migration.rs"]
 mod migration;
+#[path = "docs/reasons.rs"]
+mod reasons;
 
 use crds::well_known::{annotation, label};
 use std::path::PathBuf;

@@ -1,9 +1,10 @@
 //! Every command of docs/migration.md, run in the order of the page on what the Go operator installs: from there to us,
-//! back, to us again, and away. The operator under test runs as a process in the place of its pods.
+//! back, to us again, and away; and from an earlier build of ours, whose objects had other names. The operator under test runs as a process in the place of its pods.
 
 use crate::{BINARY, LIMIT, commands};
 use serde_json::{Value, json};
 use std::path::PathBuf;
+use support::cluster::kustomize;
 use support::coderd::Coderd;
 use support::installation::repository;
 use support::{Cluster, ClusterOptions, Installation, Operator};
@@ -144,8 +145,21 @@ impl Walk {
 
     /// Whether the account of both operators may do something.
     async fn may(&self, what: &str) -> bool {
-        let answer = self.cluster.kubectl(&format!("auth can-i {what} -n kube-system --as={ACCOUNT}")).await;
+        self.may_in("kube-system", what).await
+    }
+
+    async fn may_in(&self, namespace: &str, what: &str) -> bool {
+        let answer = self.cluster.kubectl(&format!("auth can-i {what} -n {namespace} --as={ACCOUNT}")).await;
         answer.stdout.trim() == "yes"
+    }
+
+    /// The names of ours among some objects, sorted.
+    async fn ours(&self, what: &str) -> Vec<String> {
+        let all = self.kubectl(&format!("get {what} -o name")).await;
+        let mut names: Vec<String> =
+            all.lines().filter(|name| name.contains("coder")).map(str::to_owned).collect();
+        names.sort();
+        names
     }
 
     /// A control plane with rights in another namespace, which a finalizer stands for.
@@ -193,13 +207,33 @@ async fn the_page_leads_from_the_go_operator_to_us_and_back_and_away() {
 
     walk.follow("Going back").await;
     walk.kubectl("rollout status deployment/coder-k8s -n coder-system --timeout=60s").await;
+    assert_eq!(
+        walk.ours("role,rolebinding -n coder-system").await,
+        [""; 0],
+        "the account keeps nothing of ours"
+    );
     let pods = walk.kubectl("get pods -n coder-system -l app=coder-k8s -o yaml").await;
     assert!(pods.contains("kube-api-access"), "its pods have a token: {pods}");
     assert!(walk.may("delete secrets").await);
     assert_eq!(walk.uid("deployment coder -n coder").await, deployment, "Coder ran on");
 
     walk.follow("From the Go operator").await;
+    assert!(walk.may_in("coder-system", "get secrets").await, "while it is installed");
     walk.follow("Only the operator").await;
+    for right in ["get secrets", "delete secrets", "update leases", "create leases", "get services"] {
+        assert!(!walk.may_in("coder-system", right).await, "{right} after it was uninstalled");
+    }
+    walk.follow("What stays behind").await;
+    let left = "deployment,pdb,service,lease,secret,role,rolebinding -n coder-system";
+    assert_eq!(walk.ours(left).await, [""; 0]);
+    let left = walk.ours("clusterrole,clusterrolebinding,serviceaccount -n coder-system").await;
+    let roles = "clusterrole.rbac.authorization.k8s.io";
+    let told = [
+        format!("{roles}/coder-k8s-edit"),
+        format!("{roles}/coder-k8s-view"),
+        "serviceaccount/coder-k8s".into(),
+    ];
+    assert_eq!(left, told, "the page says exactly what stays");
     assert_eq!(walk.uid("deployment coder -n coder").await, deployment, "Coder runs on");
     walk.kubectl("delete ccp coder -n coder --wait=false").await;
     let grants = "get role,rolebinding -n team -o name";
@@ -216,4 +250,31 @@ async fn the_page_leads_from_the_go_operator_to_us_and_back_and_away() {
     walk.follow("Everything").await;
     assert_eq!(walk.kubectl(grants).await, "", "nothing stays behind in another namespace");
     assert_eq!(walk.kubectl("get crd -o name").await, "");
+    walk.operator = None;
+    from_an_earlier_build(&mut walk).await;
+}
+
+/// The objects of an earlier build differ from those of today by these names.
+async fn earlier_build() -> String {
+    let today = kustomize(&repository().join("kustomize/overlays/default")).await.expect_ok();
+    let earlier = today
+        .replace("coder-k8s-operator", "coder-k8s")
+        .replace("coder-k8s-aggregated", "coder-k8s-apiserver");
+    assert_ne!(earlier, today);
+    earlier
+}
+
+async fn from_an_earlier_build(walk: &mut Walk) {
+    let earlier = earlier_build().await;
+    walk.cluster.kubectl_with_input("apply --server-side -f -", &earlier).await.expect_ok();
+    walk.kubectl("rollout status deployment/coder-k8s -n coder-system --timeout=60s").await;
+    walk.follow("From an earlier build of this operator").await;
+    let left = walk.ours("deployment,pdb,role,rolebinding -n coder-system").await;
+    assert!(left.len() == 4 && left.iter().all(|name| name.ends_with("/coder-k8s-operator")), "{left:?}");
+    let left = walk.ours("service,clusterrole,clusterrolebinding -n coder-system").await;
+    assert!(
+        left.iter().all(|name| !name.ends_with("/coder-k8s") && !name.ends_with("apiserver")),
+        "{left:?}"
+    );
+    assert!(walk.may_in("coder-system", "get secrets").await, "the rights of the new names are in force");
 }
