@@ -218,22 +218,7 @@ async fn the_page_leads_from_the_go_operator_to_us_and_back_and_away() {
     assert_eq!(walk.uid("deployment coder -n coder").await, deployment, "Coder ran on");
 
     walk.follow("From the Go operator").await;
-    assert!(walk.may_in("coder-system", "get secrets").await, "while it is installed");
-    walk.follow("Only the operator").await;
-    for right in ["get secrets", "delete secrets", "update leases", "create leases", "get services"] {
-        assert!(!walk.may_in("coder-system", right).await, "{right} after it was uninstalled");
-    }
-    walk.follow("What stays behind").await;
-    let left = "deployment,pdb,service,lease,secret,role,rolebinding -n coder-system";
-    assert_eq!(walk.ours(left).await, [""; 0]);
-    let left = walk.ours("clusterrole,clusterrolebinding,serviceaccount -n coder-system").await;
-    let roles = "clusterrole.rbac.authorization.k8s.io";
-    let told = [
-        format!("{roles}/coder-k8s-edit"),
-        format!("{roles}/coder-k8s-view"),
-        "serviceaccount/coder-k8s".into(),
-    ];
-    assert_eq!(left, told, "the page says exactly what stays");
+    uninstall(&mut walk).await;
     assert_eq!(walk.uid("deployment coder -n coder").await, deployment, "Coder runs on");
     walk.kubectl("delete ccp coder -n coder --wait=false").await;
     let grants = "get role,rolebinding -n team -o name";
@@ -252,6 +237,26 @@ async fn the_page_leads_from_the_go_operator_to_us_and_back_and_away() {
     assert_eq!(walk.kubectl("get crd -o name").await, "");
     walk.operator = None;
     from_an_earlier_build(&mut walk).await;
+}
+
+/// Follows the page until nothing of the operator is left but what the page says.
+async fn uninstall(walk: &mut Walk) {
+    assert!(walk.may_in("coder-system", "get secrets").await, "while it is installed");
+    walk.follow("Only the operator").await;
+    for right in ["get secrets", "delete secrets", "update leases", "create leases", "get services"] {
+        assert!(!walk.may_in("coder-system", right).await, "{right} after it was uninstalled");
+    }
+    walk.follow("What stays behind").await;
+    let left = "deployment,pdb,service,lease,secret,role,rolebinding -n coder-system";
+    assert_eq!(walk.ours(left).await, [""; 0]);
+    let left = walk.ours("clusterrole,clusterrolebinding,serviceaccount -n coder-system").await;
+    let roles = "clusterrole.rbac.authorization.k8s.io";
+    let told = [
+        format!("{roles}/coder-k8s-edit"),
+        format!("{roles}/coder-k8s-view"),
+        "serviceaccount/coder-k8s".into(),
+    ];
+    assert_eq!(left, told, "the page says exactly what stays");
 }
 
 /// The objects of an earlier build differ from those of today by these names.

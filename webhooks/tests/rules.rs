@@ -186,23 +186,7 @@ fn references() {
 }
 
 #[test]
-fn values() {
-    refused(ControlPlane, json!({"replicas": "2"}), "CODER0201", "spec.replicas");
-    refused(ControlPlane, json!({"aggregation": {"names": "Long"}}), "CODER0201", "spec.aggregation.names");
-    refused(ControlPlane, json!({"licenseSecretRef": {}}), "CODER0201", "spec.licenseSecretRef.name");
-    refused(
-        ControlPlane,
-        json!({"resources": {"limits": {"cpu": "many"}}}),
-        "CODER0201",
-        "spec.resources.limits.cpu",
-    );
-    accepted(
-        ControlPlane,
-        json!({"resources": {"limits": {"cpu": 2, "memory": "4Gi", "example.com/gpu": "1"}}}),
-    );
-    refused(ControlPlane, json!({"serviceAccount": {"name": ""}}), "CODER0202", "spec.serviceAccount.name");
-    refused(ControlPlane, json!({"tls": {"secretNames": [""]}}), "CODER0202", "spec.tls.secretNames[0]");
-    refused(Provisioner, json!({"organizationName": ""}), "CODER0202", "spec.organizationName");
+fn images() {
     refused(ControlPlane, json!({"image": ""}), "CODER0203", "spec.image");
     refused(Provisioner, json!({"image": ""}), "CODER0203", "spec.image");
     for no_image in [
@@ -228,6 +212,26 @@ fn values() {
     ] {
         accepted(ControlPlane, json!({ "image": image }));
     }
+}
+
+#[test]
+fn values() {
+    refused(ControlPlane, json!({"replicas": "2"}), "CODER0201", "spec.replicas");
+    refused(ControlPlane, json!({"aggregation": {"names": "Long"}}), "CODER0201", "spec.aggregation.names");
+    refused(ControlPlane, json!({"licenseSecretRef": {}}), "CODER0201", "spec.licenseSecretRef.name");
+    refused(
+        ControlPlane,
+        json!({"resources": {"limits": {"cpu": "many"}}}),
+        "CODER0201",
+        "spec.resources.limits.cpu",
+    );
+    accepted(
+        ControlPlane,
+        json!({"resources": {"limits": {"cpu": 2, "memory": "4Gi", "example.com/gpu": "1"}}}),
+    );
+    refused(ControlPlane, json!({"serviceAccount": {"name": ""}}), "CODER0202", "spec.serviceAccount.name");
+    refused(ControlPlane, json!({"tls": {"secretNames": [""]}}), "CODER0202", "spec.tls.secretNames[0]");
+    refused(Provisioner, json!({"organizationName": ""}), "CODER0202", "spec.organizationName");
     refused(ControlPlane, json!({"replicas": -1}), "CODER0204", "spec.replicas");
     accepted(ControlPlane, json!({"replicas": 0}));
     for port in [0, -1, 65_536] {
