@@ -119,7 +119,10 @@ async fn a_changed_secret_rolls_out_and_a_restart_by_hand_is_respected() {
             condition(plane, "Ready")["reason"] == "ReferenceMissing"
         })
         .await;
-    assert!(text(condition(&waiting, "Ready"), "/message").contains("Secret settings does not exist"));
+    assert!(
+        text(condition(&waiting, "Ready"), "/message")
+            .contains("settings does not exist; create it or correct spec.envFrom")
+    );
     stage.apply_object(&secret("one")).await;
     stage.ready(&ns, "coder").await;
     let template = async || {

@@ -9,6 +9,8 @@ use serde_json::{Map, Value, json};
 
 /// Hexadecimal digits of the fingerprint of a manifest.
 const DIGITS: usize = 16;
+/// Who puts lists right, in `managedFields`. Never the one who applies: what it leaves there is never taken for ours.
+pub const MENDER: &str = "coder-k8s-mending";
 
 /// The manifest with its own fingerprint on it: what we wanted last, so that a field we no longer want is noticed.
 pub fn fingerprinted(mut manifest: Value) -> Value {
@@ -26,11 +28,18 @@ const KEPT: [&str; 3] = ["allowPrivilegeEscalation", "automountServiceAccountTok
 
 /// Whether the live object holds everything the fingerprinted manifest says.
 pub fn holds(live: &Value, wanted: &Value) -> bool {
-    holds_at("", live, wanted)
+    holds_at("", live, wanted) && !has_other_target(live, wanted)
+}
+
+/// Whether a Service leads by name to a place of somebody else's.
+fn has_other_target(live: &Value, wanted: &Value) -> bool {
+    wanted["kind"] == "Service" && !live["spec"]["externalName"].is_null()
 }
 
 fn holds_at(field: &str, live: &Value, wanted: &Value) -> bool {
     match (live, wanted) {
+        // One key more, and it selects less.
+        (Value::Object(live), Value::Object(wanted)) if field == "selector" => live == wanted,
         (Value::Object(live), Value::Object(wanted)) => {
             wanted.iter().all(|(key, wanted)| match live.get(key) {
                 Some(live) => holds_at(key, live, wanted),
@@ -49,7 +58,19 @@ fn holds_at(field: &str, live: &Value, wanted: &Value) -> bool {
 /// The patch that takes out of the lists what must not be there and what applying ours would leave, if there is any.
 pub fn clearing(live: &Value, wanted: &Value) -> Option<Patch> {
     let mut spec = live.get("spec")?.clone();
-    lists::clear("spec", &mut spec, wanted.get("spec")?).then(|| replacing_spec(live, spec))
+    let mut changed = lists::clear("spec", &mut spec, wanted.get("spec")?, &applied(live)["f:spec"]);
+    // Where it is of that type, it goes with the type when ours is applied.
+    if has_other_target(live, wanted) && spec["type"] != "ExternalName" {
+        changed |= spec.as_object_mut().is_some_and(|spec| spec.remove("externalName").is_some());
+    }
+    changed.then(|| replacing_spec(live, spec))
+}
+
+/// The fields that we applied, as `managedFields` has them. What of them we no longer want goes with the next apply.
+fn applied(live: &Value) -> Value {
+    let managers = live.pointer("/metadata/managedFields").and_then(Value::as_array);
+    let ours = managers.into_iter().flatten().find(|entry| is_ours(entry, "Apply"));
+    ours.map(|entry| entry["fieldsV1"].clone()).unwrap_or_default()
 }
 
 /// The patch that makes ours exactly as we want it, for an apply that is refused because it would be merged with what
@@ -143,11 +164,11 @@ pub fn adoption(live: &Value) -> Option<Patch> {
     managed_by(live, all)
 }
 
-/// The patch by which nobody owns what we wrote otherwise than by apply, if there is anything. After a list was put right
-/// it may hold what others added: made ours, it would go with the next apply.
+/// The patch by which nobody owns what was written to put lists right, if there is anything. Such a list may hold what
+/// others added: made ours, it would go with the next apply; left to the mender, it would never go.
 pub fn disowning(live: &Value) -> Option<Patch> {
     let managers = live.pointer("/metadata/managedFields")?.as_array()?;
-    let others: Vec<Value> = managers.iter().filter(|entry| !is_ours(entry, "Update")).cloned().collect();
+    let others: Vec<Value> = managers.iter().filter(|entry| entry["manager"] != MENDER).cloned().collect();
     (others.len() < managers.len()).then(|| managed_by(live, others))?
 }
 
@@ -240,9 +261,9 @@ mod tests {
     }
 
     #[test]
-    fn what_our_update_wrote_can_be_left_to_nobody() {
+    fn what_was_put_right_is_left_to_nobody_and_never_becomes_ours_even_after_a_crash() {
         let live = json!({"metadata": {"resourceVersion": "7", "managedFields": [
-            {"manager": "coder-k8s", "operation": "Update", "fieldsV1": {}},
+            {"manager": "coder-k8s-mending", "operation": "Update", "fieldsV1": {}},
             {"manager": "coder-k8s", "operation": "Apply", "fieldsV1": {}},
         ]}});
         let patch = serde_json::to_value(disowning(&live).unwrap()).unwrap();
@@ -250,6 +271,41 @@ mod tests {
             patch[1]["value"],
             json!([{"manager": "coder-k8s", "operation": "Apply", "fieldsV1": {}}])
         );
+        assert_eq!(adoption(&live), None);
+    }
+
+    #[test]
+    fn a_service_selects_exactly_ours_and_leads_nowhere_else() {
+        let wanted = json!({"kind": "Service", "spec": {"type": "ClusterIP", "selector": {"app": "coder"}}});
+        let live = |spec: Value| json!({"kind": "Service", "spec": spec});
+        let right = json!({"type": "ClusterIP", "selector": {"app": "coder"}, "clusterIP": "10.0.0.1"});
+        assert!(holds(&live(right.clone()), &wanted));
+        let mut narrowed = right.clone();
+        narrowed["selector"]["track"] = json!("canary");
+        assert!(!holds(&live(narrowed), &wanted));
+        let mut named = right.clone();
+        named["externalName"] = json!("elsewhere.example.com");
+        assert!(!holds(&live(named.clone()), &wanted));
+        let patch = serde_json::to_value(clearing(&live(named.clone()), &wanted).unwrap()).unwrap();
+        assert_eq!(patch[1]["value"], right);
+        named["type"] = json!("ExternalName");
+        assert_eq!(clearing(&live(named), &wanted), None, "applying ours is enough");
+    }
+
+    #[test]
+    fn what_we_applied_before_goes_with_the_apply_and_only_the_rest_is_cleared() {
+        let https = json!({"name": "https", "containerPort": 8443, "protocol": "TCP"});
+        let http = json!({"name": "http", "containerPort": 8080, "protocol": "TCP"});
+        let spec = |ports: &[&Value]| json!({"containers": [{"name": "coder", "ports": ports}]});
+        let wanted = json!({"spec": spec(&[&http])});
+        let mut live = json!({"spec": spec(&[&http, &https])});
+        assert!(!holds(&live, &wanted) && clearing(&live, &wanted).is_some(), "a stranger's");
+        let own = json!({"f:spec": {"f:containers": {"k:{\"name\":\"coder\"}": {"f:ports": {
+            "k:{\"containerPort\":8443,\"protocol\":\"TCP\"}": {".": {}}}}}}});
+        live["metadata"] =
+            json!({"managedFields": [{"manager": "coder-k8s", "operation": "Apply", "fieldsV1": own}]});
+        assert!(!holds(&live, &wanted));
+        assert_eq!(clearing(&live, &wanted), None, "ours of the last generation");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Decides for each list of a child who has a part in it, and how a list is put right that somebody else changed.
 //! It never removes what others added to a list that is theirs as well, but for one of our items under another name.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// Who has a part in a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,8 +13,8 @@ pub enum Whose {
 }
 
 /// A list that server-side apply merges item by item, so that an item of somebody else, or one of ours under another
-/// key, stays when we apply ours. Every other list is replaced as a whole and is ours alone: rules, subjects,
-/// tolerations, arguments, hosts, parents.
+/// key, stays when we apply ours. Every other list is replaced as a whole and is ours alone, but for those in `OPEN`:
+/// rules, subjects, tolerations, arguments, hosts, parents.
 #[derive(Debug, Clone, Copy)]
 pub struct List {
     field: &'static str,
@@ -109,6 +109,13 @@ const LISTS: &[List] = &[
     },
 ];
 
+/// Lists that are replaced as a whole and that others add to all the same, and why they may: ours must all be there, in
+/// order. When ours is applied for another reason, what they added goes, and they add it again.
+const OPEN: &[(&str, &str)] = &[(
+    "paths",
+    "Of a rule of an Ingress: with http01-edit-in-place cert-manager answers a challenge under one of its own.",
+)];
+
 impl List {
     /// The list at a field with these items of ours, if it is merged by key.
     fn of(field: &str, wanted: &[Value]) -> Option<&'static Self> {
@@ -160,6 +167,10 @@ impl List {
 /// Whether the live list holds what we want, by `holds` for each item.
 pub fn hold(field: &str, live: &[Value], wanted: &[Value], holds: impl Fn(&Value, &Value) -> bool) -> bool {
     let Some(list) = List::of(field, wanted) else {
+        if OPEN.iter().any(|(open, _)| *open == field) {
+            let mut live = live.iter();
+            return wanted.iter().all(|wanted| live.any(|live| holds(live, wanted)));
+        }
         return live.len() == wanted.len()
             && live.iter().zip(wanted).all(|(live, wanted)| holds(live, wanted));
     };
@@ -170,30 +181,45 @@ pub fn hold(field: &str, live: &[Value], wanted: &[Value], holds: impl Fn(&Value
 
 /// Takes out of every list what must not be there and what applying ours would not remove, and puts ours in its place;
 /// whether there was anything to do. What the API server gave an item of ours, such as a node port, goes with it.
-pub fn clear(field: &str, live: &mut Value, wanted: &Value) -> bool {
+/// `applied` are the fields we applied last, in the words of `managedFields`: applying ours removes those items itself.
+pub fn clear(field: &str, live: &mut Value, wanted: &Value, applied: &Value) -> bool {
     match (live, wanted) {
         (Value::Object(live), Value::Object(wanted)) => {
             let mut changed = false;
             for (key, wanted) in wanted {
-                changed |= live.get_mut(key).is_some_and(|live| clear(key, live, wanted));
+                let applied = &applied[format!("f:{key}")];
+                changed |= live.get_mut(key).is_some_and(|live| clear(key, live, wanted, applied));
             }
             changed
         }
         (Value::Array(live), Value::Array(wanted)) => match List::of(field, wanted) {
-            Some(list) => clear_list(list, live, wanted),
+            Some(list) => clear_list(list, live, wanted, applied),
             None => false,
         },
         _ => false,
     }
 }
 
-fn clear_list(list: &List, live: &mut Vec<Value>, wanted: &[Value]) -> bool {
-    let (strays, mut kept): (Vec<Value>, Vec<Value>) =
-        live.iter().cloned().partition(|item| list.is_stray(item, live, wanted));
+/// What we applied of an item; nothing if we did not.
+fn applied_item<'a>(item: &Value, applied: &'a Value) -> Option<&'a Value> {
+    let is_key_of = |key: &str| {
+        let keys =
+            key.strip_prefix("k:").and_then(|key| serde_json::from_str::<Map<String, Value>>(key).ok());
+        keys.is_some_and(|keys| keys.iter().all(|(key, value)| item.get(key) == Some(value)))
+    };
+    applied.as_object()?.iter().find(|(key, _)| is_key_of(key)).map(|(_, fields)| fields)
+}
+
+fn clear_list(list: &List, live: &mut Vec<Value>, wanted: &[Value], applied: &Value) -> bool {
+    let (strays, mut kept): (Vec<Value>, Vec<Value>) = live
+        .iter()
+        .cloned()
+        .partition(|item| list.is_stray(item, live, wanted) && applied_item(item, applied).is_none());
     let mut changed = !strays.is_empty();
     for (index, wanted) in wanted.iter().enumerate() {
         if let Some(live) = kept.iter_mut().find(|live| list.same(live, wanted)) {
-            changed |= clear("", live, wanted);
+            let applied = applied_item(live, applied).unwrap_or(&Value::Null);
+            changed |= clear("", live, wanted, applied);
         } else if changed {
             let former =
                 strays.iter().find(|stray| stray["name"] == wanted["name"] && !wanted["name"].is_null());
@@ -271,7 +297,7 @@ mod tests {
 
     fn cleared(live: &Value, wanted: &Value) -> Option<Value> {
         let mut live = live.clone();
-        clear("", &mut live, wanted).then_some(live)
+        clear("", &mut live, wanted, &Value::Null).then_some(live)
     }
 
     #[test]
@@ -282,6 +308,20 @@ mod tests {
             assert_eq!(List::of(list.field, &[item]).unwrap().why, list.why);
         }
         assert!(List::of("rules", &[]).is_none());
+    }
+
+    #[test]
+    fn a_path_that_others_add_to_a_rule_stays_and_ours_must_be_there() {
+        let path = |path: &str| json!({"path": path, "pathType": "Prefix"});
+        let rules = |paths: &[&str]| json!({"rules": [{"http": {"paths": paths.iter().map(|one| path(one)).collect::<Vec<_>>()}}]});
+        let challenge = "/.well-known/acme-challenge/x";
+        for live in [&["/"][..], &[challenge, "/"], &["/", challenge]] {
+            assert!(holds(&rules(live), &rules(&["/"])), "{live:?}");
+        }
+        assert!(holds(&rules(&["/a", challenge, "/b"]), &rules(&["/a", "/b"])));
+        for live in [&[challenge][..], &[], &["/b", "/a"]] {
+            assert!(!holds(&rules(live), &rules(&["/a", "/b"])), "{live:?}");
+        }
     }
 
     #[test]

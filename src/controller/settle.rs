@@ -3,6 +3,7 @@
 
 use super::drift;
 use crate::kubernetes::{CallError, Kube, Target};
+use json_patch::Patch;
 use serde_json::Value;
 
 /// How it went.
@@ -12,23 +13,31 @@ pub enum Settled {
     InPlace(Value),
     /// An object of this name belongs to somebody else.
     Conflict(String),
-    /// The API server does not take it, and will not until something changes.
-    Refused(String),
-    /// It did not work this time.
-    Failed(String),
+    /// The API server does not take it, and will not until something changes. What is there and ours goes on.
+    Refused(String, Option<Value>),
+    /// It did not work this time. What was there and ours when it was read goes on.
+    Failed(String, Option<Value>),
     /// The API server does not know the kind, or there is no such namespace.
     Nowhere(String),
 }
 
 impl Settled {
-    fn failed(error: &CallError) -> Self {
+    fn failed(error: &CallError, ours: Option<Value>) -> Self {
         let text = error.to_string();
         match error {
             error if error.is_not_found() => Self::Nowhere(text),
             // Somebody else was faster: what they wrote is looked at next time.
-            error if error.is_outdated() => Self::Failed(text),
-            error if error.is_refused() => Self::Refused(text),
-            _ => Self::Failed(text),
+            error if error.is_outdated() => Self::Failed(text, ours),
+            error if error.is_refused() => Self::Refused(text, ours),
+            _ => Self::Failed(text, ours),
+        }
+    }
+
+    /// The object as it is, or as it was read, if it is there and ours, whether or not it is as it should be.
+    pub fn ours(self) -> Option<Value> {
+        match self {
+            Self::InPlace(live) | Self::Refused(_, Some(live)) | Self::Failed(_, Some(live)) => Some(live),
+            _ => None,
         }
     }
 }
@@ -42,7 +51,7 @@ pub async fn settle(
 ) -> Settled {
     match kube.read(target).await {
         Ok(live) => settle_over(kube, target, live, manifest, is_ours).await,
-        Err(error) => Settled::failed(&error),
+        Err(error) => Settled::failed(&error, None),
     }
 }
 
@@ -50,34 +59,38 @@ pub async fn settle(
 pub async fn settle_over(
     kube: &Kube,
     target: Target<'_>,
-    live: Option<Value>,
+    mut live: Option<Value>,
     manifest: Value,
     is_ours: impl Fn(&Value) -> bool,
 ) -> Settled {
     let wanted = drift::fingerprinted(manifest);
-    let settled = match settle_once(kube, target, live, &wanted, &is_ours).await {
+    let settled = match settle_once(kube, target, live.as_ref(), &wanted, &is_ours).await {
         // Somebody else was faster, the Deployment controller for example: what they wrote is looked at once more.
         Err(error) if error.is_outdated() => match kube.read(target).await {
-            Ok(live) => settle_once(kube, target, live, &wanted, &is_ours).await,
+            Ok(again) => {
+                live = again;
+                settle_once(kube, target, live.as_ref(), &wanted, &is_ours).await
+            }
             Err(error) => Err(error),
         },
         settled => settled,
     };
-    settled.unwrap_or_else(|error| Settled::failed(&error))
+    settled.unwrap_or_else(|error| Settled::failed(&error, live.filter(is_ours)))
 }
 
 async fn settle_once(
     kube: &Kube,
     target: Target<'_>,
-    live: Option<Value>,
+    live: Option<&Value>,
     wanted: &Value,
     is_ours: &impl Fn(&Value) -> bool,
 ) -> Result<Settled, CallError> {
-    if let Some(live) = &live {
+    if let Some(live) = live {
         if !is_ours(live) {
             return Ok(Settled::Conflict(conflict(target)));
         }
-        if drift::adoption(live).is_none() && drift::holds(live, wanted) {
+        let marked = drift::adoption(live).is_some() || drift::disowning(live).is_some();
+        if !marked && drift::holds(live, wanted) {
             return Ok(Settled::InPlace(live.clone()));
         }
     }
@@ -85,19 +98,21 @@ async fn settle_once(
     put(kube, target, live, wanted).await.map(Settled::InPlace)
 }
 
-/// Applies ours, over whatever somebody else made of it.
+/// Applies ours, over whatever somebody else made of it. What we applied before and no longer want goes with the apply
+/// itself, so that a change of the spec is one change of the object.
 async fn put(
     kube: &Kube,
     target: Target<'_>,
-    live: Option<Value>,
+    live: Option<&Value>,
     wanted: &Value,
 ) -> Result<Value, CallError> {
-    let Some(mut live) = live else { return kube.apply(target, wanted).await };
+    let Some(live) = live else { return kube.apply(target, wanted).await };
+    let mut live = disowned(kube, target, live.clone()).await?;
     if let Some(patch) = drift::adoption(&live) {
         live = kube.patch(target, patch).await?;
     }
     if let Some(patch) = drift::clearing(&live, wanted) {
-        live = disowned(kube, target, kube.patch(target, patch).await?).await?;
+        live = mended(kube, target, patch).await?;
     }
     let refusal = match kube.apply(target, wanted).await {
         Err(error) if error.is_invalid() => error,
@@ -105,14 +120,17 @@ async fn put(
     };
     // Perhaps not ours is wrong, but ours merged with what somebody else put there.
     let Some(patch) = drift::restoring(&live, wanted) else { return Err(refusal) };
-    match kube.patch(target, patch).await {
-        Ok(restored) => {
-            disowned(kube, target, restored).await?;
-            kube.apply(target, wanted).await
-        }
+    match mended(kube, target, patch).await {
+        Ok(_) => kube.apply(target, wanted).await,
         Err(error) if error.is_refused() && !error.is_outdated() => Err(refusal),
         Err(error) => Err(error),
     }
+}
+
+/// Puts lists right under a name of its own, so that a crash before the mark is off leaves nothing that looks as if we
+/// had applied it; the next pass takes the mark off.
+async fn mended(kube: &Kube, target: Target<'_>, patch: Patch) -> Result<Value, CallError> {
+    disowned(kube, target, kube.patch_as(drift::MENDER, target, patch).await?).await
 }
 
 /// The object without our mark on what is put right but may hold things of others.
@@ -124,8 +142,47 @@ async fn disowned(kube: &Kube, target: Target<'_>, live: Value) -> Result<Value,
 }
 
 fn conflict(target: Target<'_>) -> String {
-    format!(
-        "{} {} exists and is not ours; delete or rename it, or name this object differently",
-        target.kind, target.name
-    )
+    let advice = match target.kind {
+        "ServiceAccount" => {
+            "set spec.serviceAccount.disableCreate: true to use it, or another spec.serviceAccount.name"
+        }
+        _ => "delete it, or give this control plane another name",
+    };
+    format!("{} {} exists and is not ours; {advice}", target.kind, target.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_is_ours_is_handed_on_whether_or_not_it_could_be_applied() {
+        let live = || Some(json!({"kind": "Service"}));
+        for settled in [
+            Settled::InPlace(json!({"kind": "Service"})),
+            Settled::Refused("quota".to_owned(), live()),
+            Settled::Failed("timed out".to_owned(), live()),
+        ] {
+            assert_eq!(settled.ours(), live());
+        }
+        for settled in [
+            Settled::Refused(String::new(), None),
+            Settled::Failed(String::new(), None),
+            Settled::Conflict(String::new()),
+            Settled::Nowhere(String::new()),
+        ] {
+            assert_eq!(settled.ours(), None);
+        }
+    }
+
+    #[test]
+    fn the_advice_is_one_that_can_be_followed() {
+        let target = |kind| Target { api_version: "v1", kind, plural: "", namespace: "a", name: "coder" };
+        assert!(conflict(target("ServiceAccount")).contains("spec.serviceAccount.disableCreate: true"));
+        assert_eq!(
+            conflict(target("Service")),
+            "Service coder exists and is not ours; delete it, or give this control plane another name"
+        );
+    }
 }

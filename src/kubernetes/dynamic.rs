@@ -86,7 +86,17 @@ impl Kube {
 
     /// Changes an object by a JSON patch, and gives it back as it is then.
     pub async fn patch(&self, target: Target<'_>, patch: JsonPatch) -> Result<Value, CallError> {
-        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        self.patch_as(FIELD_MANAGER, target, patch).await
+    }
+
+    /// The same under another name in the object's `managedFields`.
+    pub async fn patch_as(
+        &self,
+        manager: &str,
+        target: Target<'_>,
+        patch: JsonPatch,
+    ) -> Result<Value, CallError> {
+        let params = PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() };
         let (api, patch) = (target.api(self)?, Patch::<()>::Json(patch));
         let call = api.patch(target.name, &params, &patch);
         let patched = within(WRITE_LIMIT, || target.operation("patch"), call).await?;

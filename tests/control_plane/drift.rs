@@ -102,17 +102,22 @@ fn of_the_others() -> Vec<Edit> {
     let port = json!({ "name": "debug", "port": 6060, "protocol": "TCP", "targetPort": 6060 });
     let rule = json!({ "host": "b.example.com" });
     let subject = json!({ "kind": "ServiceAccount", "name": "default", "namespace": "default" });
+    let backend = json!({ "service": { "name": "solver", "port": { "number": 8089 } } });
+    let challenge = json!({ "path": "/.well-known/acme-challenge/x", "pathType": "ImplementationSpecific", "backend": backend });
     let grant = json!({ "apiGroups": [""], "resources": ["secrets"], "verbs": ["get"] });
     vec![
         ("service", replace("/spec/ports/0/port", json!(99)), Undone),
         ("service", add("/spec/ports/-", port), Undone),
         ("service", replace("/spec/ports/0/name", json!("web")), Undone),
         ("service", replace("/spec/ports/0/targetPort", json!(99)), Undone),
+        ("service", add("/spec/selector/track", json!("canary")), Undone),
+        ("service", add("/spec/externalName", json!("elsewhere.example.com")), Undone),
         // Clusters that guard owner references let only those give one to an object who may delete it.
         ("ingress", json!([{ "op": "remove", "path": "/metadata/ownerReferences" }]), Undone),
         ("ingress", add("/spec/rules/-", rule), Undone),
         ("ingress", add("/spec/tls/0/hosts/-", json!("b.example.com")), Undone),
         ("ingress", add("/spec/tls/-", json!({ "hosts": ["b.example.com"] })), Undone),
+        ("ingress", add("/spec/rules/0/http/paths/0", challenge), Kept("acme-challenge")),
         ("rolebinding", add("/subjects/-", subject), Undone),
         ("role", add("/rules/-", grant), Undone),
         (
@@ -209,6 +214,52 @@ async fn what_a_stranger_changes_in_a_list_is_put_right() {
         of_the_others().into_iter().partition(|(kind, ..)| *kind == "httproute");
     let all = of_the_deployment().into_iter().chain(others).collect();
     tokio::join!(put_right(stage, &ns, "coder", all), put_right(stage, &ns, "route", routes));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_of_the_spec_rolls_coderd_once() {
+    let stage = Stage::shared().await;
+    let ns = stage.cluster.namespace("once").await;
+    let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "tls", "namespace": ns },
+        "stringData": { "tls.crt": "", "tls.key": "" } });
+    stage.apply_object(&secret).await;
+    let before = json!({ "image": "ghcr.io/coder/coder:v2.36.0", "tls": { "secretNames": ["tls"] },
+        "metrics": { "enabled": true }, "initContainers": [{ "name": "a", "image": "busybox:1.36" }] });
+    stage.apply(&ns, "coder", &before).await;
+    // Nobody speaks TLS there.
+    let seen = |plane: &Value| condition(plane, "CoderdReachable")["status"] == "False";
+    stage.until(&ns, "coder", "to be rolled out", seen).await;
+    let deployment = stage.get("deployment", &ns, "coder").await.unwrap();
+    assert_eq!(deployment["metadata"]["generation"], 1);
+    let ports = |deployment: &Value| {
+        deployment.pointer("/spec/template/spec/containers/0/ports").unwrap().as_array().unwrap().len()
+    };
+    assert_eq!(ports(&deployment), 3);
+    let after = json!({ "image": "ghcr.io/coder/coder:v2.36.1", "initContainers": [{ "name": "b", "image": "busybox:1.36" }] });
+    stage.apply(&ns, "coder", &after).await;
+    stage.ready(&ns, "coder").await;
+    let deployment = stage.get("deployment", &ns, "coder").await.unwrap();
+    assert_eq!((ports(&deployment), &deployment["metadata"]["generation"]), (1, &json!(2)));
+    let sets = stage.cluster.kubectl(&format!("get replicaset -n {ns} -o name")).await.expect_ok();
+    assert_eq!(sets.lines().count(), 2, "{sets}");
+    let ports = stage.get("service", &ns, "coder").await.unwrap()["spec"]["ports"].clone();
+    assert_eq!(ports.as_array().unwrap().len(), 1, "{ports}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_that_leads_elsewhere_by_name_leads_to_coderd_again() {
+    let stage = Stage::shared().await;
+    let ns = stage.cluster.namespace("elsewhere").await;
+    stage.apply(&ns, "coder", &json!({ "service": { "type": "ClusterIP" } })).await;
+    stage.ready(&ns, "coder").await;
+    let patch = r#"{"spec":{"type":"ExternalName","externalName":"elsewhere.example.com","clusterIP":null,"clusterIPs":null}}"#;
+    stage.cluster.kubectl(&format!("patch service coder -n {ns} --type=merge -p {patch}")).await.expect_ok();
+    stage
+        .until_object("service", &ns, "coder", "to be ours again", |service| {
+            service["spec"]["type"] == "ClusterIP" && service["spec"]["externalName"].is_null()
+        })
+        .await;
+    stage.ready(&ns, "coder").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,7 +1,41 @@
 //! What the spec does not name stays as it runs: the image of coderd above all, and the number of replicas.
 
-use crate::stage::Stage;
+use crate::stage::{Stage, condition};
 use serde_json::{Value, json};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lower_version_than_runs_is_told_and_not_rolled_out_until_it_is_allowed() {
+    let stage = Stage::shared().await;
+    let ns = stage.cluster.namespace("downgrade").await;
+    let image = |tag: &str| format!("ghcr.io/coder/coder:{tag}");
+    let runs = async || -> Value {
+        let deployment = stage.get("deployment", &ns, "coder").await.unwrap();
+        deployment.pointer("/spec/template/spec/containers/0/image").unwrap().clone()
+    };
+    stage.apply(&ns, "coder", &json!({ "image": image("v2.30.0") })).await;
+    stage.ready(&ns, "coder").await;
+    // The spec names none, so that admission has nothing to compare with.
+    stage.apply(&ns, "coder", &json!({})).await;
+    stage.ready(&ns, "coder").await;
+    stage.apply(&ns, "coder", &json!({ "image": image("v2.29.0") })).await;
+    let plane = stage.ready(&ns, "coder").await;
+    assert_eq!(runs().await, image("v2.30.0"));
+    let told = condition(&plane, "SpecAccepted");
+    assert_eq!(told["status"], "False");
+    let message = told["message"].as_str().unwrap();
+    assert!(
+        message.contains("CODER0221") && message.contains("coder.com/allow-downgrade: v2.29.0"),
+        "{message}"
+    );
+    assert_eq!(plane["status"]["resolved"]["image"], image("v2.30.0"));
+
+    let words = format!("annotate ccp/coder -n {ns} coder.com/allow-downgrade=v2.29.0");
+    stage.cluster.kubectl(&words).await.expect_ok();
+    stage
+        .until(&ns, "coder", "what is allowed", |plane| condition(plane, "SpecAccepted")["status"] == "True")
+        .await;
+    assert_eq!(runs().await, image("v2.29.0"));
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn neither_an_edit_nor_a_replace_without_image_upgrades_coderd() {

@@ -40,6 +40,47 @@ async fn a_refused_way_from_outside_is_stalled_until_it_is_mended() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_refused_change_takes_neither_coderd_nor_the_way_to_it_away() {
+    let stage = Stage::shared().await;
+    let ns = stage.cluster.namespace("unchanged").await;
+    stage.apply(&ns, "coder", &json!({})).await;
+    stage.ready(&ns, "coder").await;
+    let wrong =
+        json!({ "nodeSelector": { "a": "not a value!" }, "service": { "annotations": { "a/b/c": "x" } } });
+    stage.apply(&ns, "coder", &wrong).await;
+    let plane = stage
+        .until(&ns, "coder", "Stalled", |plane| condition(plane, "Stalled")["reason"] == "ChildRefused")
+        .await;
+    let message = text(condition(&plane, "Ready"), "/message");
+    assert!(message.contains("Service") && message.contains("Deployment"), "{message}");
+    let reachable = condition(&plane, "CoderdReachable");
+    assert_eq!((&reachable["status"], &reachable["reason"]), (&json!("True"), &json!("Answered")));
+    assert_eq!(plane["status"]["readyReplicas"], 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_way_from_outside_stays_until_the_one_in_its_place_stands() {
+    let stage = Stage::shared().await;
+    let ns = stage.cluster.namespace("instead").await;
+    stage.apply(&ns, "coder", &json!({ "expose": { "ingress": { "host": "a.example.com" } } })).await;
+    stage.ready(&ns, "coder").await;
+    forbid(stage, &ns, "routes", "httproutes.gateway.networking.k8s.io").await;
+    let gateway = json!({ "host": "a.example.com", "parentRefs": [{ "name": "edge" }] });
+    stage.apply(&ns, "coder", &json!({ "expose": { "gateway": gateway } })).await;
+    stage
+        .until(&ns, "coder", "ExposureFailed", |plane| {
+            condition(plane, "Exposed")["reason"] == "ExposureFailed"
+        })
+        .await;
+    stage.pass(&ns, "coder", "forbidden").await;
+    assert!(stage.get("ingress", &ns, "coder").await.is_some(), "users have no other way");
+    allow(stage, &ns, "routes").await;
+    stage.pass(&ns, "coder", "allowed").await;
+    stage.ready(&ns, "coder").await;
+    stage.until_gone("ingress", &ns, "coder").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_service_monitor_that_is_refused_is_told_and_coderd_is_ready_all_the_same() {
     let stage = Stage::shared().await;
     let ns = stage.cluster.namespace("unmonitored").await;

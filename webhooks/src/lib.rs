@@ -36,6 +36,6 @@ pub use defaults::{
 };
 pub use kind::Kind;
 pub use review::{Cause, CauseReason, Occasion, Review, Verdict, validate};
-pub use rules::explain;
+pub use rules::{downgrade, explain};
 pub use schema::unknown_fields;
 pub use warnings::within_limits;

@@ -15,21 +15,23 @@ use serde_json::Value;
 const PODS: u32 = 50;
 
 impl Reconciler {
-    /// The children in the object's own namespace but the Deployment and the way from outside. Returns whether the
-    /// Service is ours: what answers at somebody else's is not our coderd.
+    /// The children in the object's own namespace but the Deployment and the way from outside. Returns the Service, or
+    /// why coderd is not asked there.
     pub(super) async fn settle_home(
         &self,
         subject: &Subject,
         children: &Children,
         observed: &mut Observed,
-    ) -> bool {
+    ) -> Result<Value, &'static str> {
         for child in [&children.service_account, &children.disruption_budget].into_iter().flatten() {
-            self.settle_child(subject, child, observed).await;
+            note(&self.settle_at_home(subject, child).await, observed);
         }
         if let Some(monitor) = &children.service_monitor {
             self.settle_monitor(subject, monitor, observed).await;
         }
-        self.settle_child(subject, &children.service, observed).await
+        let settled = self.settle_at_home(subject, &children.service).await;
+        note(&settled, observed);
+        service_to_ask(settled)
     }
 
     /// Without the Prometheus operator there is nothing to monitor with, and nothing wrong. coderd runs without it, too,
@@ -37,7 +39,7 @@ impl Reconciler {
     async fn settle_monitor(&self, subject: &Subject, monitor: &Child, observed: &mut Observed) {
         match self.settle_at_home(subject, monitor).await {
             Settled::InPlace(_) | Settled::Nowhere(_) => {}
-            Settled::Conflict(why) | Settled::Refused(why) | Settled::Failed(why) => {
+            Settled::Conflict(why) | Settled::Refused(why, _) | Settled::Failed(why, _) => {
                 observed.unimportant.push(why);
             }
         }
@@ -49,6 +51,7 @@ impl Reconciler {
         settle(&self.kube, child.target(), child.manifest.clone(), is_ours).await
     }
 
+    /// Returns the Deployment that is there if it is ours: a coderd whose change is refused is asked all the same.
     pub(super) async fn settle_deployment(
         &self,
         subject: &Subject,
@@ -58,17 +61,13 @@ impl Reconciler {
     ) -> Option<Value> {
         let is_ours =
             |live: &Value| drift::is_child_of(live, &subject.uid, &child.manifest["metadata"]["labels"]);
-        match settle_over(&self.kube, child.target(), live, child.manifest.clone(), is_ours).await {
-            Settled::InPlace(live) => {
-                observed.rollout = self.looked_into(subject, rollout::rollout(Some(&live))).await;
-                return Some(live);
-            }
-            Settled::Conflict(message) => observed.conflicts.push(message),
-            Settled::Refused(message) => observed.refused.push(message),
-            Settled::Failed(message) | Settled::Nowhere(message) => observed.failed.push(message),
-        }
-        observed.rollout = Rollout::Unseen;
-        None
+        let settled = settle_over(&self.kube, child.target(), live, child.manifest.clone(), is_ours).await;
+        note(&settled, observed);
+        observed.rollout = match &settled {
+            Settled::InPlace(live) => self.looked_into(subject, rollout::rollout(Some(live))).await,
+            _ => Rollout::Unseen,
+        };
+        settled.ours()
     }
 
     /// Whether a rollout that Kubernetes gave up waiting for is only slow: its pods tell.
@@ -81,20 +80,9 @@ impl Reconciler {
             Ok(pods) => late::judge(&pods, Timestamp::now()),
             Err(error) => {
                 tracing::warn!(%error, "the pods of a late rollout could not be looked at");
-                rollout
+                late::unseen()
             }
         }
-    }
-
-    /// Settles a child and notes what stands in its way; returns whether it is in place.
-    async fn settle_child(&self, subject: &Subject, child: &Child, observed: &mut Observed) -> bool {
-        match self.settle_at_home(subject, child).await {
-            Settled::InPlace(_) => return true,
-            Settled::Conflict(message) => observed.conflicts.push(message),
-            Settled::Refused(message) => observed.refused.push(message),
-            Settled::Failed(message) | Settled::Nowhere(message) => observed.failed.push(message),
-        }
-        false
     }
 
     pub(super) async fn settle_exposure(
@@ -108,21 +96,53 @@ impl Reconciler {
             (None, Some(child)) => (child, "HTTPRoute"),
             (None, None) => return,
         };
-        observed.exposure = match self.settle_at_home(subject, child).await {
+        let settled = self.settle_at_home(subject, child).await;
+        if kind == "HTTPRoute" && matches!(settled, Settled::Nowhere(_)) {
+            observed.exposure = Exposure::NoGatewayApi;
+            return;
+        }
+        note(&settled, observed);
+        observed.exposure = match settled {
             Settled::InPlace(_) => Exposure::InPlace(kind),
-            Settled::Nowhere(_) if kind == "HTTPRoute" => Exposure::NoGatewayApi,
-            Settled::Conflict(message) => {
-                observed.conflicts.push(message.clone());
-                Exposure::Failed(message)
-            }
-            Settled::Refused(message) => {
-                observed.refused.push(message.clone());
-                Exposure::Failed(message)
-            }
-            Settled::Failed(message) | Settled::Nowhere(message) => {
-                observed.failed.push(message.clone());
-                Exposure::Failed(message)
-            }
+            Settled::Conflict(message)
+            | Settled::Refused(message, _)
+            | Settled::Failed(message, _)
+            | Settled::Nowhere(message) => Exposure::Failed(message),
         };
+    }
+}
+
+/// Notes what stands in the way of a child.
+fn note(settled: &Settled, observed: &mut Observed) {
+    match settled {
+        Settled::InPlace(_) => {}
+        Settled::Conflict(message) => observed.conflicts.push(message.clone()),
+        Settled::Refused(message, _) => observed.refused.push(message.clone()),
+        Settled::Failed(message, _) | Settled::Nowhere(message) => observed.failed.push(message.clone()),
+    }
+}
+
+/// Decides whether coderd is asked at its Service: whoever answers at somebody else's is not our coderd, so that above
+/// all no token is sent there. One of ours whose change is refused is as good as before.
+fn service_to_ask(settled: Settled) -> Result<Value, &'static str> {
+    let unknown = match &settled {
+        Settled::Conflict(_) => "ServiceNotOurs",
+        _ => "ServiceUnseen",
+    };
+    settled.ours().ok_or(unknown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn coderd_is_asked_where_the_service_is_ours_although_it_could_not_be_changed() {
+        let live = json!({"kind": "Service"});
+        let refused = Settled::Refused("a policy".to_owned(), Some(live.clone()));
+        assert_eq!(service_to_ask(refused), Ok(live));
+        assert_eq!(service_to_ask(Settled::Refused("quota".to_owned(), None)), Err("ServiceUnseen"));
+        assert_eq!(service_to_ask(Settled::Conflict("not ours".to_owned())), Err("ServiceNotOurs"));
     }
 }

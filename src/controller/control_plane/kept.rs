@@ -1,5 +1,6 @@
 //! Decides what stays as it runs where the spec is silent: the image of coderd and the number of its replicas, as the
-//! live Deployment has them. It never looks at a status, and never overrides what the spec says.
+//! live Deployment has them. It never looks at a status, and overrides what the spec says only by an image that is
+//! lower than the one that runs.
 
 use serde_json::{Map, Value, json};
 
@@ -18,8 +19,8 @@ pub fn with_what_runs(object: &Value, deployment: Option<&Value>) -> Value {
     if !given["spec"].is_object() {
         given["spec"] = Value::Object(Map::new());
     }
-    if names_no_image(object)
-        && let Some(image) = container(deployment).and_then(|container| container["image"].as_str())
+    if (names_no_image(object) || downgrade(object, Some(deployment)).is_some())
+        && let Some(image) = image(deployment)
     {
         given["spec"]["image"] = json!(image);
     }
@@ -31,6 +32,16 @@ pub fn with_what_runs(object: &Value, deployment: Option<&Value>) -> Value {
     given
 }
 
+fn image(deployment: &Value) -> Option<&str> {
+    container(deployment)?["image"].as_str()
+}
+
+/// What is told of a spec that asks for a lower version than the one that runs, which has changed its database. Admission
+/// cannot see it where the spec before named no image, or one that says nothing of its version.
+pub fn downgrade(object: &Value, deployment: Option<&Value>) -> Option<String> {
+    webhooks::downgrade(image(deployment?)?, object)
+}
+
 /// Whether the spec leaves the image open; an empty text always has.
 pub fn names_no_image(object: &Value) -> bool {
     object.pointer("/spec/image").is_none_or(|image| image.is_null() || image == "")
@@ -39,6 +50,30 @@ pub fn names_no_image(object: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lower_version_than_runs_is_not_rolled_out_unless_it_is_named() {
+        let runs = "coder:v2.30.0";
+        let deployment =
+            json!({"spec": {"template": {"spec": {"containers": [{"name": "coder", "image": runs}]}}}});
+        let asked = |image: &str, allowed: &str| {
+            let annotations = json!({"coder.com/allow-downgrade": allowed});
+            let object = json!({"metadata": {"annotations": annotations}, "spec": {"image": image}});
+            let given = with_what_runs(&object, Some(&deployment));
+            (given["spec"]["image"].clone(), downgrade(&object, Some(&deployment)))
+        };
+        for lower in ["coder:v2.29.0", "mirror/coder:2.29.0"] {
+            let (image, told) = asked(lower, "");
+            assert_eq!(image, runs);
+            let told = told.unwrap();
+            assert!(told.contains("annotate coder.com/allow-downgrade: v2.29.0"), "{told}");
+            assert!(told.ends_with("(CODER0221)"), "{told}");
+            assert_eq!(asked(lower, "v2.29.0"), (json!(lower), None));
+        }
+        for other in ["coder:v2.31.0", "coder:main", runs] {
+            assert_eq!(asked(other, ""), (json!(other), None));
+        }
+    }
 
     #[test]
     fn what_runs_stays_only_where_the_spec_is_silent() {

@@ -5,12 +5,18 @@ use super::status::Rollout;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-/// How long a container that was restarted must run to count as alive: longer than Kubernetes waits between restarts.
-const STEADY: SignedDuration = SignedDuration::from_mins(10);
+/// How long a container that was restarted must run to count as alive: longer than Kubernetes waits between restarts,
+/// which is five minutes at most.
+const STEADY: SignedDuration = SignedDuration::from_mins(6);
 
 /// What a rollout is that is not done when its deadline has passed.
 pub fn judge(pods: &[Value], now: Timestamp) -> Rollout {
-    let waiting: Vec<&Value> = pods.iter().filter(|pod| is_there(pod) && !is_ready(pod)).collect();
+    let (finished, mut waiting): (Vec<&Value>, Vec<&Value>) =
+        pods.iter().filter(|pod| is_there(pod) && !is_ready(pod)).partition(|pod| is_finished(pod));
+    if waiting.is_empty() {
+        // Nothing has taken their place.
+        waiting = finished;
+    }
     if let Some(trouble) = waiting.iter().find_map(|pod| trouble(pod, now)) {
         return Rollout::Stuck(trouble);
     }
@@ -26,6 +32,20 @@ pub fn judge(pods: &[Value], now: Timestamp) -> Rollout {
                 .to_owned(),
         ),
     }
+}
+
+/// What a late rollout is whose pods could not be looked at: nobody is called because the API server did not answer.
+pub fn unseen() -> Rollout {
+    Rollout::Slow(
+        "the rollout takes longer than the deadline of its Deployment, and its pods could not be looked at this time; \
+         it is tried again"
+            .to_owned(),
+    )
+}
+
+/// Whether a pod has ended and lingers, because it was evicted for example: another takes its place.
+fn is_finished(pod: &Value) -> bool {
+    ["Failed", "Succeeded"].iter().any(|phase| pod["status"]["phase"] == *phase)
 }
 
 fn name(pod: &Value) -> String {
@@ -125,6 +145,14 @@ mod tests {
             assert!(matches!(&said, Rollout::Stuck(message) if message.contains(why)), "{why}: {said:?}");
         }
         assert!(matches!(judge(&[], now), Rollout::Stuck(_)));
+        let evicted = pod(json!({"phase": "Failed", "reason": "Evicted"}));
+        let alone = judge(std::slice::from_ref(&evicted), now);
+        assert!(matches!(&alone, Rollout::Stuck(message) if message.contains("it is Failed")), "{alone:?}");
+        let replaced = judge(&[evicted, with_container(running(just_now), 0)], now);
+        assert!(matches!(replaced, Rollout::Slow(_)), "{replaced:?}");
+        let crashed_once = with_container(running("2026-01-01T11:53:00Z"), 1);
+        assert!(matches!(judge(&[crashed_once], now), Rollout::Slow(_)), "seven minutes ago");
+        assert!(matches!(unseen(), Rollout::Slow(_)));
         let mut ready = with_container(running(long_ago), 0);
         ready["status"]["conditions"] = json!([{"type": "Ready", "status": "True"}]);
         assert!(matches!(judge(&[ready], now), Rollout::Stuck(_)), "of the template before");

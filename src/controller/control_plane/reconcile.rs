@@ -193,6 +193,7 @@ impl Reconciler {
         let labels = json!(desired::labels(&subject.resolved));
         let running = live.as_ref().filter(|live| drift::is_child_of(live, &subject.uid, &labels));
         subject.given = kept::with_what_runs(&subject.object, running);
+        subject.broken.extend(kept::downgrade(&subject.object, running));
         if let Ok(resolved) = self.resolved(&subject.given) {
             subject.resolved = resolved;
         }
@@ -214,17 +215,17 @@ impl Reconciler {
         if abroad && self.mark(&subject, true, &mut observed).await? {
             return Ok(Outcome::After(Duration::ZERO));
         }
-        let service_is_ours = self.settle_home(&subject, &children, &mut observed).await;
+        let service = self.settle_home(&subject, &children, &mut observed).await;
         let deployment = self.settle_deployment(&subject, &children.deployment, live, &mut observed).await;
         self.settle_exposure(&subject, &children, &mut observed).await;
         let in_place = self.settle_workspaces(&subject, &children, &mut observed).await;
         let swept = self.sweep(&subject, &children, &in_place, &mut observed).await;
-        let (client, retry) = if service_is_ours {
-            self.ask_coderd(&subject, deployment.as_ref(), &mut observed).await
-        } else {
-            // Whoever answers there is not our coderd: nothing is asked, and above all no token is sent.
-            observed.coderd = Coderd::NotAsked("ServiceNotOurs");
-            (None, None)
+        let (client, retry) = match service {
+            Ok(_) => self.ask_coderd(&subject, deployment.as_ref(), &mut observed).await,
+            Err(why) => {
+                observed.coderd = Coderd::NotAsked(why);
+                (None, None)
+            }
         };
         let external = self.settle_external(&subject, client.as_ref()).await;
         // Recorded where they were done, so that they are never done, and told, twice.
@@ -307,11 +308,12 @@ impl Reconciler {
         wanted: Wanted<'_>,
         observed: &mut Observed,
     ) -> Result<bool, CallError> {
-        sweep::optional_children(&self.kube, subject.origin(), children).await?;
+        let exposed = matches!(observed.exposure, Exposure::InPlace(_) | Exposure::NotAsked);
+        sweep::optional_children(&self.kube, subject.origin(), children, exposed).await?;
         let left = sweep::grants(&self.kube, subject.origin(), wanted).await?;
         observed.failed.extend(left.told());
         let accounts = self.settle_accounts(subject, children, wanted.rolled).await?;
-        Ok(left.is_nothing() && accounts)
+        Ok(left.is_nothing() && accounts && exposed)
     }
 
     /// The operator's access and the licence.

@@ -37,7 +37,7 @@ pub async fn read(
     for group in consumed.chunk_by(|one, next| (one.kind, &one.name) == (next.kind, &next.name)) {
         let Some(first) = group.first() else { continue };
         let object = kube.read(target(namespace, first.kind, &first.name)).await?;
-        contents.missing.extend(missing(group, object.as_ref()));
+        contents.missing.extend(missing(control_plane, group, object.as_ref()));
         let Some(object) = object else { continue };
         contents.provided |= gives_access_url(control_plane, first, &object);
         group.iter().for_each(|one| add_object(&mut hash, one, &object));
@@ -64,17 +64,37 @@ fn keep(contents: &mut Contents, running: &Value) {
     contents.provided = !set;
 }
 
-/// What of an object is not there although it must be.
-fn missing(group: &[Consumed], object: Option<&Value>) -> Vec<String> {
+/// What of an object is not there although it must be, and what to do.
+fn missing(control_plane: &CoderControlPlane, group: &[Consumed], object: Option<&Value>) -> Vec<String> {
+    let namespace = control_plane.metadata.namespace.as_deref().unwrap_or_default();
+    let told = |one: &Consumed, what: &str| {
+        let (kind, name, field) = (kind_name(one.kind), &one.name, referring(control_plane, &one.name));
+        format!("{kind} {namespace}/{name} {what} it or correct spec.{field}")
+    };
     let required = group.iter().filter(|one| !one.optional);
     let Some(object) = object else {
-        let lost = required.take(1).map(|one| format!("{} {} does not exist", kind_name(one.kind), one.name));
-        return lost.collect();
+        return required.take(1).map(|one| told(one, "does not exist; create")).collect();
     };
     required
-        .filter_map(|one| Some((one, lacking(one, object)?)))
-        .map(|(one, key)| format!("{} {} has no key {key}", kind_name(one.kind), one.name))
+        .filter_map(|one| Some(told(one, &format!("has no key {}; add", lacking(one, object)?))))
         .collect()
+}
+
+/// Fields of the spec by which pods read Secrets and ConfigMaps.
+const REFERRING: [&str; 6] = ["envFrom", "extraEnv", "tls", "certs", "volumes", "initContainers"];
+
+/// The field that refers to an object of this name.
+fn referring(control_plane: &CoderControlPlane, name: &str) -> &'static str {
+    fn mentions(value: &Value, name: &str) -> bool {
+        match value {
+            Value::String(text) => text.trim() == name,
+            Value::Array(items) => items.iter().any(|item| mentions(item, name)),
+            Value::Object(map) => map.values().any(|value| mentions(value, name)),
+            _ => false,
+        }
+    }
+    let spec = serde_json::to_value(&control_plane.spec).unwrap_or_default();
+    REFERRING.into_iter().find(|field| mentions(&spec[*field], name)).unwrap_or("envFrom")
 }
 
 /// Whether some `envFrom` of this source gives the address that would be our default.
@@ -166,10 +186,24 @@ mod tests {
 
     #[test]
     fn a_lost_object_is_named_once_and_a_lost_key_by_its_name() {
+        let plane: CoderControlPlane = serde_json::from_value(json!({
+            "apiVersion": "coder.com/v1alpha1", "kind": "CoderControlPlane",
+            "metadata": {"name": "coder", "namespace": "home"},
+            "spec": {"tls": {"secretNames": [" t "]}, "extraEnv": [
+                {"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "a"}}}]}}))
+        .unwrap();
+        let missing = |group: &[Consumed], object: Option<&Value>| missing(&plane, group, object);
         let group = [one("a", false), one("b", false), one("c", true)];
-        assert_eq!(missing(&group, None), ["Secret s does not exist"]);
-        assert_eq!(missing(&group, Some(&json!({"data": {"a": ""}}))), ["Secret s has no key b"]);
+        assert_eq!(
+            missing(&group, None),
+            ["Secret home/s does not exist; create it or correct spec.extraEnv"]
+        );
+        assert_eq!(
+            missing(&group, Some(&json!({"data": {"a": ""}}))),
+            ["Secret home/s has no key b; add it or correct spec.extraEnv"]
+        );
         assert_eq!(missing(&group[2..], None), [""; 0]);
+        assert_eq!(referring(&plane, "t"), "tls");
     }
 
     #[test]

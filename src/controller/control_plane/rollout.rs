@@ -25,6 +25,9 @@ pub fn rollout(deployment: Option<&Value>) -> Rollout {
     if let Some(message) = gave_up(deployment) {
         return Rollout::Stuck(format!("{message}; look at the pods: image, Secrets and events"));
     }
+    if let Some(why) = refusal(deployment) {
+        return Rollout::UnderWay(format!("pods cannot be made: {why}"));
+    }
     if updated >= wanted && all <= updated && was_complete(deployment) {
         return Rollout::Unavailable(format!(
             "{available} of {wanted} replicas are available, and no rollout is under way; look at the pods: log, events \
@@ -32,6 +35,16 @@ pub fn rollout(deployment: Option<&Value>) -> Rollout {
         ));
     }
     under_way(wanted, all, updated, available)
+}
+
+/// Why the API server refuses the pods: a quota, Pod Security, an account that is not there. It is said once for each
+/// ReplicaSet, so that it does not change with every try.
+fn refusal(deployment: &Value) -> Option<&str> {
+    let conditions = deployment.pointer("/status/conditions")?.as_array()?;
+    let failure = conditions
+        .iter()
+        .find(|condition| condition["type"] == "ReplicaFailure" && condition["status"] == "True")?;
+    failure["message"].as_str()
 }
 
 fn under_way(wanted: i64, all: i64, updated: i64, available: i64) -> Rollout {
@@ -96,6 +109,15 @@ mod tests {
         ] {
             assert!(matches!(rollout(Some(&unfinished)), Rollout::UnderWay(_)), "{unfinished}");
         }
+    }
+
+    #[test]
+    fn pods_that_are_refused_are_told_at_once() {
+        let mut refused = deployment(1, 0, 0, 0);
+        refused["status"]["conditions"] =
+            json!([{"type": "ReplicaFailure", "status": "True", "message": "exceeded quota: none"}]);
+        let said = rollout(Some(&refused));
+        assert_eq!(said, Rollout::UnderWay("pods cannot be made: exceeded quota: none".to_owned()));
     }
 
     #[test]

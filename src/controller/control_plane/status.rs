@@ -217,8 +217,10 @@ fn if_in(state: WishState, wish: &Wish) -> Option<Because> {
 
 /// Why nothing will move before somebody acts.
 fn stalled(observed: &Observed) -> Option<Because> {
+    // Pods that wait for a Secret are stuck because of it: who is told of it knows what to do.
+    let whole = observed.missing.is_empty();
     let stuck = || match &observed.rollout {
-        Rollout::Stuck(message) => Some(("RolloutStuck", message.clone())),
+        Rollout::Stuck(message) if whole => Some(("RolloutStuck", message.clone())),
         _ => None,
     };
     let access = || observed.access_needed.then(|| if_in(WishState::Refused, &observed.access)).flatten();

@@ -119,6 +119,7 @@ fn stuck() -> Vec<(Observed, &'static str)> {
 fn going_on() -> Vec<(Observed, &'static str)> {
     let text = || vec!["x".to_owned()];
     vec![
+        (Observed { missing: text(), rollout: Rollout::Stuck("y".into()), ..healthy() }, "ReferenceMissing"),
         (Observed { failed: text(), ..healthy() }, "ApplyFailed"),
         (Observed { workspaces: ungranted(&[(true, "Failed", "x")]), ..healthy() }, "WorkspaceGrantFailed"),
         (Observed { missing: text(), ..healthy() }, "ReferenceMissing"),

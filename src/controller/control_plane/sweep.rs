@@ -30,11 +30,18 @@ pub struct Origin<'a> {
     pub uid: &'a str,
 }
 
-/// Removes the optional children that are not wanted now.
-pub async fn optional_children(kube: &Kube, origin: Origin<'_>, wanted: &Children) -> Result<(), CallError> {
+/// Removes the optional children that are not wanted now. A way from outside goes only when the one that takes its place
+/// stands, or none is asked for, which `exposed` tells: until then users have no other.
+pub async fn optional_children(
+    kube: &Kube,
+    origin: Origin<'_>,
+    wanted: &Children,
+    exposed: bool,
+) -> Result<(), CallError> {
     let wanted = [&wanted.ingress, &wanted.http_route, &wanted.disruption_budget, &wanted.service_monitor];
     for ((api_version, kind, plural), child) in OPTIONAL.into_iter().zip(wanted) {
-        if child.is_some() {
+        let is_way = ["Ingress", "HTTPRoute"].contains(&kind);
+        if child.is_some() || (is_way && !exposed) {
             continue;
         }
         let target = Target { api_version, kind, plural, namespace: origin.namespace, name: origin.name };

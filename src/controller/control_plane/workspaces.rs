@@ -61,8 +61,8 @@ impl Reconciler {
             match settle(&self.kube, child.target(), child.manifest.clone(), is_ours).await {
                 Settled::InPlace(_) => {}
                 Settled::Conflict(message) => return Err(("ChildConflict", format!("{place}: {message}"))),
-                Settled::Refused(message) => return self.refused(subject, access, &message).await,
-                Settled::Failed(message) | Settled::Nowhere(message) => {
+                Settled::Refused(message, _) => return self.refused(subject, access, &message).await,
+                Settled::Failed(message, _) | Settled::Nowhere(message) => {
                     return Err(("Failed", format!("{place}: {message}")));
                 }
             }

@@ -24,6 +24,7 @@ use crate::schema;
 use crate::text::Form;
 
 pub(crate) use fields::FieldProblems;
+pub use versions::downgrade;
 
 /// Whether a problem stops the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

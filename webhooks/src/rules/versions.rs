@@ -9,8 +9,10 @@ use crate::field;
 use crate::kind::Kind;
 use crate::review::CauseReason;
 
+const CODE: &str = "CODER0221";
+
 pub(super) static RULES: &[Rule] = &[Rule {
-    code: "CODER0221",
+    code: CODE,
     title: "The version of a control plane does not go back",
     // Provisioners and proxies have no database: they may go back.
     kinds: &[Kind::ControlPlane],
@@ -22,8 +24,9 @@ pub(super) static RULES: &[Rule] = &[Rule {
     fix: "keep the version; if its database has been restored too, name the lower version in the annotation \
           coder.com/allow-downgrade",
     why: "A newer coderd changes its database when it starts, and there is no way back: an older one does not start \
-          on it. Tags such as v2.36.1 are compared, in whatever repository the images are; others say nothing about \
-          their version. The annotation allows the one version it names, for example v2.35.0.",
+          on it. Tags such as v2.36.1 or 2.36.1 are compared, in whatever repository the images are; others say nothing \
+          about their version. The operator also compares with the Deployment that runs, keeps its image and says so \
+          in the condition SpecAccepted. The annotation allows the one version it names, for example v2.35.0.",
     bad: "spec:\n  image: ghcr.io/coder/coder:v2.35.0   # was: v2.36.1",
     good: "spec:\n  image: ghcr.io/coder/coder:v2.36.1",
 }];
@@ -33,16 +36,17 @@ pub(super) static RULES: &[Rule] = &[Rule {
 struct Version([u32; 3]);
 
 impl Version {
-    /// The version that the tag of an image names: `v2.36.1`, also with more behind it, as in `v2.36.1-rc.0`.
+    /// The version that the tag of an image names: `v2.36.1` or `2.36.1`, also with more behind it, as in
+    /// `v2.36.1-rc.0`.
     fn of_image(image: &str) -> Option<Self> {
         let (named, _digest) = image.split_once('@').unwrap_or((image, ""));
         let last = named.rsplit('/').next()?;
         let (_, tag) = last.split_once(':')?;
-        Self::parse(tag.strip_prefix('v')?)
+        Self::parse(tag)
     }
 
     fn parse(text: &str) -> Option<Self> {
-        let release = text.split('-').next()?;
+        let release = text.strip_prefix('v').unwrap_or(text).split('-').next()?;
         let number = |part: &str| {
             let digits = part.bytes().all(|byte| byte.is_ascii_digit());
             part.parse().ok().filter(|_| digits)
@@ -61,22 +65,35 @@ impl std::fmt::Display for Version {
 }
 
 fn lower_version(subject: &Subject<'_>) -> Vec<Problem> {
-    let version = |object: &Value| Version::of_image(field::text_at(object, "spec.image")?);
-    let Some((old, new)) = subject.old.and_then(version).zip(version(subject.object)) else {
+    let old = subject.old.and_then(|old| field::text_at(old, "spec.image"));
+    let Some((problem, fix)) = old.and_then(|old| lower_than(old, subject.object)) else {
         return Vec::new();
     };
-    if new >= old || allowed(subject.object) == Some(new) {
-        return Vec::new();
+    vec![Problem::invalid("spec.image", problem).because(CauseReason::Forbidden).fixed_by(fix)]
+}
+
+/// What is wrong with the image of an object after this one, and what to do; nothing if it may follow.
+fn lower_than(image: &str, object: &Value) -> Option<(String, String)> {
+    let (old, new) = (Version::of_image(image)?, Version::of_image(field::text_at(object, "spec.image")?)?);
+    if new >= old || allowed(object) == Some(new) {
+        return None;
     }
     let problem = format!("{new} is lower than {old}, which has already changed the database");
     let fix = format!("keep {old}; if its database has been restored too, annotate {ALLOW_DOWNGRADE}: {new}");
-    vec![Problem::invalid("spec.image", problem).because(CauseReason::Forbidden).fixed_by(fix)]
+    Some((problem, fix))
+}
+
+/// The line that says that an object asks for a lower version than the image that runs; nothing if it does not, or if
+/// its annotation allows it.
+pub fn downgrade(runs: &str, object: &Value) -> Option<String> {
+    let (problem, fix) = lower_than(runs, object)?;
+    Some(format!("spec.image: {problem}; {fix} ({CODE})"))
 }
 
 /// The version the annotation names, with or without its `v`.
 fn allowed(object: &Value) -> Option<Version> {
     let named = field::at(object, "metadata.annotations")?.get(ALLOW_DOWNGRADE)?.as_str()?.trim();
-    Version::parse(named.strip_prefix('v').unwrap_or(named))
+    Version::parse(named)
 }
 
 #[cfg(test)]
@@ -100,6 +117,8 @@ mod tests {
             ("ghcr.io/coder/coder:v2.36.1", "registry:5000/mirror/coder:v2.35.0"),
             ("coder:v2.37.0-rc.0", "coder:v2.36.1"),
             ("coder:v2.36.1@sha256:aa", "coder:v2.35.1@sha256:bb"),
+            ("coder:v2.36.1", "mirror/coder:2.35.0"),
+            ("mirror/coder:2.36.1", "coder:v2.35.0"),
         ] {
             assert_eq!(found(old, new, None), 1, "{old} -> {new}");
             assert_eq!(found(new, old, None), 0, "{new} -> {old}");
@@ -109,7 +128,7 @@ mod tests {
     #[test]
     fn what_cannot_be_compared_is_not_judged() {
         for other in
-            ["coder", "coder:latest", "coder:v2.36", "coder:v2.36.1.1", "coder:2.1.1", "coder:v+2.1.1", ""]
+            ["coder", "coder:latest", "coder:v2.36", "coder:v2.36.1.1", "coder:vv2.1.1", "coder:v+2.1.1", ""]
         {
             assert_eq!(
                 found("coder:v2.36.1", other, None) + found(other, "coder:v2.0.0", None),
