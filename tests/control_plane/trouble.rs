@@ -52,7 +52,8 @@ async fn a_refused_change_takes_neither_coderd_nor_the_way_to_it_away() {
         .until(&ns, "coder", "Stalled", |plane| condition(plane, "Stalled")["reason"] == "ChildRefused")
         .await;
     let message = text(condition(&plane, "Ready"), "/message");
-    assert!(message.contains("Service") && message.contains("Deployment"), "{message}");
+    assert!(message.contains("cannot apply Service"), "{message}");
+    assert_eq!(condition(&plane, "DeploymentAvailable")["reason"], "NotApplied");
     let reachable = condition(&plane, "CoderdReachable");
     assert_eq!((&reachable["status"], &reachable["reason"]), (&json!("True"), &json!("Answered")));
     assert_eq!(plane["status"]["readyReplicas"], 1);

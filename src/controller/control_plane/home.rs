@@ -4,7 +4,7 @@
 use super::desired::{self, Child, Children};
 use super::reconcile::{Reconciler, Subject};
 use super::status::{Exposure, Observed, Rollout};
-use super::{late, rollout};
+use super::{kept, late, rollout};
 use crate::controller::drift;
 use crate::controller::settle::{Settled, settle, settle_over};
 use crate::kubernetes::Target;
@@ -56,12 +56,20 @@ impl Reconciler {
         &self,
         subject: &Subject,
         child: &Child,
-        live: Option<Value>,
+        mut live: Option<Value>,
         observed: &mut Observed,
     ) -> Option<Value> {
+        let mut manifest = child.manifest.clone();
+        if let Some(read) = &live
+            && !drift::holds(read, &drift::fingerprinted(manifest.clone()))
+            && let Ok(Some(now)) = self.kube.read(child.target()).await
+        {
+            kept::keep_replicas(&subject.object, &mut manifest, &now);
+            live = Some(now);
+        }
         let is_ours =
             |live: &Value| drift::is_child_of(live, &subject.uid, &child.manifest["metadata"]["labels"]);
-        let settled = settle_over(&self.kube, child.target(), live, child.manifest.clone(), is_ours).await;
+        let settled = settle_over(&self.kube, child.target(), live, manifest, is_ours).await;
         note(&settled, observed);
         observed.rollout = match &settled {
             Settled::InPlace(live) => self.looked_into(subject, rollout::rollout(Some(live))).await,

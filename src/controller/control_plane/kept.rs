@@ -32,6 +32,15 @@ pub fn with_what_runs(object: &Value, deployment: Option<&Value>) -> Value {
     given
 }
 
+/// Puts the replicas that run now into a manifest that is about to be applied, if the spec leaves them open: an
+/// autoscaler may have decided since the pass began.
+pub fn keep_replicas(object: &Value, manifest: &mut Value, deployment: &Value) {
+    let open = object.pointer("/spec/replicas").is_none_or(Value::is_null);
+    if let Some(replicas) = deployment.pointer("/spec/replicas").filter(|_| open) {
+        manifest["spec"]["replicas"] = replicas.clone();
+    }
+}
+
 fn image(deployment: &Value) -> Option<&str> {
     container(deployment)?["image"].as_str()
 }
@@ -72,6 +81,17 @@ mod tests {
         }
         for other in ["coder:v2.31.0", "coder:main", runs] {
             assert_eq!(asked(other, ""), (json!(other), None));
+        }
+    }
+
+    #[test]
+    fn what_an_autoscaler_decided_meanwhile_stays_unless_the_spec_says_how_many() {
+        let scaled = json!({"spec": {"replicas": 5}});
+        for (spec, replicas) in [(json!({}), 5), (json!({"replicas": null}), 5), (json!({"replicas": 2}), 2)]
+        {
+            let mut manifest = json!({"spec": {"replicas": 2}});
+            keep_replicas(&json!({ "spec": spec }), &mut manifest, &scaled);
+            assert_eq!(manifest["spec"]["replicas"], replicas, "{spec}");
         }
     }
 

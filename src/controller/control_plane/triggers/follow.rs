@@ -136,17 +136,19 @@ struct Wanted {
     deleting: bool,
     finalizers: Vec<String>,
     reconcile_at: Option<String>,
+    allowed_downgrade: Option<String>,
 }
 
 impl Wanted {
     fn of(metadata: &ObjectMeta) -> Self {
-        let annotations = metadata.annotations.as_ref();
+        let annotation = |name: &str| metadata.annotations.as_ref()?.get(name).cloned();
         Self {
             uid: metadata.uid.clone(),
             generation: metadata.generation,
             deleting: metadata.deletion_timestamp.is_some(),
             finalizers: metadata.finalizers.clone().unwrap_or_default(),
-            reconcile_at: annotations.and_then(|all| all.get(annotation::RECONCILE_AT)).cloned(),
+            reconcile_at: annotation(annotation::RECONCILE_AT),
+            allowed_downgrade: annotation(annotation::ALLOW_DOWNGRADE),
         }
     }
 }
