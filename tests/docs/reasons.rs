@@ -6,7 +6,7 @@ use std::path::Path;
 use support::installation::repository;
 
 /// Literals that are no reasons of ours: kinds, fields and words of Kubernetes, phases, and truth.
-const OTHERS: [&str; 30] = [
+const OTHERS: [&str; 32] = [
     "CoderControlPlane",
     "ConfigMap",
     "ContainerCreating",
@@ -25,6 +25,7 @@ const OTHERS: [&str; 30] = [
     "ProgressDeadlineExceeded",
     "Ready",
     "Remove",
+    "ReplicaFailure",
     "ResourceNames",
     "Resources",
     "Role",
@@ -33,6 +34,7 @@ const OTHERS: [&str; 30] = [
     "Service",
     "ServiceAccount",
     "ServiceMonitor",
+    "Succeeded",
     "True",
     "Verbs",
     "APIGroups",
