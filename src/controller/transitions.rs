@@ -6,8 +6,16 @@ use crds::well_known::condition::{READY, RECONCILING, SPEC_ACCEPTED, STALLED, SU
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 /// Reasons of something that is on its way: no news while it has never been there.
-const PROGRESS: [&str; 6] =
-    ["Creating", "RollingOut", "Preparing", "WaitingForCoderd", "WaitingForAccess", "DatabaseNotMigrated"];
+const PROGRESS: [&str; 7] = [
+    "Creating",
+    "RollingOut",
+    // Also of replicas that a change of the spec has added.
+    "ReplicasUnavailable",
+    "Preparing",
+    "WaitingForCoderd",
+    "WaitingForAccess",
+    "DatabaseNotMigrated",
+];
 
 /// What there is to tell when the conditions `before` become those `after`.
 pub fn news(before: &[Condition], after: &[Condition]) -> Vec<News> {
@@ -100,6 +108,7 @@ mod tests {
             (READY, Some(("True", "Available")), ("False", "RollingOut"), 2, Some(Normal)),
             (READY, Some(("True", "Available")), ("False", "RollingOut"), 1, Some(Normal)),
             (READY, Some(("True", "Available")), ("False", "ReplicasUnavailable"), 1, Some(Warning)),
+            (READY, Some(("True", "Available")), ("False", "ReplicasUnavailable"), 2, Some(Normal)),
             (READY, Some(("True", "Available")), ("False", "RolloutStuck"), 1, Some(Warning)),
             (READY, Some(("True", "Available")), ("False", "CoderdUnreachable"), 2, Some(Warning)),
             (RECONCILING, Some(("False", "Available")), ("True", "RollingOut"), 2, None),
@@ -111,6 +120,8 @@ mod tests {
             (rollout, None, ("False", "Creating"), 1, None),
             (rollout, Some(("True", "RolloutComplete")), ("False", "RollingOut"), 1, Some(Normal)),
             (rollout, Some(("True", "RolloutComplete")), ("False", "ReplicasUnavailable"), 1, Some(Warning)),
+            (rollout, Some(("True", "RolloutComplete")), ("False", "ReplicasUnavailable"), 2, Some(Normal)),
+            (rollout, Some(("False", "RollingOut")), ("False", "ReplicasUnavailable"), 1, None),
             (rollout, Some(("False", "RollingOut")), ("False", "RolloutStuck"), 1, Some(Warning)),
             (rollout, Some(("False", "RollingOut")), ("True", "RolloutComplete"), 1, Some(Normal)),
             (access, None, ("Unknown", "NoDatabaseURL"), 1, None),

@@ -30,8 +30,8 @@ pub fn rollout(deployment: Option<&Value>) -> Rollout {
     }
     if updated >= wanted && all <= updated && was_complete(deployment) {
         return Rollout::Unavailable(format!(
-            "{available} of {wanted} replicas are available, and no rollout is under way; look at the pods: log, events \
-             and nodes"
+            "{available} of {wanted} replicas are available; if the others do not start soon, look at the pods: log, \
+             events and nodes"
         ));
     }
     under_way(wanted, all, updated, available)
@@ -58,7 +58,8 @@ fn gave_up(deployment: &Value) -> Option<&str> {
     progressing(deployment, "ProgressDeadlineExceeded")?["message"].as_str()
 }
 
-/// Whether the rollout of this template was complete once. Kubernetes says so until the next one begins.
+/// Whether the rollout of this template was complete once. Kubernetes says so until the next one begins, also while
+/// replicas that were added start.
 fn was_complete(deployment: &Value) -> bool {
     progressing(deployment, "NewReplicaSetAvailable").is_some()
 }

@@ -18,7 +18,7 @@ pub enum Rollout {
     ScaledToZero,
     /// Replicas are being made or replaced; how far they are.
     UnderWay(String),
-    /// It was complete, and replicas are not available any more; how many are.
+    /// It was complete, and replicas are not available any more, or not yet where more are asked for; how many are.
     Unavailable(String),
     /// It is not done when it should be, but its pods are alive; what is known of them.
     Slow(String),
