@@ -216,7 +216,7 @@ async fn a_renewal_keeps_the_old_token_until_it_is_revoked() {
     assert_eq!(database.revoke_token(first.user_id, first.token.id()).await, Ok(0));
     assert_eq!(database.revoke_all_but(first.user_id, third.token.id()).await, Ok(1));
     assert_eq!(SERVER.sql(&name, "SELECT id FROM api_keys"), third.token.id());
-    assert_eq!(database.disable_access(first.user_id, &first.email, None).await, Ok(1));
+    assert_eq!(database.disable_access(Some(first.user_id), &first.email, None).await, Ok(Some(1)));
     assert_eq!((count(&name, "users"), count(&name, "api_keys")), ("1".to_owned(), "0".to_owned()));
     assert_eq!(SERVER.sql(&name, "SELECT rbac_roles FROM users"), "{}", "and no right is left");
 }
@@ -239,13 +239,16 @@ async fn a_user_of_an_earlier_release_is_kept_by_one_control_plane_and_left_alon
     assert_eq!((kept.user_id, kept.created), (earlier.user_id, false));
     assert_eq!(SERVER.sql(&name, "SELECT email FROM users"), blue.email);
     assert_eq!(database.ensure_access(&green).await, Err(Error::UserElsewhere));
-    assert_eq!(database.disable_access(earlier.user_id, &green.email, Some(&earlier.email)).await, Ok(0));
+    assert_eq!(
+        database.disable_access(Some(earlier.user_id), &green.email, Some(&earlier.email)).await,
+        Ok(None)
+    );
     let anew = AccessRequest { user_id: Uuid::random().unwrap(), ..green };
     assert_eq!(database.ensure_access(&anew).await.map(|ensured| ensured.created), Ok(true));
     // The address counts more than the id: a record of before still leads to the user of now.
     let again = AccessRequest { user_id: earlier.user_id, ..renewed(&anew) };
     assert_eq!(database.ensure_access(&again).await.map(|ensured| ensured.user_id), Ok(anew.user_id));
-    assert_eq!(database.disable_access(anew.user_id, &anew.email, Some(&earlier.email)).await, Ok(2));
+    assert_eq!(database.disable_access(None, &anew.email, Some(&earlier.email)).await, Ok(Some(2)));
     assert_eq!(SERVER.sql(&name, "SELECT rbac_roles FROM users ORDER BY email"), "{template-admin}\n{}");
 }
 
@@ -266,8 +269,10 @@ async fn tokens_of_others_are_never_revoked() {
     database.ensure_access(&request).await.unwrap();
     let human = add_human(&name, "human", "human@example.com");
     SERVER.sql(&name, &format!("UPDATE api_keys SET user_id = '{human}'"));
-    assert_eq!(database.disable_access(human, &request.email, None).await, Ok(0));
+    assert_eq!(database.disable_access(Some(human), &request.email, None).await, Ok(Some(0)));
     assert_eq!(database.revoke_token(human, request.token.id()).await, Ok(0));
+    let nobody = format!("nobody@{EMAIL_DOMAIN}");
+    assert_eq!(database.disable_access(Some(human), &nobody, Some("human@example.com")).await, Ok(None));
     assert!(database.revoke_tokens_named("human@example.com", "coder-k8s-1").await.is_err());
     assert_eq!(count(&name, "api_keys"), "1");
     // The id of the human's token is not ours to use either.

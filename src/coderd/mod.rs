@@ -21,7 +21,7 @@ pub use endpoint::Endpoint;
 pub use error::{Error, Retry};
 pub use pause::Pause;
 pub use resolve::Resolve;
-pub use tls::TrustError;
+pub use tls::{LARGEST_PEM, TrustError};
 pub use token::NewToken;
 pub use uuid::Uuid;
 

@@ -190,3 +190,71 @@ async fn a_record_that_somebody_emptied_is_written_anew() {
     assert_eq!(stage.postgres.sql(&database, USER), user, "of the same user");
     stage.until_reason(&ns, "OperatorAccessReady", "TokenProven").await;
 }
+
+/// Whoever may patch Services could have the token sent anywhere while nobody mends them.
+#[tokio::test(flavor = "multi_thread")]
+async fn while_suspended_no_token_is_sent_elsewhere_and_a_lost_one_is_told() {
+    let stage = Stage::shared().await;
+    let (ns, _) = with_a_token(stage, "lured").await;
+    let spec = |suspend: bool| json!({ "extraEnv": from_secret(), "suspend": suspend });
+    stage.apply(&ns, &spec(true)).await;
+    stage.until_reason(&ns, "Suspended", "Suspended").await;
+    for (patch, what) in [
+        (json!({ "spec": { "selector": { "evil": "yes" } } }), "another selector"),
+        (
+            json!({ "spec": { "type": "ExternalName", "externalName": "evil.example.com",
+                "selector": { "evil": null } } }),
+            "another place",
+        ),
+    ] {
+        let words = format!("patch service coder -n {ns} --type=merge --patch-file=/dev/stdin");
+        stage.cluster.kubectl_with_input(&words, &patch.to_string()).await.expect_ok();
+        let plane = stage.pass(&ns, &what.replace(' ', "-")).await;
+        let reachable = condition(&plane, "CoderdReachable");
+        let said = (reachable["status"].as_str(), reachable["reason"].as_str());
+        assert_eq!(said, (Some("False"), Some("ServiceChanged")), "{what}");
+    }
+    let (name, namespace) = (format!("{ns}.coder.operator-token"), &stage.installation.namespace);
+    stage.cluster.kubectl(&format!("delete secret {name} -n {namespace}")).await.expect_ok();
+    let plane = stage.until_reason(&ns, "OperatorAccessReady", "RecordLost").await;
+    assert_eq!(plane["status"]["operatorAccessReady"], false);
+    assert!(plane["status"]["operatorTokenSecretRef"].is_null());
+    assert_eq!(condition(&plane, "OperatorAccessReady")["status"], "False");
+    stage.apply(&ns, &spec(false)).await;
+    stage
+        .until(&ns, "everything to be mended", |plane| {
+            condition(plane, "OperatorAccessReady")["reason"] == "TokenProven"
+                && condition(plane, "CoderdReachable")["reason"] == "Answered"
+        })
+        .await;
+}
+
+/// After a restore the object has another uid than the record in the operator's namespace.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_user_of_an_earlier_object_of_this_name_loses_role_and_token() {
+    let stage = Stage::shared().await;
+    let (ns, database) = with_a_token(stage, "restored").await;
+    only_token_left(stage, &database, "1").await;
+    let earlier = Owner { namespace: &ns, name: "coder", uid: "0ea511e0-0000-4000-8000-000000000001" };
+    stage.postgres.sql(&database, &format!("UPDATE users SET email = '{}'", earlier.email()));
+    let mark = json!({ "metadata": { "annotations": { "coder.com/control-plane-uid": earlier.uid } } });
+    patch_record(stage, &ns, &mark).await;
+    until("a user of its own, and nothing left of the other", LIMIT, async || {
+        let roles = stage.postgres.sql(&database, "SELECT rbac_roles FROM users ORDER BY created_at");
+        let live = stage.live_tokens(&database);
+        holds(roles == "{}\n{template-admin}" && live == "1", format!("{roles} with {live} tokens"))
+    })
+    .await;
+    stage.until_reason(&ns, "OperatorAccessReady", "TokenProven").await;
+    until("both to be told", LIMIT, async || {
+        let told = stage.told(&ns, "OperatorToken").await;
+        holds(told == ["Normal TokenIssued x2", "Normal TokenRevoked x1"], format!("{told:?}"))
+    })
+    .await;
+    // Nobody is told that a token was revoked where the database does not know its user.
+    stage.postgres.sql(&database, "DELETE FROM api_keys; UPDATE users SET email = 'x' || email");
+    let words = format!("delete codercontrolplane coder -n {ns} --timeout=60s");
+    stage.cluster.kubectl(&words).await.expect_ok();
+    let told = stage.told(&ns, "OperatorToken").await;
+    assert!(told.contains(&"Warning TokenNotRevoked x1".to_owned()), "{told:?}");
+}

@@ -115,20 +115,22 @@ impl Database {
     }
 
     /// Deletes every token of the operator's user and takes its role; the user stays, without a way to call and without a
-    /// right. It is the one with this address, or with this id and the address of an earlier release.
+    /// right. It is the one with this address, or with this id and the address of an earlier release. Returns how many
+    /// tokens there were; none if there is no such user.
     pub async fn disable_access(
         &mut self,
-        user_id: Uuid,
+        user_id: Option<Uuid>,
         email: &str,
         former_email: Option<&str>,
-    ) -> Result<u64, Error> {
+    ) -> Result<Option<u64>, Error> {
         let limits = self.limits();
         let work = async {
             let whose = format!(
                 "u.is_system AND lower(u.email) LIKE '%@{EMAIL_DOMAIN}' AND (lower(u.email) = lower($2) \
-                 OR u.id = $1::text::uuid AND lower(u.email) = lower($3))"
+                 OR u.id::text = $1 AND lower(u.email) = lower($3))"
             );
-            let (id, former) = (user_id.to_string(), former_email.unwrap_or_default());
+            let id = user_id.map(|id| id.to_string()).unwrap_or_default();
+            let former = former_email.unwrap_or_default();
             let values: [(&(dyn ToSql + Sync), Type); 3] =
                 [(&id, Type::TEXT), (&email, Type::TEXT), (&former, Type::TEXT)];
             let transaction = self.begin().await?;
@@ -137,8 +139,10 @@ impl Database {
             let roles =
                 format!("UPDATE users u SET rbac_roles = '{{}}' WHERE rbac_roles <> '{{}}' AND {whose}");
             transaction.execute_typed(&roles, &values).await?;
+            let users = format!("SELECT 1 FROM users u WHERE {whose} LIMIT 1");
+            let known = transaction.query_typed_opt(&users, &values).await?.is_some();
             transaction.commit().await?;
-            Ok(deleted)
+            Ok(known.then_some(deleted))
         };
         Self::bounded(limits, work).await
     }

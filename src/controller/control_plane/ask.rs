@@ -1,14 +1,16 @@
 //! Asks coderd, if somebody is there to answer, and remembers between passes whether it did and whether it asked to be
 //! left alone. What is made of the answer is decided in `probe`.
 
+use super::desired;
 use super::probe::{Probe, Trust, judged, left_alone, probe};
 use super::reconcile::{Reconciler, Subject};
 use super::references::decoded;
 use super::rollout;
 use super::status::{Coderd, Observed, Rollout};
-use crate::coderd::{Client, Pause, Retry};
+use crate::coderd::{Client, LARGEST_PEM, Pause, Retry};
 use crate::kubernetes::Target;
-use serde_json::Value;
+use crds::names::control_plane::workload;
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -45,8 +47,28 @@ impl Memory {
 }
 
 impl Reconciler {
+    /// Asks coderd through a Service of ours that was just read, if it leads to our pods: whoever answers elsewhere
+    /// is not our coderd. Then nothing is asked, and above all no token is sent.
+    pub(super) async fn ask_through(
+        &self,
+        subject: &Subject,
+        service: Result<&Value, &'static str>,
+        deployment: Option<&Value>,
+        observed: &mut Observed,
+    ) -> (Option<Client>, Option<Retry>) {
+        let labels = json!(desired::labels(&subject.resolved));
+        observed.coderd = match service {
+            Ok(service) if leads_to_coderd(service, &labels) => {
+                return self.ask_coderd(subject, deployment, observed).await;
+            }
+            Ok(_) => service_changed(workload(&subject.key.name)),
+            Err(why) => Coderd::NotAsked(why),
+        };
+        (None, None)
+    }
+
     /// Asks coderd, if somebody is there to answer, and returns it, or when to ask again.
-    pub(super) async fn ask_coderd(
+    async fn ask_coderd(
         &self,
         subject: &Subject,
         deployment: Option<&Value>,
@@ -65,7 +87,13 @@ impl Reconciler {
             observed.coderd = coderd;
             return (None, Some(Retry::After(left)));
         }
-        let trust = self.trust(subject).await;
+        let trust = match self.trust(subject).await {
+            Ok(trust) => trust,
+            Err(why) => {
+                observed.coderd = Coderd::Silent("Misconfigured", why);
+                return (None, None);
+            }
+        };
         let url = self.url(subject);
         let Probe { coderd, client, error } = probe(&url, trust, &self.egress, pause).await;
         let again = self.memory.failed(&subject.uid, matches!(coderd, Coderd::Silent(..)));
@@ -73,25 +101,67 @@ impl Reconciler {
         (client, error.map(|error| error.retry()))
     }
 
-    /// What coderd serves with, as its own Secrets tell, one read each.
-    async fn trust(&self, subject: &Subject) -> Trust {
+    /// What coderd serves with, as its own Secrets tell, one read each; or which of them cannot be used.
+    async fn trust(&self, subject: &Subject) -> Result<Trust, String> {
         let names = subject.resolved.spec.tls.iter().flat_map(|tls| &tls.secret_names);
-        let (mut certificates, mut authorities) = (Vec::new(), Vec::new());
-        for name in names.map(|name| name.trim()).filter(|name| !name.is_empty()) {
+        let mut trust = Trust::default();
+        for name in names.map(|name| name.trim()).filter(|name| !name.is_empty()).take(MOST_CERTIFICATES) {
             let namespace = &subject.key.namespace;
             let target = Target { api_version: "v1", kind: "Secret", plural: "secrets", namespace, name };
             match self.kube.read(target).await {
-                Ok(secret) => {
-                    let pem = |key: &str| decoded(&secret.as_ref()?["data"][key]);
-                    certificates.extend(pem("tls.crt"));
-                    authorities.extend(pem("ca.crt").filter(|pem| !pem.trim().is_empty()));
-                }
+                Ok(Some(secret)) => trust_too(&mut trust, name, &secret)?,
+                Ok(None) => {}
                 // Without it the handshake fails, and the status says so; the log says why.
                 Err(error) => tracing::warn!(%error, "a certificate of coderd could not be read"),
             }
         }
-        Trust { certificates, authorities: (!authorities.is_empty()).then(|| authorities.join("\n")) }
+        Ok(trust)
     }
+}
+
+/// Secrets with certificates of coderd that are read for each question. It has one for each of its names, and answers us
+/// with the first that fits.
+const MOST_CERTIFICATES: usize = 8;
+
+/// Adds what a Secret with a certificate of coderd holds. What is too large is not even decoded: its author decides how
+/// much there is, and we pay for it.
+fn trust_too(trust: &mut Trust, name: &str, secret: &Value) -> Result<(), String> {
+    let pem = |key: &str| -> Result<Option<String>, String> {
+        let value = &secret["data"][key];
+        if value.as_str().is_some_and(|encoded| encoded.len() / 4 * 3 > LARGEST_PEM + 3) {
+            let most = LARGEST_PEM / 1024;
+            return Err(format!(
+                "{key} of Secret {name} in spec.tls.secretNames is larger than {most} KiB; put only the certificates \
+                 that coderd needs into it"
+            ));
+        }
+        Ok(decoded(value).filter(|pem| !pem.trim().is_empty()))
+    };
+    let (certificate, authorities) = (pem("tls.crt")?, pem("ca.crt")?);
+    trust.certificates.extend(certificate);
+    if let Some(more) = authorities {
+        trust.authorities =
+            Some(trust.authorities.take().map_or(more.clone(), |all| format!("{all}\n{more}")));
+    }
+    Ok(())
+}
+
+/// Whether a Service leads to the pods of this control plane and nowhere else. Whoever may change Services could send us,
+/// and our token with us, to somebody else.
+fn leads_to_coderd(service: &Value, labels: &Value) -> bool {
+    let spec = &service["spec"];
+    let inside = ["ClusterIP", "NodePort", "LoadBalancer"].iter().any(|kind| spec["type"] == *kind);
+    // An external name is only heeded with that type, and stays behind when ours is put back.
+    inside && spec["selector"] == *labels
+}
+
+/// What is said where it does not.
+fn service_changed(name: &str) -> Coderd {
+    let message = format!(
+        "coderd is not asked, and no token is sent: somebody changed the type or the selector of Service {name}; undo \
+         that, or end spec.suspend, so that the operator does"
+    );
+    Coderd::Silent("ServiceChanged", message)
 }
 
 #[cfg(test)]
@@ -107,5 +177,52 @@ mod tests {
         assert!(!memory.failed("a", true));
         memory.forget("a");
         assert!(!memory.failed("a", true));
+    }
+
+    fn secret(certificate: &str, authority: &str) -> Value {
+        let encoded = |text: &str| json!(k8s_openapi::ByteString(text.as_bytes().to_vec()));
+        json!({ "data": { "tls.crt": encoded(certificate), "ca.crt": encoded(authority) } })
+    }
+
+    #[test]
+    fn certificates_of_a_sound_size_are_read_and_larger_ones_are_told_with_their_secret() {
+        let mut trust = Trust::default();
+        trust_too(&mut trust, "one", &secret("a", " ")).unwrap();
+        trust_too(&mut trust, "two", &secret("b", "c")).unwrap();
+        trust_too(&mut trust, "three", &secret("", "d")).unwrap();
+        let all = Trust {
+            certificates: vec!["a".to_owned(), "b".to_owned()],
+            authorities: Some("c\nd".to_owned()),
+        };
+        assert_eq!(trust, all);
+        let large = "x".repeat(LARGEST_PEM + 10);
+        for (key, large) in [("tls.crt", secret(&large, "")), ("ca.crt", secret("", &large))] {
+            let why = trust_too(&mut trust, "mine", &large).unwrap_err();
+            assert!(why.starts_with(&format!("{key} of Secret mine ")) && why.len() <= 300, "{why}");
+        }
+        assert_eq!(trust, all, "nothing of them is kept");
+        assert!(trust_too(&mut trust, "full", &secret(&"x".repeat(LARGEST_PEM), "")).is_ok());
+    }
+
+    #[test]
+    fn only_a_service_that_leads_to_our_pods_is_asked() {
+        let labels = json!({ "app": "coder" });
+        let leads = |spec: Value| leads_to_coderd(&json!({ "spec": spec }), &labels);
+        for kind in ["ClusterIP", "NodePort", "LoadBalancer"] {
+            assert!(leads(json!({ "type": kind, "selector": { "app": "coder" } })), "{kind}");
+            let mended =
+                json!({ "type": kind, "externalName": "evil.example.com", "selector": { "app": "coder" } });
+            assert!(leads(mended), "{kind}: the API server leaves the name behind");
+        }
+        for attack in [
+            json!({ "type": "ExternalName", "externalName": "evil.example.com", "selector": { "app": "coder" } }),
+            json!({ "type": "ClusterIP", "selector": { "app": "evil" } }),
+            json!({ "type": "ClusterIP", "selector": { "app": "coder", "evil": "yes" } }),
+            json!({ "type": "ClusterIP", "selector": {} }),
+            json!({ "type": "ClusterIP" }),
+            json!({ "selector": { "app": "coder" } }),
+        ] {
+            assert!(!leads(attack.clone()), "{attack}");
+        }
     }
 }

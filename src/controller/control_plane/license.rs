@@ -122,10 +122,8 @@ pub async fn settle(
     }
     let (secret, key) = place(reference);
     let jwt = match references::secret_value(kube, namespace, secret, key).await {
-        Ok(Some(jwt)) => jwt,
-        Ok(None) => {
-            let message =
-                format!("Secret {secret} with a licence under the key {key} does not exist, or it is empty");
+        Ok(references::Found::Text(jwt)) => jwt,
+        Ok(references::Found::Lacking(message)) => {
             return Licensed::new(WishState::Pending, "SecretMissing", message);
         }
         Err(error) => {

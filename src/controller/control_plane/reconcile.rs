@@ -220,13 +220,8 @@ impl Reconciler {
         self.settle_exposure(&subject, &children, &mut observed).await;
         let in_place = self.settle_workspaces(&subject, &children, &mut observed).await;
         let swept = self.sweep(&subject, &children, &in_place, &mut observed).await;
-        let (client, retry) = match service {
-            Ok(_) => self.ask_coderd(&subject, deployment.as_ref(), &mut observed).await,
-            Err(why) => {
-                observed.coderd = Coderd::NotAsked(why);
-                (None, None)
-            }
-        };
+        let service = service.as_ref().map_err(|why| *why);
+        let (client, retry) = self.ask_through(&subject, service, deployment.as_ref(), &mut observed).await;
         let external = self.settle_external(&subject, client.as_ref()).await;
         // Recorded where they were done, so that they are never done, and told, twice.
         self.tell(&subject.key, &subject.uid, &external.deeds()).await;

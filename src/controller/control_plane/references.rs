@@ -156,17 +156,46 @@ fn target<'a>(namespace: &'a str, kind: Source, name: &'a str) -> Target<'a> {
     Target { api_version: "v1", kind, plural, namespace, name }
 }
 
-/// One value of a Secret; `None` when the Secret or the key is not there, or the value is not text.
-pub async fn secret_value(
-    kube: &Kube,
-    namespace: &str,
-    name: &str,
-    key: &str,
-) -> Result<Option<Confidential<String>>, CallError> {
-    let object =
-        kube.read(Target { api_version: "v1", kind: "Secret", plural: "secrets", namespace, name }).await?;
-    let value = object.and_then(|object| decoded(&object["data"][key]));
-    Ok(value.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty()).map(Confidential::new))
+/// What a key of a Secret has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Found {
+    /// Text, without the spaces around it.
+    Text(Confidential<String>),
+    /// There is none; what is lacking, and what to do.
+    Lacking(String),
+}
+
+impl Found {
+    /// The text, if there is some.
+    pub fn text(self) -> Option<Confidential<String>> {
+        match self {
+            Self::Text(text) => Some(text),
+            Self::Lacking(_) => None,
+        }
+    }
+}
+
+/// One value of a Secret.
+pub async fn secret_value(kube: &Kube, namespace: &str, name: &str, key: &str) -> Result<Found, CallError> {
+    let object = kube.read(target(namespace, Source::Secret, name)).await?;
+    Ok(found(object.as_ref(), name, key))
+}
+
+/// What the key of a Secret that was read has. Other keys are not told: they are nobody's business here.
+fn found(object: Option<&Value>, name: &str, key: &str) -> Found {
+    let lacking = |what: String| Found::Lacking(what);
+    let Some(object) = object else {
+        return lacking(format!("Secret {name} does not exist; create it with the key {key}"));
+    };
+    let value = &object["data"][key];
+    if value.is_null() {
+        return lacking(format!("Secret {name} has no key {key}; add it, or name the key that it has"));
+    }
+    match decoded(value).as_deref().map(str::trim) {
+        None => lacking(format!("the key {key} of Secret {name} is not text; correct it")),
+        Some("") => lacking(format!("the key {key} of Secret {name} is empty; fill it")),
+        Some(text) => Found::Text(Confidential::new(text.to_owned())),
+    }
 }
 
 /// Text of a value as Secrets carry it.
@@ -204,6 +233,23 @@ mod tests {
         );
         assert_eq!(missing(&group[2..], None), [""; 0]);
         assert_eq!(referring(&plane, "t"), "tls");
+    }
+
+    #[test]
+    fn it_is_told_what_is_lacking_of_a_value() {
+        let lacking = |object: Option<Value>| match found(object.as_ref(), "s", "k") {
+            Found::Lacking(what) => what,
+            Found::Text(text) => format!("text: {}", text.expose()),
+        };
+        let secret = |value: &str| Some(json!({"data": {"other": "eA==", "k": value}}));
+        assert_eq!(lacking(None), "Secret s does not exist; create it with the key k");
+        let no_key = lacking(Some(json!({"data": {"other": "eA=="}})));
+        assert_eq!(no_key, "Secret s has no key k; add it, or name the key that it has");
+        assert_eq!(lacking(Some(json!({}))), no_key);
+        assert_eq!(lacking(secret("")), "the key k of Secret s is empty; fill it");
+        assert_eq!(lacking(secret("IAo=")), "the key k of Secret s is empty; fill it");
+        assert_eq!(lacking(secret("/w==")), "the key k of Secret s is not text; correct it");
+        assert_eq!(lacking(secret("IGEK")), "text: a");
     }
 
     #[test]

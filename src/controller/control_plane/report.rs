@@ -3,8 +3,8 @@
 
 use super::reconcile::{Key, Reconciler, Subject, nothing_observed};
 use super::rollout;
-use super::status::{self, Coderd, Observed, Wish};
-use super::{desired, kept, license};
+use super::status::{self, Coderd, Observed};
+use super::{access, desired, kept, license};
 use crate::controller::conditions::{Finding, conditions};
 use crate::controller::schedule::Outcome;
 use crate::controller::transitions;
@@ -59,16 +59,21 @@ impl Reconciler {
         &self,
         key: &Key,
         object: &Value,
-        status: CoderControlPlaneStatus,
+        mut status: CoderControlPlaneStatus,
         generation: i64,
         why: String,
     ) -> Result<Outcome, CallError> {
-        let observed = Observed { unreadable: Some(why), ..nothing_observed() };
+        let mut observed = Observed { unreadable: Some(why), ..nothing_observed() };
+        if let Some(access) = access::not_renewed(&status) {
+            observed.access = access;
+            status.operator_access_ready = None;
+        }
         self.write_summary(key, object, status, generation, &observed).await?;
         Ok(Outcome::Settled)
     }
 
-    /// Writes only the three of kstatus: what runs goes on running as it was.
+    /// Writes only the three of kstatus, and what cannot be kept of an object that cannot be read: what runs goes on
+    /// running as it was.
     pub(super) async fn write_summary(
         &self,
         key: &Key,
@@ -80,9 +85,12 @@ impl Reconciler {
         let mut findings = status::findings(observed);
         let summarises =
             |about: &str| [condition::READY, condition::RECONCILING, condition::STALLED].contains(&about);
+        let unread = |about: &str| {
+            about == condition::SPEC_ACCEPTED
+                || about == condition::OPERATOR_ACCESS_READY && observed.access.reason == access::NOT_RENEWED
+        };
         findings.retain(|finding| {
-            summarises(finding.about)
-                || finding.about == condition::SPEC_ACCEPTED && observed.unreadable.is_some()
+            summarises(finding.about) || observed.unreadable.is_some() && unread(finding.about)
         });
         let summary = conditions(&findings, &status.conditions, generation, &Time(Timestamp::now()));
         // Whoever is told what is wrong with an object knows that it is no longer suspended.
@@ -96,18 +104,18 @@ impl Reconciler {
         self.write(key, object, status).await
     }
 
-    /// Writes that it is suspended, and how it stands with the operator's access where that was looked at.
+    /// Writes that it is suspended, and what was found out all the same.
     pub(super) async fn write_suspended(
         &self,
         subject: Subject,
-        access: Option<&Wish>,
+        found: Vec<Finding>,
     ) -> Result<(), CallError> {
         let Subject { key, object, generation, before: mut status, .. } = subject;
         status.observed_generation = Some(generation);
         status.last_handled_reconcile_at = reconcile_at(&object);
         let message = "reconciliation is suspended by spec.suspend; nothing is changed until it is removed";
         let mut findings = vec![Finding::yes(condition::SUSPENDED, "Suspended", message)];
-        findings.extend(access.map(|access| status::wish(condition::OPERATOR_ACCESS_READY, access)));
+        findings.extend(found);
         let new = conditions(&findings, &status.conditions, generation, &Time(Timestamp::now()));
         status.conditions.retain(|old| new.iter().all(|new| new.type_ != old.type_));
         status.conditions.extend(new);

@@ -197,7 +197,7 @@ fn summary(observed: &Observed) -> [Finding; 3] {
 
 /// What others have yet to make. It is seen when it is there.
 const WAITED_FOR: [&str; 5] =
-    ["ReferenceMissing", "NoGatewayAPI", "DatabaseUrlMissing", "TokenSecretMissing", "SecretMissing"];
+    ["ReferenceMissing", "NoGatewayAPI", "DatabaseUrlMissing", "TokenSecretMissing", "LicenseSecretMissing"];
 
 /// Why something that is not finished is not stalled either.
 fn not_stalled(reason: &str) -> &'static str {
@@ -213,6 +213,21 @@ fn all(what: &[String]) -> Option<String> {
 
 fn if_in(state: WishState, wish: &Wish) -> Option<Because> {
     (wish.state == state).then(|| (wish.reason, wish.message.clone()))
+}
+
+/// The same of the license. Its own reasons are the contract's and say nothing without the name of their condition.
+fn license(state: WishState, observed: &Observed) -> Option<Because> {
+    let (reason, message) = if_in(state, &observed.license)?;
+    let reason = match reason {
+        "Invalid" => "LicenseInvalid",
+        "SecretMissing" => "LicenseSecretMissing",
+        "Forbidden" => "LicenseForbidden",
+        "Error" => "LicenseError",
+        "NotSupported" => "LicenseNotSupported",
+        "Expired" => "LicenseExpired",
+        plain => plain,
+    };
+    Some((reason, message))
 }
 
 /// Why nothing will move before somebody acts.
@@ -233,7 +248,7 @@ fn stalled(observed: &Observed) -> Option<Because> {
         .or_else(|| Some(("FinalizerRefused", observed.finalizer.clone()?)))
         .or_else(stuck)
         .or_else(access)
-        .or_else(|| if_in(WishState::Refused, &observed.license))
+        .or_else(|| license(WishState::Refused, observed))
 }
 
 /// What is wrong for this reason with the rights in the own namespace. Those elsewhere are up to others.
@@ -264,9 +279,9 @@ fn unfinished(observed: &Observed) -> Option<Because> {
     let access = || observed.access_needed.then(|| if_in(WishState::Pending, &observed.access)).flatten();
     let grant = || Some(("WorkspaceGrantFailed", ungranted_at_home(observed, "Failed")?.to_owned()));
     // Without replicas it cannot come, and nobody waits for it: Ready and its own condition speak of it.
-    let license = || {
+    let waits_for_license = || {
         let stopped = observed.rollout == Rollout::ScaledToZero;
-        if_in(WishState::Pending, &observed.license).filter(|_| !stopped)
+        license(WishState::Pending, observed).filter(|_| !stopped)
     };
     None.or_else(|| Some(("ApplyFailed", all(&observed.failed)?)))
         .or_else(grant)
@@ -275,7 +290,7 @@ fn unfinished(observed: &Observed) -> Option<Because> {
         .or_else(exposure)
         .or_else(coderd)
         .or_else(access)
-        .or_else(license)
+        .or_else(waits_for_license)
 }
 
 fn deployment(rollout: &Rollout) -> Finding {
@@ -333,8 +348,13 @@ fn workspaces(grants: Option<&Grants>) -> Finding {
     Finding::yes(about, "Granted", notes)
 }
 
-fn coderd(coderd: &Coderd) -> Finding {
+/// The condition that says what coderd said.
+pub fn coderd(coderd: &Coderd) -> Finding {
     match coderd {
+        Coderd::NotAsked("ServiceNotOurs") => {
+            let message = "coderd was not asked: no Service of its name is ours; delete or rename one of somebody else's";
+            Finding::unknown(CODERD_REACHABLE, "ServiceNotOurs", message)
+        }
         Coderd::NotAsked(why) => Finding::unknown(CODERD_REACHABLE, why, "coderd was not asked"),
         Coderd::Answered { version, trouble } => {
             let trouble = trouble.as_ref().map(|trouble| format!(", but {trouble}")).unwrap_or_default();

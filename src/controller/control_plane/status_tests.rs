@@ -111,7 +111,10 @@ fn stuck() -> Vec<(Observed, &'static str)> {
         (Observed { finalizer: Some("x".into()), ..healthy() }, "FinalizerRefused"),
         (Observed { rollout: Rollout::Stuck("x".into()), ..healthy() }, "RolloutStuck"),
         (Observed { access: wish(WishState::Refused, "WrongPassword"), ..healthy() }, "WrongPassword"),
-        (Observed { license: wish(WishState::Refused, "Invalid"), ..healthy() }, "Invalid"),
+        (Observed { license: wish(WishState::Refused, "Invalid"), ..healthy() }, "LicenseInvalid"),
+        (Observed { license: wish(WishState::Refused, "NotSupported"), ..healthy() }, "LicenseNotSupported"),
+        (Observed { license: wish(WishState::Refused, "Forbidden"), ..healthy() }, "LicenseForbidden"),
+        (Observed { license: wish(WishState::Refused, "Expired"), ..healthy() }, "LicenseExpired"),
     ]
 }
 

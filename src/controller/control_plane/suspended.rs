@@ -4,44 +4,56 @@
 use super::access;
 use super::pace::{RECHECK, REFUSED};
 use super::reconcile::{Key, Reconciler, Subject, nothing_observed};
+use super::rollout;
+use super::status::{self, Observed};
 use crate::coderd::{Client, Retry};
 use crate::controller::drift;
 use crate::controller::schedule::Outcome;
 use crate::kubernetes::events::News;
 use crate::kubernetes::{CallError, Target};
 use crds::names::control_plane::workload;
+use crds::well_known::condition;
 use std::time::Duration;
 
 impl Reconciler {
     /// Keeps the token of a suspended object.
     pub(super) async fn keep_suspended(&self, mut subject: Subject) -> Result<Outcome, CallError> {
         if !access::is_kept(&self.asked(&subject, None)).await? {
-            return self.write_suspended(subject, None).await.map(|()| Outcome::Settled);
+            let lost = access::not_kept(&subject.resolved.spec, &subject.before);
+            lost.iter().for_each(|lost| lost.describe(&mut subject.before));
+            let findings = lost.iter().map(|lost| status::wish(condition::OPERATOR_ACCESS_READY, &lost.wish));
+            let findings = findings.collect();
+            return self.write_suspended(subject, findings).await.map(|()| Outcome::Settled);
         }
-        let client = self.client_of_suspended(&subject).await?;
+        let mut observed = nothing_observed();
+        let client = self.client_of_suspended(&subject, &mut observed).await?;
         let accessed = access::renew(&self.asked(&subject, client.as_ref())).await;
         let news: Vec<News> = accessed.deeds.iter().map(access::Deed::news).collect();
         self.tell(&subject.key, &subject.uid, &news).await;
         accessed.describe(&mut subject.before);
         let outcome = outcome(accessed.retry);
-        self.write_suspended(subject, Some(&accessed.wish)).await?;
+        let access = status::wish(condition::OPERATOR_ACCESS_READY, &accessed.wish);
+        self.write_suspended(subject, vec![access, status::coderd(&observed.coderd)]).await?;
         Ok(outcome)
     }
 
     /// coderd, if its Service is ours and it answers there.
-    async fn client_of_suspended(&self, subject: &Subject) -> Result<Option<Client>, CallError> {
+    async fn client_of_suspended(
+        &self,
+        subject: &Subject,
+        observed: &mut Observed,
+    ) -> Result<Option<Client>, CallError> {
         let Key { namespace, name } = &subject.key;
         let name = workload(name);
         let service = Target { api_version: "v1", kind: "Service", plural: "services", namespace, name };
         let deployment =
             Target { api_version: "apps/v1", kind: "Deployment", plural: "deployments", namespace, name };
         let ours = self.kube.read(service).await?.filter(|live| drift::is_controlled_by(live, &subject.uid));
-        if ours.is_none() {
-            // Whoever answers there is not our coderd.
-            return Ok(None);
-        }
         let deployment = self.kube.read(deployment).await?;
-        let (client, _) = self.ask_coderd(subject, deployment.as_ref(), &mut nothing_observed()).await;
+        observed.rollout = rollout::rollout(deployment.as_ref());
+        let (client, _) = self
+            .ask_through(subject, ours.as_ref().ok_or("ServiceNotOurs"), deployment.as_ref(), observed)
+            .await;
         Ok(client)
     }
 }

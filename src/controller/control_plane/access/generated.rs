@@ -80,6 +80,8 @@ struct Work<'a> {
     record: Option<Record>,
     /// Version of the Secret; none if there is no Secret.
     version: Option<String>,
+    /// What the Secret holds of an earlier object of this name, by its uid.
+    earlier: Option<(String, Option<Box<Record>>)>,
     standing: Standing,
     /// Why coderd did not say how the current token stands.
     unsure: Option<Error>,
@@ -96,13 +98,14 @@ impl<'a> Work<'a> {
     ) -> Result<Self, Trouble> {
         let name = asked.owner.secret();
         let secret = asked.kube.ours::<Secret>().get(&name).await.map_err(unrecorded)?;
-        let (record, version) = match record::read(secret.as_ref()) {
-            Found::Nothing => (None, None),
-            // What an earlier object of this name left is not sent to the coderd of this one: a new token is made.
+        let (record, version, earlier) = match record::read(secret.as_ref()) {
+            Found::Nothing => (None, None, None),
             Found::Ours { record, version, owner, .. } if owner == asked.owner.uid => {
-                (record.map(|record| *record), Some(version))
+                (record.map(|record| *record), Some(version), None)
             }
-            Found::Ours { version, .. } => (None, Some(version)),
+            // What an earlier object of this name left is not sent to the coderd of this one: a new token is made, after
+            // the other is taken back.
+            Found::Ours { record, version, owner, .. } => (None, Some(version), Some((owner, record))),
             Found::Foreign => {
                 let place = asked.kube.namespace();
                 let message =
@@ -116,6 +119,7 @@ impl<'a> Work<'a> {
             url,
             record,
             version,
+            earlier,
             standing: Standing::Unknown,
             unsure: None,
             database: None,
@@ -193,8 +197,21 @@ impl<'a> Work<'a> {
     async fn prepare(&mut self, record: Option<&Record>) -> Result<(), Trouble> {
         // Without a way to the database a new token is of no use.
         self.url.as_ref().map_err(Clone::clone)?;
+        // Before the record is written over: afterwards nobody would know what there was to take back.
+        let deed = self.disable_earlier().await?;
         let (user, token) = (Uuid::random().map_err(no_luck)?, NewToken::generate().map_err(no_luck)?);
-        self.write(Record::prepared(record, user, token)).await
+        self.write(Record::prepared(record, user, token)).await?;
+        self.earlier = None;
+        self.deeds.extend(deed);
+        Ok(())
+    }
+
+    /// Takes role and tokens of an earlier object's user, if its record is there; what there is to tell of it.
+    async fn disable_earlier(&mut self) -> Result<Option<Deed>, Trouble> {
+        let Some((uid, record)) = self.earlier.clone() else { return Ok(None) };
+        let owner = self.asked.owner;
+        let known = retire::disable(self.database().await?, owner.of_record(&uid), record.as_deref()).await?;
+        Ok(retire::deed(record.as_deref(), &Ok(known)))
     }
 
     async fn ensure(&mut self, record: &Record, which: Which) -> Result<(), Trouble> {

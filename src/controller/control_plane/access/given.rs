@@ -15,10 +15,8 @@ type Answer = Option<Result<(), Error>>;
 pub async fn settle(asked: &Asked<'_>, secret: &str, key: &str) -> (Accessed, bool) {
     let namespace = asked.owner.namespace;
     let token = match references::secret_value(asked.kube, namespace, secret, key).await {
-        Ok(Some(token)) => token,
-        Ok(None) => {
-            let message =
-                format!("Secret {secret} with a token under the key {key} does not exist, or it is empty");
+        Ok(references::Found::Text(token)) => token,
+        Ok(references::Found::Lacking(message)) => {
             return (Accessed::without(pending("TokenSecretMissing", message)), false);
         }
         Err(error) => {

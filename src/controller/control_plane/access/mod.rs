@@ -15,11 +15,14 @@ use super::status::{Wish, WishState};
 use crate::coderd::{Client, Egress, Error, Retry};
 use crate::kubernetes::{CallError, Kube};
 use crds::shared::NamespacedSecretKeySelector;
+use crds::well_known::condition::OPERATOR_ACCESS_READY;
 use crds::{CoderControlPlaneSpec, CoderControlPlaneStatus};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use plan::{Place, Plan};
 use reasons::{pending, refused, unproven, wish};
+
+use record::Found;
 
 pub use deed::Deed;
 pub use record::{OWNER_UID, Owner, WRITTEN_OVER};
@@ -86,6 +89,16 @@ const NO_URL: &str =
 const NO_URL_NEEDED: &str = "spec.licenseSecretRef needs the operator's access to coderd; set \
      spec.operatorAccess.tokenSecretRef, or CODER_PG_CONNECTION_URL in spec.extraEnv";
 
+const RECORD_LOST: &str = "RecordLost";
+const LOST_WHILE_SUSPENDED: &str = "the Secret with the operator's own token is gone, and none is made while \
+     spec.suspend is true; set spec.suspend to false to have one made";
+const DISABLED_WHILE_SUSPENDED: &str = "spec.operatorAccess.disabled is true; a token that was made before is taken back \
+     once spec.suspend is false, and is not renewed until then";
+/// Why nothing is said of the access to a control plane whose object cannot be read.
+pub const NOT_RENEWED: &str = "NotRenewed";
+const NOT_RENEWED_MESSAGE: &str = "the object cannot be read, so that its token is neither used nor renewed and one of \
+     the operator's own ends within a day; correct the object as SpecAccepted says";
+
 /// Brings the access to what the spec asks for, as far as it goes now.
 pub async fn settle(asked: &Asked<'_>) -> Accessed {
     let needed = asked.spec.license_secret_ref.is_some();
@@ -114,10 +127,38 @@ pub async fn is_kept(asked: &Asked<'_>) -> Result<bool, CallError> {
     Ok(match plan::plan(asked.spec) {
         Plan::Given { .. } => true,
         Plan::Generated(_) | Plan::Unresolvable(_) => {
-            asked.held && asked.kube.ours::<Secret>().get(&asked.owner.secret()).await?.is_some()
+            // What an earlier object of this name left is not kept, and not made anew either.
+            let secret = asked.kube.ours::<Secret>().get(&asked.owner.secret()).await?;
+            let found = record::read(secret.as_ref());
+            asked.held && matches!(found, Found::Ours { owner, .. } if owner == asked.owner.uid)
         }
         Plan::Disabled | Plan::NoUrl => false,
     })
+}
+
+/// What there is to say of a suspended control plane that has no token to be kept; nothing where nobody believes that it
+/// has one.
+pub fn not_kept(spec: &CoderControlPlaneSpec, before: &CoderControlPlaneStatus) -> Option<Accessed> {
+    let said = before.conditions.iter().find(|one| one.type_ == OPERATOR_ACCESS_READY)?;
+    let wish = match plan::plan(spec) {
+        Plan::Disabled => wish(WishState::NotAsked, "Disabled", DISABLED_WHILE_SUSPENDED),
+        Plan::NoUrl => wish(WishState::NotAsked, "NoDatabaseURL", NO_URL),
+        Plan::Given { .. } | Plan::Generated(_) | Plan::Unresolvable(_) => {
+            // One that was never there is not lost.
+            if said.status != "True" && said.reason != RECORD_LOST {
+                return None;
+            }
+            refused(RECORD_LOST, LOST_WHILE_SUSPENDED)
+        }
+    };
+    Some(Accessed::without(wish))
+}
+
+/// What there is to say of the access to a control plane whose object cannot be read; nothing where it was not ready.
+pub fn not_renewed(before: &CoderControlPlaneStatus) -> Option<Wish> {
+    let said = before.conditions.iter().find(|one| one.type_ == OPERATOR_ACCESS_READY)?;
+    let believed = said.status == "True" || said.reason == NOT_RENEWED;
+    believed.then(|| wish(WishState::NotAsked, NOT_RENEWED, NOT_RENEWED_MESSAGE))
 }
 
 /// Renews the token of a suspended control plane; no role is changed and nothing is taken back.
@@ -197,4 +238,51 @@ fn worked_before(error: &Error) -> (String, Option<Retry>) {
 /// Access that cannot be had before coderd answers.
 fn waiting_for_coderd() -> Wish {
     pending("WaitingForCoderd", "the token is there; coderd has to answer before it is used")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, from_value, json};
+
+    fn said(status: &str, reason: &str) -> CoderControlPlaneStatus {
+        let condition = json!({ "type": "OperatorAccessReady", "status": status, "reason": reason, "message": "x",
+            "lastTransitionTime": "2026-01-01T00:00:00Z" });
+        from_value(json!({ "operatorAccessReady": status == "True", "conditions": [condition] })).unwrap()
+    }
+
+    #[test]
+    fn nobody_believes_in_a_token_that_a_suspended_object_has_no_more() {
+        let told = |spec: Value, before: &CoderControlPlaneStatus| {
+            let spec: CoderControlPlaneSpec = from_value(spec).unwrap();
+            not_kept(&spec, before).map(|lost| {
+                let mut after = before.clone();
+                lost.describe(&mut after);
+                assert_eq!(after.operator_access_ready, Some(false));
+                assert!(lost.wish.message.len() <= 300);
+                (lost.wish.state, lost.wish.reason)
+            })
+        };
+        let url = || json!({ "extraEnv": [{ "name": "CODER_PG_CONNECTION_URL", "value": "postgres://a" }] });
+        let disabled = || json!({ "operatorAccess": { "disabled": true } });
+        let lost = Some((WishState::Refused, "RecordLost"));
+        assert_eq!(told(url(), &said("True", "TokenProven")), lost);
+        assert_eq!(told(url(), &said("False", "RecordLost")), lost, "it stays so");
+        assert_eq!(told(url(), &said("False", "DatabaseUnreachable")), None, "it never had one");
+        assert_eq!(told(disabled(), &said("True", "TokenProven")), Some((WishState::NotAsked, "Disabled")));
+        let no_url = Some((WishState::NotAsked, "NoDatabaseURL"));
+        assert_eq!(told(json!({}), &said("True", "TokenProven")), no_url);
+        assert_eq!(told(disabled(), &CoderControlPlaneStatus::default()), None, "suspended from the start");
+    }
+
+    #[test]
+    fn access_to_an_object_that_cannot_be_read_is_not_known() {
+        let told = |status, reason| not_renewed(&said(status, reason)).map(|wish| (wish.state, wish.reason));
+        let unknown = Some((WishState::NotAsked, "NotRenewed"));
+        assert_eq!(told("True", "TokenProven"), unknown);
+        assert_eq!(told("Unknown", "NotRenewed"), unknown, "it stays so");
+        assert_eq!(told("False", "DatabaseUnreachable"), None);
+        assert_eq!(not_renewed(&CoderControlPlaneStatus::default()), None);
+        assert!(NOT_RENEWED_MESSAGE.len() <= 300);
+    }
 }

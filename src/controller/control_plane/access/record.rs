@@ -40,7 +40,13 @@ pub struct Owner<'a> {
     pub uid: &'a str,
 }
 
-impl Owner<'_> {
+impl<'a> Owner<'a> {
+    /// The control plane of this name that a record was made for: an earlier one, if its uid is another. A record that
+    /// names none, because somebody took the mark away, counts as its own.
+    pub fn of_record(self, uid: &'a str) -> Self {
+        if uid.is_empty() { self } else { Self { uid, ..self } }
+    }
+
     /// The name of the Secret.
     pub fn secret(&self) -> String {
         names::control_plane::operator_token_secret(self.namespace, self.name)
@@ -83,7 +89,8 @@ pub enum Found {
     },
 }
 
-/// Looks at what was found. The mark is enough to be ours: an earlier control plane of this name had the same user.
+/// Looks at what was found. The mark is enough to be ours: whatever an earlier control plane of this name left is taken
+/// back by the one of now.
 pub fn read(secret: Option<&Secret>) -> Found {
     let Some(secret) = secret else { return Found::Nothing };
     let marked = secret.metadata.labels.as_ref().and_then(|labels| labels.get(label::MANAGED_BY));
@@ -228,6 +235,14 @@ mod tests {
         assert_eq!(secret.metadata.annotations.unwrap()[OWNER_UID], "u1");
         let data = secret.data.unwrap();
         assert!(!data.contains_key("token") && data.contains_key("next"));
+    }
+
+    #[test]
+    fn a_record_leads_to_the_user_of_the_object_it_was_made_for() {
+        let earlier = OWNER.of_record("u0");
+        assert_eq!((earlier.uid, earlier.secret()), ("u0", OWNER.secret()));
+        assert_ne!(earlier.email(), OWNER.email());
+        assert_eq!(OWNER.of_record("").email(), OWNER.email());
     }
 
     #[test]

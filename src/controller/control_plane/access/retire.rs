@@ -18,6 +18,10 @@ use serde_json::Value;
 /// How often the database is asked.
 const TRIES: usize = 2;
 
+/// Why nothing was revoked although the database answered.
+const UNKNOWN_USER: &str =
+    "the database that CODER_PG_CONNECTION_URL names now does not know the operator's user";
+
 /// What became of it.
 #[derive(Debug, Default)]
 pub struct Retired {
@@ -38,18 +42,19 @@ pub async fn retire(
 ) -> Result<Retired, CallError> {
     let found = record::read(kube.ours::<Secret>().get(&owner.secret()).await?.as_ref());
     let former = former(kube, owner, spec).await?;
-    let (record, uid) = match found {
-        Found::Ours { record, uid, .. } => (record, Some(uid)),
-        Found::Nothing | Found::Foreign => (None, None),
+    let ours = match &found {
+        Found::Ours { record, uid, owner, .. } => Some((record.as_deref(), uid.as_str(), owner.as_str())),
+        Found::Nothing | Found::Foreign => None,
     };
-    if record.is_none() && uid.is_none() && former.is_none() {
+    if ours.is_none() && former.is_none() {
         return Ok(Retired::default());
     }
+    let made = ours.map(|(record, _, uid)| (record, uid));
     let revoked = match places {
         None => Err("it was asked to leave it".to_owned()),
         Some(places) => {
             let url = url(kube, owner, spec, places).await;
-            revoke(url, egress, owner, record.as_deref(), former.is_some()).await
+            revoke(url, egress, owner, made, former.is_some()).await
         }
     };
     if let Err(error) = &revoked {
@@ -61,17 +66,39 @@ pub async fn retire(
         );
     }
     let mut retired = Retired::default();
-    if let Some(uid) = uid {
-        kube.remove(secret(kube.namespace(), &owner.secret()), &uid).await?;
-        let deed = revoked.clone().map_or_else(Deed::LeftToExpire, |()| Deed::Revoked);
-        retired.deeds.push(deed);
+    if let Some((record, uid, _)) = ours {
+        kube.remove(secret(kube.namespace(), &owner.secret()), uid).await?;
+        retired.deeds.extend(deed(record, &revoked));
     }
     match (former, revoked) {
-        (Some((name, uid)), Ok(())) => remove_former(kube, owner, &name, &uid).await?,
+        (Some((name, uid)), Ok(_)) => remove_former(kube, owner, &name, &uid).await?,
         (Some(_), Err(error)) => retired.former_left = Some(error),
         (None, _) => {}
     }
     Ok(retired)
+}
+
+/// What is told of a token whose Secret was removed, given whether the database knew its user.
+pub fn deed(record: Option<&Record>, known: &Result<bool, String>) -> Option<Deed> {
+    match known {
+        Ok(true) => Some(Deed::Revoked),
+        // It was only about to be made.
+        Ok(false) if record.is_some_and(|record| record.role.is_none() && record.current.is_none()) => None,
+        Ok(false) => Some(Deed::LeftToExpire(UNKNOWN_USER.to_owned())),
+        Err(why) => Some(Deed::LeftToExpire(why.clone())),
+    }
+}
+
+/// Takes role and tokens of the user that a record was made for, whether or not it can still be read; returns whether
+/// the database knew it. The address holds the uid of that object, so that no other's user is meant.
+pub async fn disable(
+    database: &mut Database,
+    owner: Owner<'_>,
+    record: Option<&Record>,
+) -> Result<bool, Error> {
+    let (id, former) = (record.map(|record| record.user_id), owner.former_email());
+    // By the address, too: a user that was there before has another id until it is recorded.
+    Ok(database.disable_access(id, &owner.email(), Some(&former)).await?.is_some())
 }
 
 /// The database, if its URL is still there; the error is for the log and holds no secret.
@@ -90,18 +117,21 @@ async fn url(
     Ok(source::trusting(kube, owner.namespace, spec, url).await)
 }
 
-/// Revokes with a bound on the tries.
+/// A record, if it can be read, and the uid of the control plane it was made for.
+type Made<'a> = (Option<&'a Record>, &'a str);
+
+/// Revokes with a bound on the tries; returns whether the database knew the user.
 async fn revoke(
     url: Result<DatabaseUrl, String>,
     egress: &Egress,
     owner: Owner<'_>,
-    record: Option<&Record>,
+    made: Option<Made<'_>>,
     former: bool,
-) -> Result<(), String> {
+) -> Result<bool, String> {
     let url = url?;
-    let mut outcome = Ok(());
+    let mut outcome = Ok(false);
     for _ in 0..TRIES {
-        outcome = revoke_once(&url, egress, owner, record, former).await.map_err(|error| error.to_string());
+        outcome = revoke_once(&url, egress, owner, made, former).await.map_err(|error| error.to_string());
         if outcome.is_ok() {
             break;
         }
@@ -113,18 +143,22 @@ async fn revoke_once(
     url: &DatabaseUrl,
     egress: &Egress,
     owner: Owner<'_>,
-    record: Option<&Record>,
+    made: Option<Made<'_>>,
     former: bool,
-) -> Result<(), Error> {
+) -> Result<bool, Error> {
     let mut database = Database::connect(url, &egress.resolve, Limits::default()).await?;
-    if let Some(record) = record {
-        // By the address, too: a user that was there before has another id until it is recorded.
-        database.disable_access(record.user_id, &owner.email(), Some(&owner.former_email())).await?;
+    let mut known = false;
+    if let Some((record, uid)) = made {
+        known = disable(&mut database, owner.of_record(uid), record).await?;
+        if uid != owner.uid {
+            // This one may have had a user, too, before somebody brought the record of the other back.
+            known |= disable(&mut database, owner, None).await?;
+        }
     }
     if former {
         revoke_former(&mut database, owner).await?;
     }
-    Ok(())
+    Ok(known)
 }
 
 /// Revokes the token that the older operator, written in Go, made for this control plane.
@@ -165,4 +199,24 @@ pub async fn remove_former(kube: &Kube, owner: Owner<'_>, name: &str, uid: &str)
 
 fn secret<'a>(namespace: &'a str, name: &'a str) -> Target<'a> {
     Target { api_version: "v1", kind: "Secret", plural: "secrets", namespace, name }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::coderd::{NewToken, Uuid};
+
+    #[test]
+    fn a_token_counts_as_revoked_only_where_the_database_knew_its_user() {
+        let prepared = Record::prepared(None, Uuid::random().unwrap(), NewToken::generate().unwrap());
+        let made = Record { current: prepared.next.clone(), ..prepared.clone() };
+        let left = |why: &str| Some(Deed::LeftToExpire(why.to_owned()));
+        for record in [None, Some(&made)] {
+            assert_eq!(deed(record, &Ok(true)), Some(Deed::Revoked));
+            assert_eq!(deed(record, &Ok(false)), left(UNKNOWN_USER));
+            assert_eq!(deed(record, &Err("away".to_owned())), left("away"));
+        }
+        assert_eq!(deed(Some(&prepared), &Ok(false)), None, "nothing was made");
+        assert_eq!(deed(Some(&prepared), &Ok(true)), Some(Deed::Revoked));
+    }
 }

@@ -4,7 +4,7 @@
 use super::plan::{Absent, Kind, Place};
 use crate::coderd::database::DatabaseUrl;
 use crate::confidential::Confidential;
-use crate::controller::control_plane::references::{decoded, secret_value};
+use crate::controller::control_plane::references::{Found, decoded, secret_value};
 use crate::kubernetes::{CallError, Kube, Target};
 use crds::CoderControlPlaneSpec;
 use serde_json::Value;
@@ -45,7 +45,7 @@ pub async fn trusting(
     for cert in spec.certs.iter().flat_map(|certs| &certs.secrets) {
         // One that cannot be read may not be needed; TLS says so if it is.
         let pem = secret_value(kube, namespace, cert.name.trim(), cert.key.trim()).await;
-        pems.extend(pem.ok().flatten().map(|pem| pem.expose().clone()));
+        pems.extend(pem.ok().and_then(Found::text).map(|pem| pem.expose().clone()));
     }
     if pems.is_empty() { url } else { url.trusting(pems.join("\n")) }
 }

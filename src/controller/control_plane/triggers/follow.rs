@@ -55,7 +55,8 @@ pub async fn follow(kube: &Kube, abroad: &Arc<Abroad>, control_planes: ControlPl
         followed.spawn(optional::follow(kube, kind, ours.clone(), control_planes, queue.clone()));
     }
     let mut hear = |changes: Changes, changed| {
-        followed.spawn(listen(changes, changed, abroad.clone(), control_planes.clone(), queue.clone()));
+        let (records, abroad) = (Records::of(kube.namespace()), abroad.clone());
+        followed.spawn(listen(changes, changed, records, abroad, control_planes.clone(), queue.clone()));
     };
     for kind in CHILDREN {
         hear(kube.changes_of(kind, &ours).boxed(), Changed::Child);
@@ -75,11 +76,11 @@ type Changes = BoxStream<'static, watcher::Result<Sight>>;
 async fn listen(
     mut changes: Changes,
     changed: Changed,
+    mut records: Records,
     abroad: Arc<Abroad>,
     control_planes: ControlPlanes,
     queue: Queue<Key>,
 ) {
-    let mut records = Records::default();
     while let Some(sight) = changes.next().await {
         match sight {
             Ok(Sight::Changed(change)) => {

@@ -9,8 +9,11 @@ use std::collections::BTreeMap;
 /// The records as they passed by last. Every write of ours carries another mark, so that one with the same mark and
 /// another version is somebody else's. Versions alone would not do: a write of ours may pass by here before we know which
 /// version it made, and a pass for each of our own writes would undo the pauses between failures.
-#[derive(Default)]
-pub struct Records(BTreeMap<(Option<String>, Option<String>), Seen>);
+pub struct Records {
+    /// The operator's own: records are kept there and nowhere else, whatever labels a Secret has.
+    namespace: String,
+    seen: BTreeMap<Option<String>, Seen>,
+}
 
 #[derive(PartialEq, Eq)]
 struct Seen {
@@ -19,23 +22,29 @@ struct Seen {
 }
 
 impl Records {
+    /// No records yet; they will be in this namespace.
+    pub fn of(namespace: &str) -> Self {
+        Self { namespace: namespace.to_owned(), seen: BTreeMap::new() }
+    }
+
     /// Takes note of a Secret that changed; whether it is a record that is gone or that somebody else wrote.
     pub fn is_lost(&mut self, change: &Change) -> bool {
         let metadata = &change.metadata;
         let labelled = |name: &str| metadata.labels.as_ref().and_then(|labels| labels.get(name));
-        if labelled(label::MANAGED_BY).map(String::as_str) != Some(MANAGER)
+        if metadata.namespace.as_deref() != Some(&self.namespace)
+            || labelled(label::MANAGED_BY).map(String::as_str) != Some(MANAGER)
             || labelled(label::CONTROL_PLANE_NAMESPACE).is_none()
         {
             return false;
         }
-        let key = (metadata.namespace.clone(), metadata.name.clone());
+        let key = metadata.name.clone();
         if change.gone {
-            self.0.remove(&key);
+            self.seen.remove(&key);
             return true;
         }
         let mark = metadata.annotations.as_ref().and_then(|all| all.get(WRITTEN_OVER)).cloned();
         let now = Seen { mark, version: metadata.resource_version.clone() };
-        let before = self.0.insert(key, Seen { mark: now.mark.clone(), version: now.version.clone() });
+        let before = self.seen.insert(key, Seen { mark: now.mark.clone(), version: now.version.clone() });
         before.is_some_and(|before| {
             before.version != now.version && (now.mark.is_none() || before.mark == now.mark)
         })
@@ -56,7 +65,7 @@ mod tests {
 
     #[test]
     fn what_others_write_is_news_and_what_we_write_is_not() {
-        let mut records = Records::default();
+        let mut records = Records::of("operator");
         for (version, mark, lost) in [
             ("1", "", false),
             ("2", "1", false),
@@ -79,10 +88,15 @@ mod tests {
 
     #[test]
     fn secrets_of_others_are_not_looked_at() {
-        let mut records = Records::default();
+        let mut records = Records::of("operator");
         let mut other = change("1", json!(""), true);
         other.metadata.labels = None;
         assert!(!records.is_lost(&other));
-        assert!(records.0.is_empty());
+        let tenants = || Change { gone: true, ..change("1", json!(""), true) };
+        for mut elsewhere in [tenants(), Change { gone: false, ..tenants() }] {
+            elsewhere.metadata.namespace = Some("tenant".to_owned());
+            assert!(!records.is_lost(&elsewhere), "labels can be written by anybody, the namespace is ours");
+        }
+        assert!(records.seen.is_empty());
     }
 }
