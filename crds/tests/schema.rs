@@ -169,7 +169,7 @@ fn every_kind_is_found_by_its_short_name_and_category() {
 
 #[test]
 fn every_kind_prints_the_same_columns() {
-    let expected = ["Ready", "Reason", "Message", "Phase", "Replicas", "URL", "Version", "Age"];
+    let expected = ["Ready", "Reason", "Suspended", "Message", "Phase", "Replicas", "URL", "Version", "Age"];
     for (kind, crd) in kinds() {
         let columns =
             crd.pointer("/spec/versions/0/additionalPrinterColumns").and_then(Value::as_array).unwrap();
@@ -179,7 +179,7 @@ fn every_kind_prints_the_same_columns() {
             let wide = ["Message", "Phase"].contains(&column["name"].as_str().unwrap());
             assert_eq!(column["priority"].as_i64().unwrap_or(0), i64::from(wide), "{kind}");
             let path = column["jsonPath"].as_str().unwrap().trim_start_matches('.');
-            if path.starts_with("status.") && !path.contains('[') {
+            if !path.starts_with("metadata.") && !path.contains('[') {
                 property(&crd, path);
             }
         }
