@@ -194,9 +194,15 @@ impl Reconciler {
         let running = live.as_ref().filter(|live| drift::is_child_of(live, &subject.uid, &labels));
         subject.given = kept::with_what_runs(&subject.object, running);
         subject.broken.extend(kept::downgrade(&subject.object, running));
-        if let Ok(resolved) = self.resolved(&subject.given) {
-            subject.resolved = resolved;
-        }
+        subject.resolved = match self.resolved(&subject.given) {
+            Ok(resolved) => resolved,
+            // Without what runs the default image would count, which nobody asked for.
+            Err(error) => {
+                let Subject { key, object, before, generation, .. } = subject;
+                let why = format!("the object cannot be read with what runs: {error}");
+                return self.write_unreadable(&key, &object, before, generation, why).await;
+            }
+        };
         let contents = match references::read(&self.kube, &subject.resolved, running).await {
             Ok(contents) => contents,
             Err(error) => return self.write_unread(subject, &error).await,
