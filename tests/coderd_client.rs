@@ -189,12 +189,12 @@ async fn answers_are_read_and_open_calls_send_no_token() {
 }
 
 #[tokio::test]
-async fn a_licence_is_applied_once_whatever_happens() {
+async fn a_license_is_applied_once_whatever_happens() {
     let coderd = Coderd::builder().unlicensed().start().await;
     coderd.add_user(NewUser::named("ops").with(Role::Owner));
     let client = client(&coderd, &coderd.add_token("ops", DAY), limits());
     assert_eq!(client.entitlements().await.unwrap().tier(), Tier::None);
-    // The answer is lost, the licence is there.
+    // The answer is lost, the license is there.
     coderd.inject("POST /licenses", Occurrence::Next, Fault::response_lost());
     assert!(client.apply_license(&license()).await.is_err());
     assert_eq!(client.apply_license(&license()).await, Ok(Applied::AlreadyThere { id: 1 }));
@@ -217,7 +217,7 @@ async fn a_duplicate_is_believed_only_after_listing_again() {
 }
 
 #[tokio::test]
-async fn another_licence_does_not_count_as_ours() {
+async fn another_license_does_not_count_as_ours() {
     let (coderd, _, client) = scene(limits()).await;
     let other =
         license_with(&json!({ "jti": "6f1f6a3e-0000-4000-8000-000000000002", "exp": 4_000_000_000_i64 }));

@@ -74,7 +74,7 @@ async fn no_canary_of_any_secret_is_ever_seen() {
     let (namespace, client) = (&installation.namespace, cluster.client().await);
     let canary = Canary::new("secret");
     plant(&client, namespace, "coder-database", &canary).await;
-    plant(&client, namespace, "licence", &canary).await;
+    plant(&client, namespace, "license", &canary).await;
     let mut options = installation.operator("all").await;
     options.flags = flags(&canary);
     let mut operator = Operator::start(BINARY, &options).await;

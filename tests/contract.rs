@@ -1,9 +1,9 @@
 //! The double and the operator's access, held against a real, running coderd 2.36.1; `make test-contract` runs it.
 //! Every request our client makes goes to both, and a disagreement is a fault of the double.
 //!
-//! What cannot be compared: an upload that coderd accepts, the 500 of a duplicate, and what a licence then grants. The
-//! stock server takes only licences that Coder has signed; nobody gave us one, and teaching it to take others would
-//! circumvent its licence check. So the refusals that come before the signature are compared, the refusal of a wrong
+//! What cannot be compared: an upload that coderd accepts, the 500 of a duplicate, and what a license then grants. The
+//! stock server takes only licenses that Coder has signed; nobody gave us one, and teaching it to take others would
+//! circumvent its license check. So the refusals that come before the signature are compared, the refusal of a wrong
 //! signature is pinned on the real server alone (the double checks none), listing and deleting are compared with a row
 //! that was put into the table and grants nothing, and the duplicate is pinned by the constraint whose name our client
 //! looks for.
@@ -150,7 +150,7 @@ async fn too_many_requests_are_refused_alike() {
 
 #[tokio::test]
 #[ignore = "needs a real coderd: make test-contract"]
-async fn a_licence_that_is_there_is_listed_and_deleted_alike() {
+async fn a_license_that_is_there_is_listed_and_deleted_alike() {
     let sides = Sides::start(Edition::Full).await;
     let jwt = license_with(&json!({ "jti": LICENSE_ID, "exp": 4_000_000_000_i64, "iat": 1_700_000_000.5,
         "license_expires": 3_900_000_000_i64, "account_type": "salesforce", "features": { "user_limit": 7 } }));
@@ -178,7 +178,7 @@ async fn a_licence_that_is_there_is_listed_and_deleted_alike() {
 
 #[tokio::test]
 #[ignore = "needs a real coderd: make test-contract"]
-async fn what_only_the_real_server_can_say_of_licences_is_pinned() {
+async fn what_only_the_real_server_can_say_of_licenses_is_pinned() {
     let sides = Sides::start(Edition::Full).await;
     let owner = client(&sides.real, Who::Owner);
     let jwt = Confidential::new(license_with(&json!({ "jti": LICENSE_ID, "exp": 4_000_000_000_i64 })));

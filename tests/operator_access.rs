@@ -1,4 +1,4 @@
-//! The operator's access to coderd and the licence, on a real API server and a real PostgreSQL with coderd's schema:
+//! The operator's access to coderd and the license, on a real API server and a real PostgreSQL with coderd's schema:
 //! made, kept, renewed, taken back, and what the status says of it.
 
 #[path = "operator_access/ending_license.rs"]
@@ -114,9 +114,9 @@ async fn operator_access_disabled_and_enabled_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_licence_needs_more_rights_and_gets_them_without_another_token() {
+async fn a_license_needs_more_rights_and_gets_them_without_another_token() {
     let stage = Stage::shared().await;
-    let ns = stage.cluster.namespace("licence").await;
+    let ns = stage.cluster.namespace("license").await;
     let (database, url) = stage.database();
     stage.secret(&ns, "db", &json!({ "url": url })).await;
     stage.apply(&ns, &json!({ "extraEnv": from_secret() })).await;
@@ -124,9 +124,9 @@ async fn a_licence_needs_more_rights_and_gets_them_without_another_token() {
     let user = "SELECT id, rbac_roles, is_system FROM users";
     let jwt =
         license_with(&json!({ "jti": "6f1f6a3e-0000-4000-8000-000000000001", "exp": 4_000_000_000_i64 }));
-    stage.secret(&ns, "licence", &json!({ "license": jwt })).await;
+    stage.secret(&ns, "license", &json!({ "license": jwt })).await;
     let before = stage.record(&ns).await.unwrap()["data"]["token"].clone();
-    stage.apply(&ns, &json!({ "extraEnv": from_secret(), "licenseSecretRef": { "name": "licence" } })).await;
+    stage.apply(&ns, &json!({ "extraEnv": from_secret(), "licenseSecretRef": { "name": "license" } })).await;
     until("more rights", LIMIT, async || {
         let now = stage.postgres.sql(&database, user);
         holds(now.ends_with("|{owner}|t"), now)
@@ -134,7 +134,7 @@ async fn a_licence_needs_more_rights_and_gets_them_without_another_token() {
     .await;
     // A real coderd looks into its database at each call; the double a moment later.
     stage.followed();
-    let words = format!("annotate codercontrolplane coder -n {ns} coder.com/reconcile-at=licence");
+    let words = format!("annotate codercontrolplane coder -n {ns} coder.com/reconcile-at=license");
     stage.cluster.kubectl(&words).await.expect_ok();
     let licensed = stage.until_reason(&ns, "LicenseApplied", "Applied").await;
     assert!(
@@ -159,8 +159,8 @@ async fn a_hiccup_of_the_database_takes_nothing_away_and_a_dead_one_lets_go() {
     // The database goes, and a role is due that only it can give.
     let dead = format!("postgres://postgres:hunter2@{NOBODY}/x?sslmode=disable");
     stage.secret(&ns, "db", &json!({ "CODER_PG_CONNECTION_URL": dead })).await;
-    stage.secret(&ns, "licence", &json!({ "license": "a.b.c" })).await;
-    stage.apply(&ns, &json!({ "envFrom": env_from, "licenseSecretRef": { "name": "licence" } })).await;
+    stage.secret(&ns, "license", &json!({ "license": "a.b.c" })).await;
+    stage.apply(&ns, &json!({ "envFrom": env_from, "licenseSecretRef": { "name": "license" } })).await;
     let plane = stage
         .until(&ns, "access in spite of the database", |plane| {
             let message = condition(plane, "OperatorAccessReady")["message"].as_str().unwrap_or_default();
@@ -194,9 +194,9 @@ async fn a_wrong_password_is_said_without_the_url() {
     assert!(!plane["status"].to_string().contains("hunter2"), "{}", plane["status"]);
     assert_eq!(condition(&plane, "OperatorAccessReady")["status"], "False");
     let composed = json!([{ "name": "CODER_PG_CONNECTION_URL", "value": "postgres://u:$(P)@h/d" }]);
-    stage.apply(&ns, &json!({ "extraEnv": composed, "licenseSecretRef": { "name": "licence" } })).await;
+    stage.apply(&ns, &json!({ "extraEnv": composed, "licenseSecretRef": { "name": "license" } })).await;
     let plane = stage.until_reason(&ns, "OperatorAccessReady", "DatabaseUrlUnresolved").await;
-    assert_eq!(condition(&plane, "Stalled")["reason"], "DatabaseUrlUnresolved", "a licence needs access");
+    assert_eq!(condition(&plane, "Stalled")["reason"], "DatabaseUrlUnresolved", "a license needs access");
     stage.cluster.kubectl(&format!("delete codercontrolplane coder -n {ns} --timeout=60s")).await.expect_ok();
 }
 

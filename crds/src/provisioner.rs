@@ -25,7 +25,7 @@ use crate::shared::{DeletionPolicy, SecretKeySelector, bounded_string_map};
     status = "CoderProvisionerStatus",
     derive = "Default",
     derive = "PartialEq",
-    doc = "External provisioner daemons of a CoderControlPlane, with a key of their own. Needs a licence that covers them.",
+    doc = "External provisioner daemons of a CoderControlPlane, with a key of their own. Needs a license that covers them.",
     scale(
         spec_replicas_path = ".spec.replicas",
         status_replicas_path = ".status.replicas",

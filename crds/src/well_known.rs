@@ -76,7 +76,7 @@ pub mod app_name {
 pub mod secret_key {
     /// Session tokens: operator, proxy, credentials.
     pub const TOKEN: &str = "token";
-    /// Licence.
+    /// License.
     pub const LICENSE: &str = "license";
     /// Provisioner key.
     pub const PROVISIONER_KEY: &str = "key";
@@ -144,13 +144,13 @@ pub mod condition {
     pub const SUSPENDED: &str = "Suspended";
     /// What the object has outside its namespace is taken back; there only while that fails and holds up its deletion.
     pub const CLEANED_UP: &str = "CleanedUp";
-    /// CoderControlPlane: the licence is in coderd.
+    /// CoderControlPlane: the license is in coderd.
     pub const LICENSE_APPLIED: &str = "LicenseApplied";
     /// CoderProvisioner: the control plane exists and has an address.
     pub const CONTROL_PLANE_READY: &str = "ControlPlaneReady";
     /// CoderProvisioner: a token for coderd is at hand.
     pub const OPERATOR_ACCESS_READY: &str = "OperatorAccessReady";
-    /// CoderProvisioner: the licence covers external provisioners.
+    /// CoderProvisioner: the license covers external provisioners.
     pub const EXTERNAL_PROVISIONERS_ENTITLED: &str = "ExternalProvisionersEntitled";
     /// CoderProvisioner: the key exists in coderd.
     pub const PROVISIONER_KEY_READY: &str = "ProvisionerKeyReady";

@@ -24,7 +24,7 @@ use crate::shared::{DeletionPolicy, SecretKeySelector, ServiceSpec};
     status = "CoderWorkspaceProxyStatus",
     derive = "Default",
     derive = "PartialEq",
-    doc = "A workspace proxy: it brings users closer to their workspaces than the control plane is. Needs a Premium licence.",
+    doc = "A workspace proxy: it brings users closer to their workspaces than the control plane is. Needs a Premium license.",
     scale(
         spec_replicas_path = ".spec.replicas",
         status_replicas_path = ".status.replicas",

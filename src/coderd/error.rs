@@ -31,8 +31,8 @@ impl fmt::Display for Operation {
             Self::BuildInfo => "reading coderd's version",
             Self::Entitlements => "reading coderd's entitlements",
             Self::Me => "asking coderd who the token belongs to",
-            Self::Licenses => "listing coderd's licences",
-            Self::UploadLicense => "uploading a licence",
+            Self::Licenses => "listing coderd's licenses",
+            Self::UploadLicense => "uploading a license",
             Self::DeleteToken => "deleting a token",
         })
     }
@@ -208,7 +208,7 @@ pub enum Retry {
     After(Duration),
     /// With growing pauses.
     Backoff,
-    /// When a token, a licence, a right or an address has changed.
+    /// When a token, a license, a right or an address has changed.
     WhenChanged,
 }
 

@@ -1,5 +1,5 @@
-//! What a licence says about itself, and whether coderd already has it.
-//! It never verifies a signature (coderd does) and never shows the licence, only its hash and its claims.
+//! What a license says about itself, and whether coderd already has it.
+//! It never verifies a signature (coderd does) and never shows the license, only its hash and its claims.
 
 use crate::confidential::Confidential;
 use base64::Engine;
@@ -10,24 +10,24 @@ use serde_json::{Map, Value};
 
 use super::uuid::Uuid;
 
-/// Larger than any licence; a Secret can hold a megabyte.
+/// Larger than any license; a Secret can hold a megabyte.
 const LARGEST: usize = 64 * 1024;
 
-/// The claims of a licence that we look at, and all of them to compare.
+/// The claims of a license that we look at, and all of them to compare.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Claims(Map<String, Value>);
 
-/// A text that is no licence.
+/// A text that is no license.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotALicense {
     /// Nothing is there.
-    #[error("the licence is empty")]
+    #[error("the license is empty")]
     Empty,
-    /// It is larger than any licence.
-    #[error("the licence is larger than {LARGEST} bytes")]
+    /// It is larger than any license.
+    #[error("the license is larger than {LARGEST} bytes")]
     TooLarge,
     /// It is no JWT with an object of claims.
-    #[error("the licence is not a JWT: three parts in base64url, divided by dots")]
+    #[error("the license is not a JWT: three parts in base64url, divided by dots")]
     NotAJwt,
 }
 
@@ -47,7 +47,7 @@ impl Claims {
         serde_json::from_slice(&bytes).map(Self).map_err(|_| NotALicense::NotAJwt)
     }
 
-    /// The licence's own id; older licences have none, or one that is no UUID.
+    /// The license's own id; older licenses have none, or one that is no UUID.
     pub fn id(&self) -> Option<Uuid> {
         self.0.get("jti")?.as_str()?.parse().ok()
     }
@@ -92,12 +92,12 @@ fn same(one: &Value, other: &Value) -> bool {
     }
 }
 
-/// A licence as coderd lists it; the JWT itself is never returned.
+/// A license as coderd lists it; the JWT itself is never returned.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct License {
     /// The number to delete it by.
     pub id: i32,
-    /// The licence's own id, or a random one if it has none.
+    /// The license's own id, or a random one if it has none.
     pub uuid: String,
     /// When it was uploaded.
     #[serde(default)]
@@ -107,7 +107,7 @@ pub struct License {
     pub claims: Claims,
 }
 
-/// What to do about a licence.
+/// What to do about a license.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
     /// coderd has it.
@@ -119,7 +119,7 @@ pub enum Next {
     Upload,
 }
 
-/// Whether coderd, which lists these, already has this licence.
+/// Whether coderd, which lists these, already has this license.
 pub fn next(listed: &[License], claims: &Claims) -> Next {
     let there = |license: &&License| match claims.id() {
         Some(id) => license.uuid.parse() == Ok(id),
@@ -128,7 +128,7 @@ pub fn next(listed: &[License], claims: &Claims) -> Next {
     listed.iter().find(there).map_or(Next::Upload, |license| Next::AlreadyThere { id: license.id })
 }
 
-/// SHA-256 of the licence in hexadecimal, to see whether a Secret has changed.
+/// SHA-256 of the license in hexadecimal, to see whether a Secret has changed.
 pub fn sha256(jwt: &Confidential<String>) -> String {
     let digest = digest(&SHA256, jwt.expose().trim().as_bytes());
     digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_licence_is_refused_and_never_a_panic() {
+    fn what_is_no_license_is_refused_and_never_a_panic() {
         let claims = |text: &str| Claims::of(&Confidential::new(text.to_owned()));
         assert_eq!(claims(" \n"), Err(NotALicense::Empty));
         assert_eq!(claims(&"a".repeat(LARGEST + 1)), Err(NotALicense::TooLarge));
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_licence_with_an_id_is_found_by_it_alone() {
+    fn a_license_with_an_id_is_found_by_it_alone() {
         let claims = Claims::of(&jwt(&json!({ "jti": ID, "exp": 2 }))).unwrap();
         let there =
             [listed(1, OTHER, &json!({ "jti": ID, "exp": 2 })), listed(2, &ID.to_uppercase(), &json!({}))];
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_licence_without_an_id_is_found_by_all_its_claims() {
+    fn a_license_without_an_id_is_found_by_all_its_claims() {
         let text = json!({ "jti": "old", "exp": 2.0, "features": { "scim": 1 }, "list": [1] });
         let claims = Claims::of(&jwt(&text)).unwrap();
         let same = json!({ "jti": "old", "exp": 2, "features": { "scim": 1.0 }, "list": [1.0] });

@@ -1,4 +1,4 @@
-//! The identifiers of coderd's users and licences, made here when we have to choose one before it exists.
+//! The identifiers of coderd's users and licenses, made here when we have to choose one before it exists.
 //! It never says what an identifier points to.
 
 use ring::rand::{SecureRandom, SystemRandom};

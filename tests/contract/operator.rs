@@ -43,7 +43,7 @@ fn plane(namespace: &str, access: &Value) -> Value {
         "metadata": { "name": "coder", "namespace": namespace },
         "spec": { "operatorAccess": access,
             "extraEnv": [{ "name": "CODER_PG_CONNECTION_URL", "valueFrom": url }],
-            "licenseSecretRef": { "name": "licence" } } })
+            "licenseSecretRef": { "name": "license" } } })
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -66,9 +66,9 @@ async fn the_operators_own_token_works_on_a_real_coderd_until_it_is_taken_back()
     };
     let url = postgres.url("postgres", server.database(), "sslmode=disable");
     apply(&cluster, &secret("db", json!({ "url": url }))).await;
-    // A licence in form, signed by nobody: coderd must refuse it, and the status must say what coderd said.
+    // A license in form, signed by nobody: coderd must refuse it, and the status must say what coderd said.
     let jwt = support::coderd::license_with(&json!({ "exp": 4_000_000_000_i64 }));
-    apply(&cluster, &secret("licence", json!({ "license": jwt }))).await;
+    apply(&cluster, &secret("license", json!({ "license": jwt }))).await;
     apply(&cluster, &plane(&namespace, &json!({}))).await;
 
     until_reason(&cluster, &namespace, "OperatorAccessReady", "TokenProven").await;
@@ -76,12 +76,12 @@ async fn the_operators_own_token_works_on_a_real_coderd_until_it_is_taken_back()
     let words = format!("{record} -o go-template={{{{.data.token|base64decode}}}}");
     let token = Confidential::new(cluster.kubectl(&words).await.expect_ok().trim().to_owned());
     let client = client_at(server.addr(), Some(token));
-    assert_eq!(client.me().await.unwrap().roles, ["owner"], "a licence needs it");
-    let refused = until("the licence to be refused", LIMIT, async || {
+    assert_eq!(client.me().await.unwrap().roles, ["owner"], "a license needs it");
+    let refused = until("the license to be refused", LIMIT, async || {
         let text = cluster.kubectl(&format!("get ccp coder -n {namespace} -o json")).await.expect_ok();
-        let licence = condition(&serde_json::from_str(&text).unwrap(), "LicenseApplied").clone();
-        let said = licence["message"].as_str().unwrap_or_default().contains("license has multiple issues");
-        holds(said, licence.to_string()).map(|()| licence)
+        let license = condition(&serde_json::from_str(&text).unwrap(), "LicenseApplied").clone();
+        let said = license["message"].as_str().unwrap_or_default().contains("license has multiple issues");
+        holds(said, license.to_string()).map(|()| license)
     })
     .await;
     assert_eq!(refused["status"], "False");

@@ -130,7 +130,7 @@ fn deletions_of_tokens() -> Vec<Case> {
     ]
 }
 
-/// The client deletes no licence yet; the double can, so it must do it as coderd does.
+/// The client deletes no license yet; the double can, so it must do it as coderd does.
 fn deletions_of_licenses() -> Vec<Case> {
     let delete =
         |path: &'static str, who: Who| Case { method: "DELETE", path, ..case(Operation::Licenses, who) };
@@ -145,7 +145,7 @@ fn deletions_of_licenses() -> Vec<Case> {
     ]
 }
 
-/// What the double can answer and the client does not ask for yet: without a licence, keys are refused before anything else.
+/// What the double can answer and the client does not ask for yet: without a license, keys are refused before anything else.
 fn routes_without_a_caller() -> Vec<Case> {
     let ask = |method: &'static str, path: &'static str, who: Who| Case { method, path, who, body: None };
     let callers = [Who::Nobody, Who::Owner, Who::TemplateAdmin, Who::Member];

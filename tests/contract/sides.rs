@@ -84,7 +84,7 @@ pub struct Sides {
 }
 
 impl Sides {
-    /// Starts both, as one edition without a licence.
+    /// Starts both, as one edition without a license.
     pub async fn start(edition: Edition) -> Self {
         let postgres = Postgres::start();
         let server = RealCoderd::start(&postgres, edition, RATE_LIMIT).await;

@@ -51,7 +51,7 @@ impl Run<'_> {
         format!("role_{}", self.plane.namespace.replace('-', "_"))
     }
 
-    fn with_licence(&self) -> bool {
+    fn with_license(&self) -> bool {
         matches!(self.cell.fault, Fault::Coderd(Call::Licenses | Call::Upload, _))
     }
 
@@ -60,11 +60,11 @@ impl Run<'_> {
         matches!(self.cell.fault, Fault::Coderd(Call::Proof, _) | Fault::Database(..))
     }
 
-    fn spec(&self, access: bool, licence: bool) -> Value {
+    fn spec(&self, access: bool, license: bool) -> Value {
         let mut spec = json!({ "operatorAccess": { "disabled": !access }, "extraEnv": [{ "name":
             "CODER_PG_CONNECTION_URL", "valueFrom": { "secretKeyRef": { "name": "db", "key": "url" } } }] });
-        if licence {
-            spec["licenseSecretRef"] = json!({ "name": "licence" });
+        if license {
+            spec["licenseSecretRef"] = json!({ "name": "license" });
         }
         spec
     }
@@ -82,11 +82,11 @@ impl Run<'_> {
             .await;
         let jwt =
             license_with(&json!({ "jti": "6f1f6a3e-0000-4000-8000-000000000001", "exp": 4_000_000_000_i64 }));
-        stage.secret(namespace, "licence", &json!({ "license": jwt })).await;
-        let licence = self.with_licence() && !matches!(self.cell.fault, Fault::Coderd(Call::Upload, _));
+        stage.secret(namespace, "license", &json!({ "license": jwt })).await;
+        let license = self.with_license() && !matches!(self.cell.fault, Fault::Coderd(Call::Upload, _));
         let access = !self.strikes_the_making();
-        stage.apply(namespace, &self.spec(access, licence)).await;
-        stage.until(namespace, "healthy at first", 0, |state| is_well(state, access, licence)).await;
+        stage.apply(namespace, &self.spec(access, license)).await;
+        stage.until(namespace, "healthy at first", 0, |state| is_well(state, access, license)).await;
     }
 
     /// Who logs in to the database: somebody of its own where the fault is about that.
@@ -156,7 +156,7 @@ impl Run<'_> {
     async fn provoke(&self) {
         let namespace = &self.plane.namespace;
         if self.strikes_the_making() || matches!(self.cell.fault, Fault::Coderd(Call::Upload, _)) {
-            self.stage.apply(namespace, &self.spec(true, self.with_licence())).await;
+            self.stage.apply(namespace, &self.spec(true, self.with_license())).await;
         } else {
             self.stage.poke(namespace, "fault").await;
         }
@@ -269,7 +269,7 @@ impl Run<'_> {
             // Within a minute it is looked at anyway; whoever mended it need not wait.
             stage.poke(namespace, "mended").await;
         }
-        let well = |state: &Value| is_well(state, true, self.with_licence());
+        let well = |state: &Value| is_well(state, true, self.with_license());
         if self.cell.fault == Fault::Database(Step::Connect, Broken::TlsRefused) {
             until(&format!("{namespace}: a token over TLS"), crate::stage::LIMIT, async || {
                 self.plane.follow(&stage.postgres);
@@ -305,7 +305,7 @@ impl Run<'_> {
         for secret in [support::postgres::PASSWORD, secret.as_str()] {
             assert!(!visible.contains(secret), "{name}: a secret is told");
         }
-        assert_eq!(plane.coderd.licenses().len(), usize::from(self.with_licence()), "{name}: licences");
+        assert_eq!(plane.coderd.licenses().len(), usize::from(self.with_license()), "{name}: licenses");
     }
 }
 
@@ -342,7 +342,7 @@ fn per_pass(fault: Fault) -> u32 {
 }
 
 /// Whether everything that was asked for is in place and nothing is left to be said.
-fn is_well(state: &Value, access: bool, licence: bool) -> bool {
+fn is_well(state: &Value, access: bool, license: bool) -> bool {
     let is = |about: &str, reason: &str, words: &str| {
         let one = condition(state, about);
         one["reason"] == reason && one["message"].as_str().is_some_and(|message| message.ends_with(words))
@@ -351,5 +351,5 @@ fn is_well(state: &Value, access: bool, licence: bool) -> bool {
         && condition(state, "Ready")["status"] == "True"
         && is("CoderdReachable", "Answered", " answers")
         && (!access || is("OperatorAccessReady", "TokenProven", "works and renews itself"))
-        && (!licence || is("LicenseApplied", "Applied", ""))
+        && (!license || is("LicenseApplied", "Applied", ""))
 }

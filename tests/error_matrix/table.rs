@@ -13,9 +13,9 @@ pub enum Call {
     Standing,
     /// Whether a new token works, before it is taken into use.
     Proof,
-    /// Whether the licence is there, on every pass.
+    /// Whether the license is there, on every pass.
     Licenses,
-    /// Uploading the licence.
+    /// Uploading the license.
     Upload,
 }
 
@@ -148,7 +148,7 @@ fn of_call(call: Call, wrong: Wrong) -> Cell {
             (("LicenseApplied", "False", "Error"), Over)
         }
         (Call::Upload, _) => (("LicenseApplied", "False", "Error"), Retried),
-        // Nor a licence that is there.
+        // Nor a license that is there.
         (Call::Licenses, _) => (("LicenseApplied", "True", "Applied"), Retried),
     };
     let words = match (call, wrong) {

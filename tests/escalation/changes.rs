@@ -195,7 +195,7 @@ fn changes_of_uses() -> Vec<Change> {
             .refused(field, "CODER0505"),
         before("a Secret to pull images, then shown to pods", &pull, &shown).refused(field, "CODER0505"),
         before("a Secret of the Ingress, then shown to pods", &ingress, &shown).refused(field, "CODER0505"),
-        before("a licence, then shown to pods", &license, &key("license")).refused(one, "CODER0505"),
+        before("a license, then shown to pods", &license, &key("license")).refused(one, "CODER0505"),
         before("a key that goes without saying, then said", &license, &named),
         before("a key that is said, then goes without saying", &named, &license),
         before("a Secret of pods, then to pull images", &shown, &pull),

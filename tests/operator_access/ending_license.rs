@@ -1,4 +1,4 @@
-//! A licence that ends, one that cannot be uploaded because nothing runs, and what is said of entitlements nobody has
+//! A license that ends, one that cannot be uploaded because nothing runs, and what is said of entitlements nobody has
 //! seen yet. Each test has a coderd of its own.
 
 use crate::stage::{LIMIT, Stage, condition};
@@ -22,12 +22,12 @@ fn date(seconds: i64) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_licence_that_ends_is_told_in_time_and_an_ended_one_is_not_applied() {
+async fn a_license_that_ends_is_told_in_time_and_an_ended_one_is_not_applied() {
     let stage = Stage::shared().await;
     let alone = stage.alone("ending");
     let ns = &alone.namespace;
     stage.secret(ns, "mine", &json!({ "token": alone.coderd.token_for(&[Role::Owner]) })).await;
-    let spec = json!({ "licenseSecretRef": { "name": "licence" },
+    let spec = json!({ "licenseSecretRef": { "name": "license" },
         "operatorAccess": { "tokenSecretRef": { "name": "mine" } } });
     stage.apply(ns, &spec).await;
     let ends = [in_days(200), in_days(29), in_days(6), in_days(-1)];
@@ -35,7 +35,7 @@ async fn a_licence_that_ends_is_told_in_time_and_an_ended_one_is_not_applied() {
         ends.iter().zip(["Applied", "ExpiresWithin30Days", "ExpiresWithin7Days", "Expired"]).enumerate()
     {
         let jwt = license(u8::try_from(number).unwrap(), *end);
-        stage.secret(ns, "licence", &json!({ "license": jwt })).await;
+        stage.secret(ns, "license", &json!({ "license": jwt })).await;
         let plane = stage.until_reason(ns, "LicenseApplied", reason).await;
         assert_eq!(plane["status"]["licenseExpiresAt"], date(*end));
         let ended = reason == "Expired";
@@ -56,14 +56,14 @@ async fn a_licence_that_ends_is_told_in_time_and_an_ended_one_is_not_applied() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_replicas_the_licence_is_spoken_of_and_what_is_unknown_is_called_so() {
+async fn without_replicas_the_license_is_spoken_of_and_what_is_unknown_is_called_so() {
     let stage = Stage::shared().await;
     let alone = stage.alone("stopped");
     let ns = &alone.namespace;
     stage.secret(ns, "mine", &json!({ "token": alone.coderd.token_for(&[Role::Owner]) })).await;
-    stage.secret(ns, "licence", &json!({ "license": license(50, in_days(200)) })).await;
+    stage.secret(ns, "license", &json!({ "license": license(50, in_days(200)) })).await;
     let spec = |replicas: i32| {
-        json!({ "replicas": replicas, "licenseSecretRef": { "name": "licence" },
+        json!({ "replicas": replicas, "licenseSecretRef": { "name": "license" },
             "operatorAccess": { "tokenSecretRef": { "name": "mine" } } })
     };
     let is = |plane: &Value, about: &str, status: &str, words: &str| {
@@ -72,8 +72,8 @@ async fn without_replicas_the_licence_is_spoken_of_and_what_is_unknown_is_called
     };
     stage.apply(ns, &spec(0)).await;
     let plane = stage
-        .until(ns, "speaking of the licence", |plane| {
-            is(plane, "LicenseApplied", "False", "no replicas") && is(plane, "Ready", "True", "licence")
+        .until(ns, "speaking of the license", |plane| {
+            is(plane, "LicenseApplied", "False", "no replicas") && is(plane, "Ready", "True", "license")
         })
         .await;
     let status = &plane["status"];

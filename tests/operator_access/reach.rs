@@ -24,14 +24,14 @@ async fn a_coderd_that_redirects_to_its_access_url_is_reached_proven_and_license
     let (_, url) = stage.database();
     stage.secret(ns, "db", &json!({ "url": url })).await;
     let jwt = license_with(&json!({ "jti": LICENSE_ID, "exp": 4_000_000_000_i64 }));
-    stage.secret(ns, "licence", &json!({ "license": jwt })).await;
+    stage.secret(ns, "license", &json!({ "license": jwt })).await;
     let spec = |access_url: &str, certificate: Option<&str>| {
         let mut env = from_secret();
         env.as_array_mut().unwrap().extend([
             json!({ "name": "CODER_ACCESS_URL", "value": access_url }),
             json!({ "name": "CODER_REDIRECT_TO_ACCESS_URL", "value": "true" }),
         ]);
-        let mut spec = json!({ "extraEnv": env, "licenseSecretRef": { "name": "licence" } });
+        let mut spec = json!({ "extraEnv": env, "licenseSecretRef": { "name": "license" } });
         if let Some(name) = certificate {
             spec["tls"] = json!({ "secretNames": [name] });
         }

@@ -128,7 +128,7 @@ async fn a_suspended_control_plane_renews_its_token_and_nothing_else() {
     let first = stage.record(&ns).await.unwrap()["data"]["token"].clone();
     // Something else that would be done, and is not while it is suspended: more rights, and another image.
     let spec = json!({ "extraEnv": from_secret(), "suspend": true, "image": "ghcr.io/coder/coder:v2.36.2",
-        "licenseSecretRef": { "name": "licence" } });
+        "licenseSecretRef": { "name": "license" } });
     stage.apply(&ns, &spec).await;
     stage.until_reason(&ns, "Suspended", "Suspended").await;
     let soon = jiff::Timestamp::now() + jiff::SignedDuration::from_hours(2);

@@ -23,7 +23,7 @@ const PASSWORD: &str = "cnry+coderd/Password=1";
 pub enum Edition {
     /// What users run.
     Full,
-    /// Without everything a licence is for.
+    /// Without everything a license is for.
     OpenSource,
 }
 

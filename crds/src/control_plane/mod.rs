@@ -37,7 +37,7 @@ pub use status::{CoderControlPlaneStatus, ResolvedControlPlane};
     status = "CoderControlPlaneStatus",
     derive = "Default",
     derive = "PartialEq",
-    doc = "A Coder deployment: coderd, its Service, its access to Kubernetes and, if wanted, its exposure and licence.",
+    doc = "A Coder deployment: coderd, its Service, its access to Kubernetes and, if wanted, its exposure and license.",
     scale(
         spec_replicas_path = ".spec.replicas",
         status_replicas_path = ".status.replicas",
@@ -61,7 +61,7 @@ pub struct CoderControlPlaneSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub image: Option<String>,
-    /// Number of coderd pods. Default 1; 0 stops coderd; more than 1 needs a Premium licence.
+    /// Number of coderd pods. Default 1; 0 stops coderd; more than 1 needs a Premium license.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub replicas: Option<i32>,
@@ -84,11 +84,11 @@ pub struct CoderControlPlaneSpec {
     #[schemars(length(max = 64))]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub image_pull_secrets: Vec<LocalObjectReference>,
-    /// The operator's own access to coderd, needed for licences, provisioners, workspaces and templates.
+    /// The operator's own access to coderd, needed for licenses, provisioners, workspaces and templates.
     /// Default: the operator makes itself a user and a short-lived token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operator_access: Option<OperatorAccessSpec>,
-    /// Secret with the licence to upload. Default key `license`; default: no licence is uploaded.
+    /// Secret with the license to upload. Default key `license`; default: no license is uploaded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub license_secret_ref: Option<SecretKeySelector>,
     /// The ServiceAccount of coderd. Default: one of the name of this object, made by the operator.
@@ -217,7 +217,7 @@ missing_spec_is_empty!(CoderControlPlaneSpec);
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OperatorAccessSpec {
-    /// True to give the operator no access. Licences, provisioners, workspaces and templates then need another
+    /// True to give the operator no access. Licenses, provisioners, workspaces and templates then need another
     /// way in. Default false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disabled: Option<bool>,

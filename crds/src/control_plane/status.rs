@@ -48,13 +48,13 @@ pub struct CoderControlPlaneStatus {
     /// Whether the operator can act in coderd.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operator_access_ready: Option<bool>,
-    /// When the licence was uploaded.
+    /// When the license was uploaded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub license_last_applied: Option<Time>,
-    /// SHA-256 of the uploaded licence, in hex.
+    /// SHA-256 of the uploaded license, in hex.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub license_last_applied_hash: Option<String>,
-    /// When the licence of `licenseSecretRef` expires; a grace period may follow.
+    /// When the license of `licenseSecretRef` expires; a grace period may follow.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub license_expires_at: Option<Time>,
     /// `none`, `trial`, `enterprise`, `premium` or `unknown`.
@@ -63,7 +63,7 @@ pub struct CoderControlPlaneStatus {
     /// When the entitlements below were seen to change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub entitlements_last_checked: Option<Time>,
-    /// Whether the licence covers external provisioners: `entitled`, `grace_period`, `not_entitled` or
+    /// Whether the license covers external provisioners: `entitled`, `grace_period`, `not_entitled` or
     /// `unknown`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub external_provisioner_daemons_entitlement: Option<String>,

@@ -31,7 +31,7 @@ pub struct BuildInfo {
     pub external_url: String,
 }
 
-/// How far a licence covers a feature.
+/// How far a license covers a feature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Entitlement {
@@ -49,7 +49,7 @@ pub enum Entitlement {
 /// One feature of coderd.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub struct Feature {
-    /// Whether a licence covers it.
+    /// Whether a license covers it.
     pub entitlement: Entitlement,
     /// Whether it works now.
     #[serde(default)]
@@ -59,7 +59,7 @@ pub struct Feature {
 /// What coderd is licensed for.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Entitlements {
-    /// Whether there is any licence.
+    /// Whether there is any license.
     pub has_license: bool,
     /// Whether it is a trial.
     #[serde(default)]
@@ -69,21 +69,21 @@ pub struct Entitlements {
     pub features: BTreeMap<String, Feature>,
 }
 
-/// The kind of licence, as status shows it.
+/// The kind of license, as status shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tier {
-    /// No licence.
+    /// No license.
     None,
     /// A trial.
     Trial,
-    /// A licence without what Premium adds.
+    /// A license without what Premium adds.
     Enterprise,
-    /// A licence with custom roles or several organisations.
+    /// A license with custom roles or several organisations.
     Premium,
 }
 
 impl Entitlements {
-    /// The kind of licence.
+    /// The kind of license.
     pub fn tier(&self) -> Tier {
         let covered = |name: &str| {
             let entitlement = self.features.get(name).map(|feature| feature.entitlement);
@@ -157,7 +157,7 @@ struct ErrorBody {
     detail: String,
 }
 
-/// coderd says that it has a licence it does not list: it may have been deleted in between.
+/// coderd says that it has a license it does not list: it may have been deleted in between.
 pub(super) fn unlisted_duplicate() -> Error {
     Error::Server { operation: Operation::UploadLicense, status: 500 }
 }
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tier_follows_licence_trial_and_premium_features() {
+    fn the_tier_follows_license_trial_and_premium_features() {
         let feature = |word: &str| json!({ "custom_roles": { "entitlement": word, "enabled": false } });
         let licensed = |features: Value| {
             entitlements(json!({ "has_license": true, "trial": false, "features": features }))
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_duplicate_licence_is_known_by_the_unique_key() {
+    fn a_duplicate_license_is_known_by_the_unique_key() {
         let text = json!({ "message": "Unable to add license to database",
             "detail": "pq: duplicate key value violates unique constraint \"licenses_jwt_key\"" });
         assert_eq!(answer(500, &text.to_string()).upload(), Ok(Upload::Duplicate));

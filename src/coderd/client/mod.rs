@@ -46,7 +46,7 @@ pub enum Applied {
     },
 }
 
-/// Why a licence was not applied.
+/// Why a license was not applied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ApplyError {
     /// It cannot be read, so it was not sent.
@@ -112,17 +112,17 @@ impl Client {
         self.call(Request::me()).await.and_then(|answer| answer.json())
     }
 
-    /// The licences the token's user may see: for anybody but an owner, none.
+    /// The licenses the token's user may see: for anybody but an owner, none.
     pub async fn licenses(&self) -> Result<Vec<License>, Error> {
         self.call(Request::licenses()).await.and_then(|answer| answer.list())
     }
 
-    /// Uploads a licence.
+    /// Uploads a license.
     pub async fn upload_license(&self, jwt: &Confidential<String>) -> Result<Upload, Error> {
         self.call(Request::upload_license(jwt)).await.and_then(|answer| answer.upload())
     }
 
-    /// Makes sure that coderd has this licence: lists, uploads if it is not there, and takes coderd's word for a
+    /// Makes sure that coderd has this license: lists, uploads if it is not there, and takes coderd's word for a
     /// duplicate only after listing again.
     pub async fn apply_license(&self, jwt: &Confidential<String>) -> Result<Applied, ApplyError> {
         let claims = Claims::of(jwt)?;

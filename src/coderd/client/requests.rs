@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_licence_travels_trimmed_and_unseen() {
+    fn a_license_travels_trimmed_and_unseen() {
         let request = Request::upload_license(&Confidential::new(" hunter2\n".to_owned()));
         assert_eq!(request.body.as_ref().unwrap().expose(), r#"{"license":"hunter2"}"#);
         assert!(!format!("{request:?}").contains("hunter2"));

@@ -21,7 +21,7 @@ const LOCK: i64 = 0x636f_6465_722d_6b38;
 /// What the operator's user may do in coderd.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// Everything: licences and workspace proxies need it.
+    /// Everything: licenses and workspace proxies need it.
     Owner,
     /// Templates, provisioner keys, and reading all workspaces.
     TemplateAdmin,

@@ -1,5 +1,5 @@
 //! What a control plane has outside of Kubernetes, settled in the order in which one needs the other: the operator's
-//! access, then the licence. It decides nothing of its own but what a control plane without pods can be asked for.
+//! access, then the license. It decides nothing of its own but what a control plane without pods can be asked for.
 
 use super::access::{self, Accessed, Asked};
 use super::license::{self, Licensed};
@@ -50,7 +50,7 @@ impl External {
         if let (Coderd::Answered { trouble, .. }, Some(Err(error))) =
             (&mut observed.coderd, &self.entitlements)
         {
-            *trouble = Some(format!("{error}; what is shown of its licence is from before"));
+            *trouble = Some(format!("{error}; what is shown of its license is from before"));
         }
         observed.access = while_stopped(stopped, &self.accessed.wish);
         observed.access_needed = self.accessed.needed;

@@ -1,5 +1,5 @@
-//! The licence of a control plane: uploaded once, seen to be there on every pass, told before it ends, and what it
-//! covers. It never deletes a licence, and shows of it only the hash and the end.
+//! The license of a control plane: uploaded once, seen to be there on every pass, told before it ends, and what it
+//! covers. It never deletes a license, and shows of it only the hash and the end.
 
 use super::access::Accessed;
 use super::references;
@@ -18,20 +18,20 @@ use crds::{CoderControlPlaneSpec, CoderControlPlaneStatus};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-/// How it stands with the licence.
+/// How it stands with the license.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Licensed {
     /// For the condition.
     pub wish: Wish,
     /// When to try again, if something failed.
     pub retry: Option<Retry>,
-    /// The hash of a licence that was applied now, for the status.
+    /// The hash of a license that was applied now, for the status.
     pub applied: Option<String>,
-    /// When it expires, as far as the licence was read; the inner none if it does not say, or if none is asked for.
+    /// When it expires, as far as the license was read; the inner none if it does not say, or if none is asked for.
     pub expires_at: Option<Option<Timestamp>>,
 }
 
-/// How much of a licence's time is left.
+/// How much of a license's time is left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Left {
     /// More than is worth a word, or it does not say.
@@ -46,7 +46,7 @@ enum Left {
     Nothing(Timestamp),
 }
 
-/// How much of a licence's time is left. Between its expiry and its hard end there is a grace period.
+/// How much of a license's time is left. Between its expiry and its hard end there is a grace period.
 fn left(claims: &Claims, now: Timestamp) -> Left {
     let time = |seconds: Option<i64>| Timestamp::from_second(seconds?).ok();
     let (expiry, end) = (time(claims.expires()), time(claims.hard_end()));
@@ -86,7 +86,7 @@ impl Licensed {
         }
     }
 
-    /// The same of a licence that is there, with what is left of its time.
+    /// The same of a license that is there, with what is left of its time.
     fn with_time_left(mut self, left: Left, expires_at: Option<Timestamp>) -> Self {
         let on = expires_at.map(|end| format!(" on {end}")).unwrap_or_default();
         let renew = "put a new one into the Secret of spec.licenseSecretRef";
@@ -103,7 +103,7 @@ impl Licensed {
     }
 }
 
-/// Brings the licence to coderd, if one is asked for and there is access.
+/// Brings the license to coderd, if one is asked for and there is access.
 pub async fn settle(
     kube: &Kube,
     namespace: &str,
@@ -140,7 +140,7 @@ pub async fn settle(
     let licensed = match left {
         Left::Nothing(end) => Licensed::refused(
             "Expired",
-            format!("the licence ended on {end}; put a new one under the key {key} into Secret {secret}"),
+            format!("the license ended on {end}; put a new one under the key {key} into Secret {secret}"),
         ),
         _ => judge(apply(access.client.as_ref(), &jwt).await, hash, hash_before),
     };
@@ -162,7 +162,7 @@ fn without_access(access: &Accessed) -> Option<Licensed> {
         WishState::Pending | WishState::Refused => Some(Licensed::new(
             WishState::Pending,
             "WaitingForAccess",
-            format!("the licence is uploaded once the operator has access: {}", access.wish.message),
+            format!("the license is uploaded once the operator has access: {}", access.wish.message),
         )),
     }
 }
@@ -176,22 +176,22 @@ fn judge(answer: Option<Result<Applied, ApplyError>>, hash: String, hash_before:
     let same = hash_before == Some(hash.as_str());
     let granted = |message: &str| Licensed::new(WishState::Granted, "Applied", message);
     match answer {
-        None if same => granted("coderd had the licence when it answered last"),
+        None if same => granted("coderd had the license when it answered last"),
         None => Licensed::new(
             WishState::Pending,
             "WaitingForCoderd",
-            "the licence is uploaded once coderd answers",
+            "the license is uploaded once coderd answers",
         ),
         Some(Ok(applied)) => {
             let is_news = !same || matches!(applied, Applied::Uploaded { .. });
-            Licensed { applied: is_news.then_some(hash), ..granted("coderd has the licence") }
+            Licensed { applied: is_news.then_some(hash), ..granted("coderd has the license") }
         }
         Some(Err(error)) => {
             let failed = failed(&error);
             if same && failed.wish.reason == "Error" && is_of_the_list(&error) {
                 // An answer that does not come takes nothing away. An upload is tried only after it is known to be gone.
                 let kept = granted(&format!(
-                    "coderd had the licence when it answered last; {}",
+                    "coderd had the license when it answered last; {}",
                     failed.wish.message
                 ));
                 return Licensed { retry: failed.retry, ..kept };
@@ -215,7 +215,7 @@ fn failed(error: &ApplyError) -> Licensed {
             Licensed::refused("Invalid", format!("{text}; correct the Secret of spec.licenseSecretRef"))
         }
         ApplyError::Call(Error::RouteMissing { .. }) => {
-            let fix = "use an image of coderd that takes licences, or remove spec.licenseSecretRef";
+            let fix = "use an image of coderd that takes licenses, or remove spec.licenseSecretRef";
             Licensed::refused("NotSupported", format!("{text}; {fix}"))
         }
         ApplyError::Call(
@@ -234,7 +234,7 @@ fn failed(error: &ApplyError) -> Licensed {
     }
 }
 
-/// What there is to tell of another licence, and of one that ends soon; that there is one at all, or none any more, is
+/// What there is to tell of another license, and of one that ends soon; that there is one at all, or none any more, is
 /// told by the condition.
 pub fn news(before: &CoderControlPlaneStatus, after: &CoderControlPlaneStatus) -> Vec<News> {
     let held = |status: &CoderControlPlaneStatus| -> Option<Condition> {
@@ -253,7 +253,7 @@ pub fn news(before: &CoderControlPlaneStatus, after: &CoderControlPlaneStatus) -
     if let (Some(one), Some(other)) = hashes
         && one != other
     {
-        news.push(told(Severity::Normal, "LicenseReplaced", "coderd has another licence than before"));
+        news.push(told(Severity::Normal, "LicenseReplaced", "coderd has another license than before"));
     }
     if let Some(new) = held(after).filter(|new| new.reason != old.reason && new.reason != "Applied") {
         news.push(told(Severity::Warning, &new.reason, &new.message));
@@ -265,7 +265,7 @@ pub fn news(before: &CoderControlPlaneStatus, after: &CoderControlPlaneStatus) -
 pub async fn entitlements(client: Option<&Client>) -> Option<Result<(&'static str, &'static str), Error>> {
     Some(match client?.entitlements().await {
         Ok(seen) => Ok((tier(seen.tier()), entitlement(seen.external_provisioner_daemons()))),
-        // A build without the call cannot have a licence.
+        // A build without the call cannot have a license.
         Err(Error::RouteMissing { .. }) => Ok((tier(Tier::None), entitlement(Entitlement::NotEntitled))),
         Err(error) => Err(error),
     })

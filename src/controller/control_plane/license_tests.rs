@@ -1,4 +1,4 @@
-//! What is said of each answer about a licence, and what the status keeps.
+//! What is said of each answer about a license, and what the status keeps.
 
 use super::*;
 use crate::coderd::license::NotALicense;
@@ -108,7 +108,7 @@ fn claims(claims: &Value) -> Claims {
 }
 
 #[test]
-fn what_is_left_of_a_licence_counts_in_days_and_has_a_grace_period() {
+fn what_is_left_of_a_license_counts_in_days_and_has_a_grace_period() {
     let now = Timestamp::from_second(1_800_000_000).unwrap();
     let at = |days: i64| now.as_second() + days * DAY;
     let when = |days: i64| Timestamp::from_second(at(days)).unwrap();
@@ -131,7 +131,7 @@ fn what_is_left_of_a_licence_counts_in_days_and_has_a_grace_period() {
 }
 
 #[test]
-fn only_a_licence_that_is_there_ends_soon() {
+fn only_a_license_that_is_there_ends_soon() {
     let of = |state, left| Licensed::new(state, "Applied", "m").with_time_left(left, None).wish.reason;
     assert_eq!(of(WishState::Granted, Left::Week), "ExpiresWithin7Days");
     assert_eq!(of(WishState::Granted, Left::Enough), "Applied");

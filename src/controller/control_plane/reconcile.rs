@@ -317,7 +317,7 @@ impl Reconciler {
         Ok(left.is_nothing() && accounts && exposed)
     }
 
-    /// The operator's access and the licence.
+    /// The operator's access and the license.
     async fn settle_external(&self, subject: &Subject, client: Option<&Client>) -> External {
         external::settle(&self.asked(subject, client)).await
     }
@@ -375,6 +375,6 @@ pub(super) fn nothing_observed() -> Observed {
         coderd: Coderd::NotAsked("NoReplicaReady"),
         access: not_asked("access of the operator"),
         access_needed: false,
-        license: not_asked("a licence"),
+        license: not_asked("a license"),
     }
 }

@@ -64,7 +64,7 @@ pub enum Coderd {
     Silent(&'static str, String),
 }
 
-/// How far a wish that needs coderd has come: access for the operator, or the licence.
+/// How far a wish that needs coderd has come: access for the operator, or the license.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wish {
     /// Where it stands.
@@ -139,7 +139,7 @@ pub struct Observed {
     pub access: Wish,
     /// Whether something cannot be done without access.
     pub access_needed: bool,
-    /// The licence.
+    /// The license.
     pub license: Wish,
 }
 
@@ -180,7 +180,7 @@ fn summary(observed: &Observed) -> [Finding; 3] {
     let (reason, mut message) = match &observed.rollout {
         Rollout::ScaledToZero if observed.license.state == WishState::Pending => (
             "ScaledToZero",
-            "no replicas are asked for; the licence is uploaded once there are some".to_owned(),
+            "no replicas are asked for; the license is uploaded once there are some".to_owned(),
         ),
         Rollout::ScaledToZero => ("ScaledToZero", "no replicas are asked for".to_owned()),
         _ => ("Available", "coderd is rolled out and answers".to_owned()),

@@ -68,7 +68,7 @@ impl CoderdBuilder {
         self
     }
 
-    /// The enterprise build without a licence: Premium routes are 403 "... is a Premium feature".
+    /// The enterprise build without a license: Premium routes are 403 "... is a Premium feature".
     pub fn unlicensed(mut self) -> Self {
         self.licensed = false;
         self

@@ -16,7 +16,7 @@ use super::routes::provisioner_keys::{self, StoredKey};
 pub(super) enum Build {
     /// Open source only: entitlements, keys and proxies do not exist there.
     Agpl,
-    /// What users run: every route exists, and a licence decides what works.
+    /// What users run: every route exists, and a license decides what works.
     Enterprise,
 }
 

@@ -183,7 +183,7 @@ mod tests {
     fn a_silent_spec_reads_nothing() {
         assert_eq!(read(ControlPlane::test()), [""; 0]);
         assert_eq!(with("imagePullSecrets", json!([{"name": "registry"}])), [""; 0]);
-        assert_eq!(with("licenseSecretRef", json!({"name": "licence"})), [""; 0]);
+        assert_eq!(with("licenseSecretRef", json!({"name": "license"})), [""; 0]);
     }
 
     #[test]

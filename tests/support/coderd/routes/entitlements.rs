@@ -1,5 +1,5 @@
 //! What the deployment is licensed for: the public list of features and the gate in front of Premium routes.
-//! It never reads a licence; a test says what one would have granted.
+//! It never reads a license; a test says what one would have granted.
 
 use std::collections::BTreeMap;
 
@@ -45,7 +45,7 @@ const FEATURES: [&str; 27] = [
     "workspace_proxy",
 ];
 
-/// How far a licence covers a feature.
+/// How far a license covers a feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entitlement {
     /// Covered.
@@ -95,7 +95,7 @@ impl Entitlements {
         self.features.values_mut().for_each(|feature| *feature = refused);
     }
 
-    /// What the licences grant after one was added or deleted.
+    /// What the licenses grant after one was added or deleted.
     pub(in crate::coderd) fn refresh(&mut self, has_license: bool, trial: bool, now: Timestamp) {
         *self = Self { trial, ..Self::licensed(now) };
         if !has_license {
@@ -128,7 +128,7 @@ pub(in crate::coderd) fn show(world: &mut World, _: &Inbound) -> Answer {
     for (name, feature) in &entitlements.features {
         let mut shown = json!({ "entitlement": feature.entitlement.word(), "enabled": feature.enabled });
         if *name == "user_limit" {
-            // Users are counted without a licence too; what is missing then is the limit.
+            // Users are counted without a license too; what is missing then is the limit.
             shown["actual"] = json!(world.users.len());
         }
         if *name == "user_limit" && feature.enabled {
@@ -149,7 +149,7 @@ pub(in crate::coderd) fn show(world: &mut World, _: &Inbound) -> Answer {
 }
 
 impl Coderd {
-    /// Takes every feature away, as when the last licence is deleted or its grace period ends.
+    /// Takes every feature away, as when the last license is deleted or its grace period ends.
     pub fn remove_license(&self) {
         let now = self.clock().now();
         let mut world = self.world();

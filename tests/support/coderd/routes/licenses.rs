@@ -1,4 +1,4 @@
-//! Licences: listed without their text, added once each, deleted by number; each change refreshes the entitlements.
+//! Licenses: listed without their text, added once each, deleted by number; each change refreshes the entitlements.
 //! It verifies no signature: every JWT that names Coder's key and whose claims can be read is one of Coder's, unless it
 //! has expired.
 
@@ -99,7 +99,7 @@ fn owners_only(inbound: &Inbound) -> Result<(), Reply> {
     Err(Reply::detailed(StatusCode::FORBIDDEN, "Forbidden.", text))
 }
 
-/// Whatever is wrong with a licence, coderd has one word for it.
+/// Whatever is wrong with a license, coderd has one word for it.
 fn refused() -> Reply {
     let detail = "license has multiple issues; contact support";
     Reply::detailed(StatusCode::BAD_REQUEST, "Invalid license", detail)
@@ -168,7 +168,7 @@ pub fn license_with(claims: &Value) -> String {
 }
 
 impl Coderd {
-    /// The numbers and ids of its licences.
+    /// The numbers and ids of its licenses.
     pub fn licenses(&self) -> Vec<(i32, Uuid)> {
         self.world().licenses.iter().map(|license| (license.id, license.uuid)).collect()
     }

@@ -121,7 +121,7 @@ impl KeyWish {
     }
 }
 
-/// The checks in front of every organisation-scoped key route, in coderd's order: organisation, then licence.
+/// The checks in front of every organisation-scoped key route, in coderd's order: organisation, then license.
 fn gate(world: &World, inbound: &Inbound) -> Result<Organization, Reply> {
     let organization = world.readable_organization(inbound.caller(), inbound.param("org"))?;
     world.entitlements.require(EXTERNAL_PROVISIONER_DAEMONS)?;
@@ -189,7 +189,7 @@ pub(in crate::coderd) fn delete(world: &mut World, inbound: &Inbound) -> Answer 
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
-/// Proves a plaintext; needs no licence and ignores the path.
+/// Proves a plaintext; needs no license and ignores the path.
 pub(in crate::coderd) fn fetch_by_plaintext(world: &mut World, inbound: &Inbound) -> Answer {
     let presented = inbound.headers.get(DAEMON_KEY_HEADER).and_then(|value| value.to_str().ok());
     let plaintext = presented.unwrap_or_default();

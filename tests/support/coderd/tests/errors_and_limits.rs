@@ -97,7 +97,7 @@ async fn a_grace_period_still_works_and_a_switched_off_feature_does_not() {
 }
 
 #[tokio::test]
-async fn the_order_of_refusals_is_token_then_organisation_then_licence() {
+async fn the_order_of_refusals_is_token_then_organisation_then_license() {
     let coderd = Coderd::builder().unlicensed().start().await;
     let token = coderd.token_for(&[Role::Owner]);
     assert_eq!(Ask::get("/api/v2/organizations/x/provisionerkeys").send(&coderd).await.status, 401);

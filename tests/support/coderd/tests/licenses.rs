@@ -1,4 +1,4 @@
-//! Pins licences: who may see and add them, the 500 for a duplicate, and what an addition does to the entitlements.
+//! Pins licenses: who may see and add them, the 500 for a duplicate, and what an addition does to the entitlements.
 //! It never checks signatures, which only Coder can make.
 
 use serde_json::json;
@@ -14,7 +14,7 @@ fn upload(jwt: &str, token: &str) -> Ask {
 }
 
 #[tokio::test]
-async fn an_owner_adds_lists_and_deletes_a_licence_and_entitlements_follow() {
+async fn an_owner_adds_lists_and_deletes_a_license_and_entitlements_follow() {
     let coderd = Coderd::builder().unlicensed().start().await;
     let owner = coderd.token_for(&[Role::Owner]);
     let jwt = license_with(&json!({ "jti": ID, "exp": 4_000_000_000_i64, "trial": true }));
@@ -58,7 +58,7 @@ async fn others_see_none_and_may_not_add() {
 }
 
 #[tokio::test]
-async fn broken_and_expired_licences_are_400() {
+async fn broken_and_expired_licenses_are_400() {
     let coderd = Coderd::start().await;
     let owner = coderd.token_for(&[Role::Owner]);
     for jwt in ["nonsense", "a.!.c", &license_with(&json!({ "exp": 1 })), &license_with(&json!({}))] {
@@ -68,7 +68,7 @@ async fn broken_and_expired_licences_are_400() {
 }
 
 #[tokio::test]
-async fn an_agpl_build_has_no_licences() {
+async fn an_agpl_build_has_no_licenses() {
     let coderd = Coderd::builder().agpl().start().await;
     let owner = coderd.token_for(&[Role::Owner]);
     let heard = Ask::get(LICENSES).token(&owner).send(&coderd).await;

@@ -115,7 +115,7 @@ async fn a_daemon_that_dials_again_under_its_name_takes_over_the_row() {
 }
 
 #[tokio::test]
-async fn dialling_is_refused_with_an_unknown_key_and_without_a_licence() {
+async fn dialling_is_refused_with_an_unknown_key_and_without_a_license() {
     let (coderd, _) = with_daemon().await;
     let plaintext = coderd.add_provisioner_key("default", "us", &[]);
     assert_eq!(coderd.connect_daemon(&"x".repeat(43), "pod"), Err(DialRefused::UnknownKey));

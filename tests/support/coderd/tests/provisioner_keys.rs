@@ -134,7 +134,7 @@ async fn names_in_the_delete_path_must_be_escaped_as_go_escapes_them() {
 }
 
 #[tokio::test]
-async fn a_plaintext_proves_its_key_without_licence_and_whatever_the_path() {
+async fn a_plaintext_proves_its_key_without_license_and_whatever_the_path() {
     let coderd = Coderd::start().await;
     let plaintext = coderd.add_provisioner_key("default", "eu", &[("zone", "eu")]);
     coderd.remove_license();
