@@ -51,8 +51,8 @@ async fn main() {
     }
     let size = std::fs::metadata(&binary).expect("the binary exists").len() as f64 / MEGABYTE;
     let mut figures = vec![
-        Figure::at_most("idle memory, --app=all (median)", median(&mut idle), "MB", 16.0),
-        Figure::at_most("stripped binary", size, "MB", 16.0),
+        Figure::at_most("idle memory, --app=all (median)", median(&mut idle), "MB", 20.0),
+        Figure::at_most("stripped binary", size, "MB", 20.0),
         Figure::at_most("exec to ready, CA exists (median)", median(&mut later), "ms", 150.0),
         Figure::at_most("exec to ready, first start of all", first, "ms", 500.0),
     ];
