@@ -327,7 +327,8 @@ mod tests {
     fn an_object_of_ours_keeps_its_spec_and_one_bad_object_is_one_bad_object() {
         let object = json!({"apiVersion": "coder.com/v1alpha1", "kind": "CoderControlPlane", "metadata": bloated(),
             "spec": {"replicas": 2, "extraArgs": ["a"]}, "status": {"conditions": "x".repeat(1000)}});
-        let line = json!({"type": "MODIFIED", "object": object}).to_string();
+        // The API server says first what happened, and then to what.
+        let line = format!(r#"{{"type": "MODIFIED", "object": {object}}}"#);
         let WatchEvent::Modified(kept) = from_str::<WatchEvent<Kept<CoderControlPlane>>>(&line).unwrap()
         else {
             panic!("an object was modified");
