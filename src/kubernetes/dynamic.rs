@@ -85,8 +85,8 @@ type Built = Result<http::Request<Vec<u8>>, RequestError>;
 struct Page {
     #[serde(default)]
     metadata: PageMetadata,
-    #[serde(default)]
-    items: Vec<Item>,
+    /// None at all where the list is empty.
+    items: Option<Vec<Item>>,
 }
 
 #[derive(Deserialize, Default)]
@@ -298,7 +298,7 @@ impl Kube {
             drop(answer);
             let page = page
                 .map_err(|source| CallError::Failed { operation: operation(), source: Box::new(source) })?;
-            for item in page.items {
+            for item in page.items.into_iter().flatten() {
                 if !look(item) {
                     return Ok(false);
                 }
@@ -344,8 +344,12 @@ mod tests {
              "status": {"phase": "Failed"}}, {}]});
         let page: Page = serde_json::from_str(&page.to_string()).unwrap();
         assert_eq!(page.metadata.r#continue.as_deref(), Some("more"));
-        assert_eq!(json!(page.items[0].metadata), json!({"name": "a"}));
-        assert_eq!((&page.items[0].status["phase"], &page.items[1].status), (&json!("Failed"), &Value::Null));
+        let items = page.items.unwrap();
+        assert_eq!(json!(items[0].metadata), json!({"name": "a"}));
+        assert_eq!((&items[0].status["phase"], &items[1].status), (&json!("Failed"), &Value::Null));
+        let empty: Page =
+            serde_json::from_str(r#"{"metadata": {"resourceVersion": "1"}, "items": null}"#).unwrap();
+        assert!(empty.items.is_none() && empty.metadata.r#continue.is_none());
     }
 
     #[test]

@@ -12,11 +12,13 @@
 //! | our three kinds | one at a time | trimmed metadata, the text of the spec | both; admission bounds the spec |
 //! | webhook configurations, APIServices (by label; administrators write them) | one at a time | everything | everything |
 //! | the CA's Secret, the front proxy's ConfigMap (by name) | one | everything | everything |
-//! | orphans, sweeps (Roles, RoleBindings, ServiceAccounts, our own Secrets, by label) | a page of [`PAGE`] | trimmed metadata | names, by label |
-//! | pods of a late rollout (by label) | a page of [`PAGE`] | trimmed metadata, status | 50 at most |
+//! | orphans, sweeps (Roles, RoleBindings, ServiceAccounts, our own Secrets, by label) | a page of 50, 4 MiB at most | trimmed metadata | names, by label |
+//! | pods of a late rollout (by label) | a page of 50, 4 MiB at most | trimmed metadata, status | 50 at most |
 //!
-//! A watch holds the line of one object, as it came and as text: 4 MiB at the worst, for each of the 17 that are open, of
-//! which a tenant can fill twelve; no more lines are parsed at once than there are threads.
+//! A watch holds the line of one object, which takes 3 MiB at the worst (JSON writes some letters of annotations with six
+//! bytes), in a buffer of 4 MiB. Of the 22 watches of a process a tenant can fill fourteen: 56 MiB, if he has an object of
+//! 1.5 MiB of each kind; a usual object of 250 kB makes half a megabyte for each. No more lines are parsed at once than there
+//! are threads.
 
 use super::dynamic::PAGE;
 use futures::stream::BoxStream;
