@@ -25,6 +25,8 @@ mod restart;
 mod stage;
 #[path = "control_plane/take_over.rs"]
 mod take_over;
+#[path = "control_plane/tenants.rs"]
+mod tenants;
 #[path = "control_plane/trouble.rs"]
 mod trouble;
 #[path = "control_plane/watched.rs"]

@@ -65,6 +65,10 @@ fn used(cluster: &Cluster, installation: &Installation<'_>) -> (BTreeSet<Right>,
             None => text(&object["resource"]),
         };
         rights.insert(right(&text(&event["verb"]), &text(&object["apiGroup"]), &resource));
+        // A watch that begins with all there is is a list as well, and where the API server does not take it, it is one.
+        if event["verb"] == "watch" && text(&event["requestURI"]).contains("sendInitialEvents=true") {
+            rights.insert(right("list", &text(&object["apiGroup"]), &resource));
+        }
         // An apply that makes an object needs both rights.
         if event["verb"] == "patch" && event["responseStatus"]["code"] == 201 {
             rights.insert(right("create", &text(&object["apiGroup"]), &resource));

@@ -3,31 +3,20 @@
 
 use super::process::{Context, Fatal, Running};
 use crate::controller::control_plane::ControlPlanes;
-use crate::kubernetes::{Objects, Reflected, Selection};
+use crate::kubernetes::{Kept, Objects, Reflected, Selection};
 use crate::serving::metrics::Named;
 use crds::{CoderControlPlane, CoderProvisioner, CoderWorkspaceProxy};
 use kube::Resource;
-use kube::core::DeserializeGuard;
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
 
-/// Follows the three kinds the reconcilers need. Guarded: an object our types cannot read is one bad object, not the
-/// end of its kind for everybody.
+/// Follows the three kinds the reconcilers need.
 pub fn follow(context: &Context, running: &mut Running) -> ControlPlanes {
     let kube = &context.kube;
-    let control_planes = require(
-        context,
-        running,
-        "CoderControlPlane",
-        kube.everywhere::<DeserializeGuard<CoderControlPlane>>(),
-    );
-    require(context, running, "CoderProvisioner", kube.everywhere::<DeserializeGuard<CoderProvisioner>>());
-    require(
-        context,
-        running,
-        "CoderWorkspaceProxy",
-        kube.everywhere::<DeserializeGuard<CoderWorkspaceProxy>>(),
-    );
+    let control_planes =
+        require(context, running, "CoderControlPlane", kube.everywhere::<Kept<CoderControlPlane>>());
+    require(context, running, "CoderProvisioner", kube.everywhere::<Kept<CoderProvisioner>>());
+    require(context, running, "CoderWorkspaceProxy", kube.everywhere::<Kept<CoderWorkspaceProxy>>());
     control_planes
 }
 

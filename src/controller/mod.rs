@@ -3,6 +3,7 @@
 
 pub mod conditions;
 pub mod control_plane;
+pub mod deadline;
 pub mod drift;
 mod lists;
 mod printed;

@@ -1,7 +1,7 @@
 //! Runs passes as the schedule says, a bounded number at a time, until it is told to stop.
 //! It decides nothing: see `schedule`.
 
-use super::schedule::{Outcome, Schedule};
+use super::schedule::{Namespaced, Outcome, Schedule};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -35,7 +35,7 @@ impl<K> Default for Queue<K> {
     }
 }
 
-impl<K: Ord + Clone + Send + 'static> Queue<K> {
+impl<K: Ord + Clone + Namespaced + Send + 'static> Queue<K> {
     /// Asks for a pass of an object soon.
     pub fn wish(&self, key: K) {
         self.schedule().wish(key, Instant::now());
@@ -91,6 +91,39 @@ impl<K: Ord + Clone + Send + 'static> Queue<K> {
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering};
+
+    impl Namespaced for u32 {
+        /// Those with the same number of tens share one.
+        fn namespace(&self) -> &str {
+            ["0", "1", "2", "3", "4"].get(*self as usize / 10).copied().unwrap_or("more")
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_namespace_that_hangs_keeps_nobody_else_from_a_worker() {
+        let (queue, stop) = (Queue::default(), CancellationToken::new());
+        for key in (0..10).chain([10, 20]) {
+            queue.wish(key);
+        }
+        let (hanging, ended) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (hung, done, enough) = (hanging.clone(), ended.clone(), stop.clone());
+        queue
+            .run(stop, move |key: u32| {
+                let (hung, done, enough) = (hung.clone(), done.clone(), enough.clone());
+                async move {
+                    if key < 10 {
+                        hung.fetch_add(1, Ordering::SeqCst);
+                        std::future::pending::<()>().await;
+                    }
+                    if done.fetch_add(1, Ordering::SeqCst) == 1 {
+                        enough.cancel();
+                    }
+                    Outcome::Settled
+                }
+            })
+            .await;
+        assert_eq!((hanging.load(Ordering::SeqCst), ended.load(Ordering::SeqCst)), (2, 2));
+    }
 
     #[tokio::test(start_paused = true)]
     async fn wishes_are_run_until_told_to_stop() {

@@ -1,21 +1,20 @@
 //! Changes of objects as they happen, by name and labels only: for whoever must look again, not for whoever must know.
 //! Nothing is kept; after a gap every object counts as changed.
 
-use super::Kube;
 use super::reflected::Selection;
+use super::trimmed::Trimmed;
+use super::{Kube, watches};
 use futures::{Stream, StreamExt};
 use kube::api::{ApiResource, DynamicObject};
-use kube::core::{GroupVersionKind, ObjectMeta, PartialObjectMeta};
+use kube::core::{GroupVersionKind, ObjectMeta};
 use kube::runtime::watcher::{self, Event};
-use kube::runtime::{WatchStreamExt, watcher as watch_objects};
 use kube::{Api, Resource};
-use serde::de::DeserializeOwned;
 use std::fmt::Debug;
 
 /// An object that changed.
 #[derive(Debug, Clone)]
 pub struct Change {
-    /// Its name, labels and owners.
+    /// Its name, labels and annotations of ours, and its controller; see [`super::trimmed`].
     pub metadata: ObjectMeta,
     /// Whether it is there no more.
     pub gone: bool,
@@ -31,8 +30,8 @@ pub enum Sight {
 }
 
 impl Sight {
-    fn of(object: &impl Resource, gone: bool) -> Self {
-        Self::Changed(Box::new(Change { metadata: object.meta().clone(), gone }))
+    fn of<K>(object: Trimmed<K>, gone: bool) -> Self {
+        Self::Changed(Box::new(Change { metadata: object.metadata, gone }))
     }
 }
 
@@ -49,7 +48,7 @@ impl Kube {
     where
         K: Resource<DynamicType = ()> + Clone + Debug + Send + Sync + 'static,
     {
-        sights(Api::<PartialObjectMeta<K>>::all(self.watches.clone()), selection)
+        sights(Api::<Trimmed<K>>::all(self.watches.clone()), selection)
     }
 
     /// The same for a kind that is a value, which the API server may not know: see [`is_unknown`].
@@ -61,20 +60,21 @@ impl Kube {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let kind = GroupVersionKind::gvk(group, version, kind);
         let resource = ApiResource::from_gvk_with_plural(&kind, plural);
-        sights(Api::<PartialObjectMeta<DynamicObject>>::all_with(self.watches.clone(), &resource), selection)
+        sights(Api::<Trimmed<DynamicObject>>::all_with(self.watches.clone(), &resource), selection)
     }
 }
 
 fn sights<K>(
-    objects: Api<K>,
+    objects: Api<Trimmed<K>>,
     selection: &Selection,
 ) -> impl Stream<Item = watcher::Result<Sight>> + Send + use<K>
 where
-    K: Resource + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+    K: Resource + Clone + Debug + Send + Sync + 'static,
+    K::DynamicType: Clone + Send + Sync,
 {
-    watch_objects(objects, selection.config()).default_backoff().filter_map(async |event| match event {
-        Ok(Event::Apply(object) | Event::InitApply(object)) => Some(Ok(Sight::of(&object, false))),
-        Ok(Event::Delete(object)) => Some(Ok(Sight::of(&object, true))),
+    watches::events(objects, selection.config()).filter_map(async |event| match event {
+        Ok(Event::Apply(object) | Event::InitApply(object)) => Some(Ok(Sight::of(object, false))),
+        Ok(Event::Delete(object)) => Some(Ok(Sight::of(object, true))),
         Ok(Event::InitDone) => Some(Ok(Sight::Listed)),
         Ok(Event::Init) => None,
         Err(error) => Some(Err(error)),

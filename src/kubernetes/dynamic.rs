@@ -2,17 +2,32 @@
 //! It never decides whether an object is ours: whoever calls has looked.
 
 use super::Kube;
+use super::answers::{Answer, LARGEST, LARGEST_PAGE};
 use super::objects::{CallError, FIELD_MANAGER, READ_LIMIT, WRITE_LIMIT, within};
+use super::trimmed;
 use json_patch::Patch as JsonPatch;
 use kube::Api;
-use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions};
+use kube::api::{
+    ApiResource, DeleteParams, DynamicObject, GetParams, ListParams, Patch, PatchParams, Preconditions,
+    Request,
+};
+use kube::core::request::Error as RequestError;
 use kube::core::{GroupVersionKind, ObjectMeta, Status};
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::time::Duration;
 
-/// Objects that come at once: annotations of each may take 256 KiB.
-const PAGE: u32 = 50;
-/// Pages that are read of one list.
-const PAGES: usize = 2000;
+/// Objects of a page where the API server does not send a list as a stream.
+pub(super) const PAGE: u32 = 4;
+/// Objects of a page that is asked for; of those that are large, fewer.
+const FULL_PAGE: u32 = 50;
+/// Objects that are looked at in one list.
+const MOST_LISTED: usize = 100_000;
+
+/// Values of a Secret or ConfigMap, each key being one.
+const VALUES_OF_DATA: usize = 5_000;
+/// Values of any other object: a Deployment of the largest spec that is admitted, and who owns which field of it.
+const VALUES: usize = 40_000;
 
 /// One object of any kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +65,41 @@ impl Target<'_> {
     fn operation(&self, verb: &str) -> String {
         format!("{verb} {} {}/{}", self.kind, self.namespace, self.name)
     }
+
+    /// Values that are read of it. An object of ours is read whatever it is: it may have been stored before there was a
+    /// limit, and goes on working.
+    fn most_values(&self) -> usize {
+        match self.kind {
+            "Secret" | "ConfigMap" => VALUES_OF_DATA,
+            _ if self.api_version.starts_with("coder.com/") => usize::MAX,
+            _ => VALUES,
+        }
+    }
+}
+
+/// A request, as the client builds it.
+type Built = Result<http::Request<Vec<u8>>, RequestError>;
+
+/// A page of a list, as far as anybody looks at it.
+#[derive(Deserialize)]
+struct Page {
+    #[serde(default)]
+    metadata: PageMetadata,
+    /// None at all where the list is empty.
+    items: Option<Vec<Item>>,
+}
+
+#[derive(Deserialize, Default)]
+struct PageMetadata {
+    r#continue: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Item {
+    #[serde(default, deserialize_with = "trimmed::metadata")]
+    metadata: ObjectMeta,
+    #[serde(default)]
+    status: Value,
 }
 
 /// Whether a text can be a part of a path as it is: what RBAC allows as a name, and that is most.
@@ -64,24 +114,50 @@ impl Kube {
         if target.name.is_empty() {
             return Ok(None);
         }
-        let read = async {
-            let api = target.api(self)?;
-            within(READ_LIMIT, || target.operation("get"), api.get_opt(target.name)).await
-        };
-        match read.await {
-            Ok(found) => Ok(found.and_then(|object| serde_json::to_value(object).ok())),
+        let get = |request: &Request| request.get(target.name, &GetParams::default());
+        match self.object(target, "get", READ_LIMIT, get).await {
+            Ok(found) => Ok(Some(found)),
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error),
         }
     }
 
+    /// The object that the answer to a request consists of.
+    async fn object(
+        &self,
+        target: Target<'_>,
+        verb: &str,
+        limit: Duration,
+        build: impl FnOnce(&Request) -> Built,
+    ) -> Result<Value, CallError> {
+        let operation = || target.operation(verb);
+        let answer = self.answer(target, verb, limit, LARGEST, build).await?;
+        let too_large = || CallError::TooLarge { operation: operation(), limit: kibibytes(LARGEST) };
+        answer.ok_or_else(too_large)?.object(target.most_values(), operation)
+    }
+
+    /// The answer to a request, unless it is larger than this.
+    async fn answer(
+        &self,
+        target: Target<'_>,
+        verb: &str,
+        limit: Duration,
+        most: u64,
+        build: impl FnOnce(&Request) -> Built,
+    ) -> Result<Option<Answer>, CallError> {
+        let api = target.api(self)?;
+        let request = build(&Request::new(api.resource_url()));
+        let call = async {
+            Answer::of(&api.clone().into_client(), request.map_err(kube::Error::BuildRequest)?, most).await
+        };
+        within(limit, || target.operation(verb), call).await
+    }
+
     /// Applies the fields we mean to own; a field of ours that somebody else changed becomes ours again.
     pub async fn apply(&self, target: Target<'_>, manifest: &Value) -> Result<Value, CallError> {
         let params = PatchParams::apply(FIELD_MANAGER).force();
-        let (api, patch) = (target.api(self)?, Patch::Apply(manifest));
-        let call = api.patch(target.name, &params, &patch);
-        let applied = within(WRITE_LIMIT, || target.operation("apply"), call).await?;
-        Ok(serde_json::to_value(applied).unwrap_or_default())
+        let apply = |request: &Request| request.patch(target.name, &params, &Patch::Apply(manifest));
+        self.object(target, "apply", WRITE_LIMIT, apply).await
     }
 
     /// Changes an object by a JSON patch, and gives it back as it is then.
@@ -97,18 +173,16 @@ impl Kube {
         patch: JsonPatch,
     ) -> Result<Value, CallError> {
         let params = PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() };
-        let (api, patch) = (target.api(self)?, Patch::<()>::Json(patch));
-        let call = api.patch(target.name, &params, &patch);
-        let patched = within(WRITE_LIMIT, || target.operation("patch"), call).await?;
-        Ok(serde_json::to_value(patched).unwrap_or_default())
+        let patch = |request: &Request| request.patch(target.name, &params, &Patch::<()>::Json(patch));
+        self.object(target, "patch", WRITE_LIMIT, patch).await
     }
 
     /// Writes the status of an object as far as it is given; the object must still be at this resourceVersion.
     pub async fn write_status(&self, target: Target<'_>, patch: JsonPatch) -> Result<(), CallError> {
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        let (api, patch) = (target.api(self)?, Patch::<()>::Json(patch));
-        let call = api.patch_status(target.name, &params, &patch);
-        within(WRITE_LIMIT, || target.operation("write the status of"), call).await.map(drop)
+        let patch = Patch::<()>::Json(patch);
+        let write = |request: &Request| request.patch_subresource("status", target.name, &params, &patch);
+        self.answer(target, "write the status of", WRITE_LIMIT, LARGEST, write).await.map(drop)
     }
 
     /// Whether the API server knows the kind and says that there is no object of this name: less is no proof.
@@ -151,52 +225,141 @@ impl Kube {
         }
     }
 
-    /// The objects of a kind with these labels, in all namespaces unless the target names one.
+    /// The metadata of the objects of a kind with these labels, in all namespaces unless the target names one.
     pub async fn labelled(&self, target: Target<'_>, selector: &str) -> Result<Vec<Value>, CallError> {
-        self.list(target, ListParams::default().labels(selector)).await
+        let mut listed = Vec::new();
+        self.labelled_metadata(target, selector, |metadata| listed.push(json!({ "metadata": metadata })))
+            .await?;
+        Ok(listed)
     }
 
-    /// At most so many of the objects of a kind with these labels.
+    /// Metadata and status of at most so many of the objects of a kind with these labels.
     pub async fn some_labelled(
         &self,
         target: Target<'_>,
         selector: &str,
         limit: u32,
     ) -> Result<Vec<Value>, CallError> {
-        self.list(target, ListParams::default().labels(selector).limit(limit)).await
-    }
-
-    async fn list(&self, target: Target<'_>, params: ListParams) -> Result<Vec<Value>, CallError> {
-        let api = target.api(self)?;
-        let listed = within(READ_LIMIT, || target.operation("list"), api.list(&params)).await?;
-        Ok(listed.items.into_iter().filter_map(|object| serde_json::to_value(object).ok()).collect())
+        let mut listed = Vec::new();
+        let list = |request: &Request, params: &ListParams| request.list(params);
+        self.pages(target, selector, list, |item| {
+            listed.push(json!({ "metadata": item.metadata, "status": item.status }));
+            listed.len() < limit as usize
+        })
+        .await?;
+        Ok(listed)
     }
 
     /// Shows the metadata of the objects of a kind with these labels, one after the other: whoever looks keeps what he
-    /// needs. It comes in pages, and ends after so many that something must be wrong.
+    /// needs.
     pub async fn labelled_metadata(
         &self,
         target: Target<'_>,
         selector: &str,
-        look: impl FnMut(ObjectMeta),
+        mut look: impl FnMut(ObjectMeta),
     ) -> Result<(), CallError> {
-        let (api, mut look) = (target.api(self)?, look);
-        let mut params = ListParams::default().labels(selector).limit(PAGE);
-        for _ in 0..PAGES {
-            let page = within(READ_LIMIT, || target.operation("list"), api.list_metadata(&params)).await?;
-            page.items.into_iter().for_each(|object| look(object.metadata));
-            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+        let (list, mut left) =
+            (|request: &Request, params: &ListParams| request.list_metadata(params), MOST_LISTED);
+        let whole = self.pages(target, selector, list, |item| {
+            look(item.metadata);
+            left -= 1;
+            left > 0
+        });
+        // A list that has no end is no list: what is not seen must not be taken for something that is not there.
+        let limit = || format!("{MOST_LISTED} objects");
+        if whole.await? {
+            Ok(())
+        } else {
+            Err(CallError::TooLarge { operation: target.operation("list"), limit: limit() })
+        }
+    }
+
+    /// Shows a list page by page while `look` wants more; returns whether it saw all of it. A page that is too large is
+    /// asked for again with fewer objects.
+    async fn pages(
+        &self,
+        target: Target<'_>,
+        selector: &str,
+        list: impl Fn(&Request, &ListParams) -> Built,
+        mut look: impl FnMut(Item) -> bool,
+    ) -> Result<bool, CallError> {
+        let operation = || target.operation("list");
+        let mut params = ListParams::default().labels(selector).limit(FULL_PAGE);
+        loop {
+            let build = |request: &Request| list(request, &params);
+            let Some(answer) = self.answer(target, "list", READ_LIMIT, LARGEST_PAGE, build).await? else {
+                let limit = || kibibytes(LARGEST_PAGE);
+                let fewer = fewer(params.limit)
+                    .ok_or_else(|| CallError::TooLarge { operation: operation(), limit: limit() })?;
+                params = params.limit(fewer);
+                continue;
+            };
+            let page: kube::Result<Page> = answer.parsed();
+            drop(answer);
+            let page = page
+                .map_err(|source| CallError::Failed { operation: operation(), source: Box::new(source) })?;
+            for item in page.items.into_iter().flatten() {
+                if !look(item) {
+                    return Ok(false);
+                }
+            }
+            match page.metadata.r#continue.filter(|token| !token.is_empty()) {
                 Some(token) => params = params.continue_token(&token),
-                None => break,
+                None => return Ok(true),
             }
         }
-        Ok(())
     }
+}
+
+/// How many objects to ask for when so many were too large; none if it was one.
+fn fewer(limit: Option<u32>) -> Option<u32> {
+    match limit {
+        Some(1) => None,
+        limit => Some((limit.unwrap_or_default() / 4).max(1)),
+    }
+}
+
+fn kibibytes(bytes: u64) -> String {
+    format!("{} KiB", bytes / 1024)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_page_that_is_too_large_is_asked_for_again_down_to_one_object() {
+        let mut limits = vec![FULL_PAGE];
+        while let Some(limit) = fewer(limits.last().copied()) {
+            limits.push(limit);
+        }
+        assert_eq!(limits, [50, 12, 3, 1]);
+    }
+
+    #[test]
+    fn of_a_page_only_what_is_looked_at_is_read() {
+        let annotation = "x".repeat(250_000);
+        let page = json!({"kind": "PartialObjectMetadataList", "metadata": {"continue": "more"}, "items": [
+            {"metadata": {"name": "a", "annotations": {"theirs": annotation}, "managedFields": [{}]}, "spec": {"a": 1},
+             "status": {"phase": "Failed"}}, {}]});
+        let page: Page = serde_json::from_str(&page.to_string()).unwrap();
+        assert_eq!(page.metadata.r#continue.as_deref(), Some("more"));
+        let items = page.items.unwrap();
+        assert_eq!(json!(items[0].metadata), json!({"name": "a"}));
+        assert_eq!((&items[0].status["phase"], &items[1].status), (&json!("Failed"), &Value::Null));
+        let empty: Page =
+            serde_json::from_str(r#"{"metadata": {"resourceVersion": "1"}, "items": null}"#).unwrap();
+        assert!(empty.items.is_none() && empty.metadata.r#continue.is_none());
+    }
+
+    #[test]
+    fn an_object_of_ours_is_read_however_large_it_is() {
+        let of = |api_version, kind| {
+            Target { api_version, kind, plural: "", namespace: "", name: "" }.most_values()
+        };
+        assert_eq!(of("coder.com/v1alpha1", "CoderControlPlane"), usize::MAX);
+        assert!(of("v1", "Secret") < of("apps/v1", "Deployment"));
+    }
 
     #[test]
     fn a_name_that_would_lead_to_another_path_is_no_name() {

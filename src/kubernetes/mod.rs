@@ -1,6 +1,7 @@
 //! The only place that talks to kube-apiserver: clients, calls with a deadline, watches, leases, Events.
 //! It carries decisions out; it never makes one about Coder.
 
+mod answers;
 mod changes;
 mod clients;
 mod configuration;
@@ -10,6 +11,8 @@ pub mod lease;
 mod namespace;
 mod objects;
 mod reflected;
+mod trimmed;
+mod watches;
 pub mod wording;
 
 pub use changes::{Change, KindName, Sight, is_unknown};
@@ -19,3 +22,4 @@ pub use dynamic::Target;
 pub use namespace::own_namespace;
 pub use objects::{CallError, Objects};
 pub use reflected::{Reflected, Selection};
+pub use trimmed::Kept;

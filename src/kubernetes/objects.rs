@@ -36,6 +36,14 @@ pub enum CallError {
         /// What came back.
         source: Box<kube::Error>,
     },
+    /// What came back is more than anybody needs, and was not read.
+    #[error("cannot {operation}: there is more than {limit}; remove what is not needed")]
+    TooLarge {
+        /// What was tried.
+        operation: String,
+        /// Where reading ends.
+        limit: String,
+    },
 }
 
 impl CallError {

@@ -2,11 +2,12 @@
 //! It follows the API server and says when something changed; it never acts on what it sees.
 
 use super::objects::Objects;
+use super::watches;
 use futures::{Stream, StreamExt, TryStreamExt};
 use kube::Resource;
+use kube::runtime::WatchStreamExt;
 use kube::runtime::reflector::{self, ObjectRef, Store};
 use kube::runtime::watcher::{self, Event};
-use kube::runtime::{WatchStreamExt, watcher as watch_objects};
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -60,8 +61,7 @@ where
         stop: CancellationToken,
         on_error: impl Fn(&watcher::Error) + Send + 'static,
     ) -> (Self, impl Future<Output = ()> + Send + 'static) {
-        let events =
-            watch_objects(objects.watches, selection.config()).default_backoff().modify(forget_managers);
+        let events = watches::events(objects.watches, selection.config()).modify(forget_unread);
         let (store, writer) = reflector::store();
         let (changed, listed) = watch::channel(false);
         let stream = reflector::reflector(writer, events);
@@ -96,9 +96,13 @@ where
     }
 }
 
-/// Nobody reads them, and they are most of an object.
-fn forget_managers<K: Resource>(object: &mut K) {
-    object.meta_mut().managed_fields = None;
+/// Nobody reads who wrote what, nor `kubectl`'s copy of the whole, and they are most of an object.
+fn forget_unread<K: Resource>(object: &mut K) {
+    let metadata = object.meta_mut();
+    metadata.managed_fields = None;
+    if let Some(annotations) = &mut metadata.annotations {
+        annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
+    }
 }
 
 async fn drive<K>(

@@ -258,3 +258,29 @@ async fn the_user_of_an_earlier_object_of_this_name_loses_role_and_token() {
     let told = stage.told(&ns, "OperatorToken").await;
     assert!(told.contains(&"Warning TokenNotRevoked x1".to_owned()), "{told:?}");
 }
+
+/// A database that says each time that the token is somebody else's, and counts how often it was asked in how many
+/// sessions. Sequences count on when a transaction is undone.
+const ALWAYS_TAKEN: &str = "CREATE SEQUENCE tries; CREATE SEQUENCE sessions; \
+     CREATE FUNCTION taken() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+       PERFORM nextval('tries'); \
+       BEGIN PERFORM currval('sessions'); \
+       EXCEPTION WHEN object_not_in_prerequisite_state THEN PERFORM nextval('sessions'); END; \
+       RETURN NULL; END $$; \
+     CREATE TRIGGER taken BEFORE INSERT ON api_keys FOR EACH ROW EXECUTE FUNCTION taken()";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_takes_no_token_is_asked_twice_in_a_reconcile_and_no_more() {
+    let stage = Stage::shared().await;
+    let ns = stage.cluster.namespace("taken").await;
+    let (database, url) = stage.database();
+    stage.postgres.sql(&database, ALWAYS_TAKEN);
+    stage.apply(&ns, &json!({ "extraEnv": [{ "name": "CODER_PG_CONNECTION_URL", "value": url }] })).await;
+    stage.until_reason(&ns, "OperatorAccessReady", "DatabaseError").await;
+    let counted = "SELECT (SELECT last_value FROM tries), (SELECT last_value FROM sessions)";
+    let counted = stage.postgres.sql(&database, counted);
+    let numbers: Vec<u64> =
+        counted.split(['|', '\t', ' ']).filter_map(|word| word.trim().parse().ok()).collect();
+    let [tries, sessions] = numbers[..] else { panic!("two numbers: {counted}") };
+    assert!((1..=2 * sessions).contains(&tries), "{tries} tries in {sessions} sessions");
+}

@@ -145,13 +145,14 @@ pub fn validate(review: &Review<'_>) -> Verdict {
     for rule in rules::rules() {
         findings.ask(rule, &now, before.as_ref(), matches!(review.occasion, Occasion::Stored));
     }
+    findings.ask_size(review);
     findings.ask_schema(&subject);
     findings.verdict()
 }
 
 /// Refuses an object unread, so that nobody can make us read for ever.
 fn too_large() -> Option<Cause> {
-    let problem = format!("consists of more than {} values", schema::VALUES);
+    let problem = format!("consists of more than {} values", schema::UNREAD);
     let problem = Problem::invalid("spec", problem).fixed_by("remove what is not needed");
     Some(Cause::new(schema_rule()?, &problem))
 }
@@ -209,6 +210,20 @@ impl Findings {
             } else {
                 self.causes.push(Cause::new(rule, problem));
             }
+        }
+    }
+
+    /// Adds that the spec is too large. One that was so before may stay, and must not grow.
+    fn ask_size(&mut self, review: &Review<'_>) {
+        let size = schema::Size::of(review.object);
+        let rule = rules::rules().find(|rule| matches!(rule.check, Check::Size));
+        let (Some(rule), Some(problem)) = (rule, size.problem()) else { return };
+        let problem = Problem::invalid("spec", problem);
+        match review.occasion {
+            Occasion::Update(old) if size.is_within(schema::Size::of(old)) => {
+                self.warnings.push(warning(rule, &problem, ", as before"));
+            }
+            _ => self.causes.push(Cause::new(rule, &problem)),
         }
     }
 

@@ -331,3 +331,35 @@ fn an_object_that_nobody_wrote_is_not_read() {
         "spec: consists of more than 50000 values; remove what is not needed (CODER0201)"
     );
 }
+
+#[test]
+fn a_spec_is_small_enough_to_be_kept_and_one_that_is_not_may_only_shrink() {
+    let sized = |kib: usize| {
+        let text = "x".repeat(kib * 1024 / 8);
+        object(ControlPlane, "coder", spec(ControlPlane, json!({ "extraArgs": vec![text; 8] })))
+    };
+    let verdict = created(ControlPlane, &sized(127));
+    assert!(verdict.allowed(), "{verdict:?}");
+    let verdict = created(ControlPlane, &sized(200));
+    assert_eq!(verdict.causes.iter().map(|cause| cause.code).collect::<Vec<_>>(), ["CODER0222"]);
+    assert_eq!(
+        verdict.denial().unwrap(),
+        "spec: takes 201 KiB, and 128 KiB is the most that is kept; put long texts into a ConfigMap or Secret that the \
+         spec refers to, and remove what is not needed (CODER0222)"
+    );
+    let updated = |old: &Value, new: &Value| {
+        validate(&Review { kind: ControlPlane, object: new, occasion: Occasion::Update(old) })
+    };
+    for new in [sized(200), sized(199), sized(100)] {
+        assert!(updated(&sized(200), &new).allowed(), "stored before there was a limit");
+    }
+    assert!(!updated(&sized(200), &sized(201)).allowed(), "it grows");
+    assert!(!updated(&sized(100), &sized(129)).allowed());
+    let stored = validate(&Review { kind: ControlPlane, object: &sized(200), occasion: Occasion::Stored });
+    assert!(stored.denial().unwrap().contains("CODER0222"), "its condition says so");
+    let many =
+        json!({"initContainers": [{"name": "a", "image": "b", "env": vec![json!({"name": "A"}); 3000]}]});
+    let verdict = created(ControlPlane, &object(ControlPlane, "coder", spec(ControlPlane, many)));
+    let codes: Vec<_> = verdict.causes.iter().map(|cause| cause.code).collect();
+    assert!(codes.contains(&"CODER0222"), "{codes:?}");
+}

@@ -8,27 +8,45 @@ use crate::coderd::{Error, Retry};
 use crate::kubernetes::events::News;
 use crds::CoderControlPlaneStatus;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use std::time::Instant;
 
 /// Everything outside.
 pub struct External {
     accessed: Accessed,
     licensed: Licensed,
     entitlements: Option<Result<(&'static str, &'static str), Error>>,
+    /// Whether coderd was not asked for everything, because the reconcile had no time left.
+    cut: bool,
 }
 
 /// Brings everything outside to what it should be, as far as it goes now.
+///
+/// Between two of them the deadline of the reconcile is looked at. Once it has passed coderd is not asked any more, which
+/// means what it means of a coderd that is not there: whatever it was seen to have stays as it was told.
 pub async fn settle(asked: &Asked<'_>) -> External {
-    let accessed = access::settle(asked).await;
+    let is_over = || asked.deadline.is_over(Instant::now());
+    let mut cut = asked.client.is_some() && is_over();
+    let mut accessed = access::settle(&Asked { client: asked.client.filter(|_| !cut), ..*asked }).await;
+    if accessed.client.is_some() && is_over() {
+        (accessed.client, cut) = (None, true);
+    }
     let namespace = asked.owner.namespace;
     let licensed =
         license::settle(asked.kube, namespace, asked.spec, asked.before, &accessed, asked.now).await;
-    External { accessed, licensed, entitlements: license::entitlements(asked.client).await }
+    cut |= asked.client.is_some() && is_over();
+    let entitlements = license::entitlements(asked.client.filter(|_| !cut)).await;
+    External { accessed, licensed, entitlements, cut }
 }
 
 impl External {
     /// Whether our finalizer must be on the object.
     pub fn hold(&self) -> bool {
         self.accessed.hold
+    }
+
+    /// Whether something was left for the next reconcile.
+    pub fn is_cut(&self) -> bool {
+        self.cut
     }
 
     /// When to try again, if something failed.

@@ -28,6 +28,10 @@ pub(super) fn outcome(
         || !observed.unimportant.is_empty()
         || matches!(observed.rollout, Rollout::Stuck(_))
         || matches!(observed.exposure, Exposure::Failed(_));
+    if observed.late.is_some() {
+        // It waits its turn like whoever failed: one that is slow each time comes later each time.
+        return Outcome::Failed(Duration::ZERO);
+    }
     match undisturbed(observed, retry, external) {
         Outcome::After(pause) if blocked || !swept => Outcome::After(pause.min(REFUSED)),
         Outcome::Failed(pause) if blocked || !swept => Outcome::Failed(pause.min(REFUSED)),
@@ -77,6 +81,8 @@ mod tests {
         let after = |seconds: u64| Outcome::After(Duration::from_secs(seconds));
         assert_eq!(outcome(&still(), true, None, None), after(300));
         assert_eq!(outcome(&still(), false, None, None), after(45), "something is left to remove");
+        let late = Observed { late: Some("why".to_owned()), ..still() };
+        assert_eq!(outcome(&late, true, None, None), Outcome::Failed(Duration::ZERO));
         let message = || vec!["why".to_owned()];
         let refused = || Grants {
             troubles: vec![Ungranted { home: true, reason: "Refused", message: String::new() }],

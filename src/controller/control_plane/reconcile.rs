@@ -13,6 +13,7 @@ use super::sweep::{self, Origin, Wanted};
 use super::triggers::Abroad;
 use super::{finalizer, kept, references};
 use crate::coderd::{Client, Egress};
+use crate::controller::deadline::Deadline;
 use crate::controller::drift;
 use crate::controller::schedule::Outcome;
 use crate::kubernetes::events::Events;
@@ -24,7 +25,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, from_value, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use webhooks::{Config, Kind, Occasion, Review};
 
 /// Which control plane.
@@ -83,6 +84,8 @@ pub(super) struct Subject {
     /// With every default in it.
     pub(super) resolved: CoderControlPlane,
     pub(super) before: CoderControlPlaneStatus,
+    /// When this reconcile has had its time.
+    pub(super) deadline: Deadline,
 }
 
 impl Subject {
@@ -131,6 +134,7 @@ impl Reconciler {
     }
 
     async fn try_pass(&self, key: &Key) -> Result<Outcome, CallError> {
+        let deadline = Deadline::from(Instant::now());
         let Some(object) = self.kube.read(key.target()).await? else {
             self.forget(key);
             return Ok(Outcome::Settled);
@@ -144,7 +148,7 @@ impl Reconciler {
         }
         // Whoever refuses owes nothing to the spec: not that it can be read, and not that it is in force.
         let honoured = self.honour_refusals(key, &uid).await;
-        let outcome = self.look_at(key, object, uid, generation, before).await?;
+        let outcome = self.look_at(key, object, uid, generation, before, deadline).await?;
         Ok(if honoured { outcome } else { Outcome::Failed(Duration::ZERO) })
     }
 
@@ -155,6 +159,7 @@ impl Reconciler {
         uid: String,
         generation: i64,
         before: CoderControlPlaneStatus,
+        deadline: Deadline,
     ) -> Result<Outcome, CallError> {
         let resolved = match self.resolved(&object) {
             Ok(resolved) => resolved,
@@ -165,12 +170,12 @@ impl Reconciler {
         };
         if resolved.spec.suspend == Some(true) {
             let (key, given, broken) = (key.clone(), object.clone(), Vec::new());
-            let subject = Subject { key, object, given, uid, generation, broken, resolved, before };
+            let subject = Subject { key, object, given, uid, generation, broken, resolved, before, deadline };
             return self.keep_suspended(subject).await;
         }
         let broken = broken_rules(&object);
         let (key, given) = (key.clone(), object.clone());
-        let subject = Subject { key, object, given, uid, generation, broken, resolved, before };
+        let subject = Subject { key, object, given, uid, generation, broken, resolved, before, deadline };
         self.reconcile(subject).await
     }
 
@@ -188,7 +193,7 @@ impl Reconciler {
         let namespace = subject.key.namespace.clone();
         let live = match self.kube.read(subject.key.deployment()).await {
             Ok(live) => live,
-            Err(error) => return self.write_unread(subject, &error).await,
+            Err(error) => return self.write_unread(subject, error.to_string()).await,
         };
         let labels = json!(desired::labels(&subject.resolved));
         let running = live.as_ref().filter(|live| drift::is_child_of(live, &subject.uid, &labels));
@@ -205,7 +210,7 @@ impl Reconciler {
         };
         let contents = match references::read(&self.kube, &subject.resolved, running).await {
             Ok(contents) => contents,
-            Err(error) => return self.write_unread(subject, &error).await,
+            Err(error) => return self.write_unread(subject, error.to_string()).await,
         };
         let children = desired::children(&Inputs {
             control_plane: &subject.resolved,
@@ -221,14 +226,22 @@ impl Reconciler {
         if abroad && self.mark(&subject, true, &mut observed).await? {
             return Ok(Outcome::After(Duration::ZERO));
         }
+        subject.deadline.ended("reading what it refers to", Instant::now());
         let service = self.settle_home(&subject, &children, &mut observed).await;
         let deployment = self.settle_deployment(&subject, &children.deployment, live, &mut observed).await;
         self.settle_exposure(&subject, &children, &mut observed).await;
         let in_place = self.settle_workspaces(&subject, &children, &mut observed).await;
         let swept = self.sweep(&subject, &children, &in_place, &mut observed).await;
+        subject.deadline.ended("bringing its children into place", Instant::now());
+        if let Some(late) = subject.deadline.told(Instant::now()) {
+            return self.write_unread(subject, late).await;
+        }
         let service = service.as_ref().map_err(|why| *why);
         let (client, retry) = self.ask_through(&subject, service, deployment.as_ref(), &mut observed).await;
+        subject.deadline.ended("asking coderd", Instant::now());
         let external = self.settle_external(&subject, client.as_ref()).await;
+        subject.deadline.ended("the operator's access and the license", Instant::now());
+        observed.late = external.is_cut().then(|| subject.deadline.told(Instant::now())).flatten();
         // Recorded where they were done, so that they are never done, and told, twice.
         self.tell(&subject.key, &subject.uid, &external.deeds()).await;
         // Somebody must be there to take back what is granted or made elsewhere, until nothing of it is left.
@@ -245,9 +258,9 @@ impl Reconciler {
         Ok(outcome)
     }
 
-    /// Nothing is changed while it is unknown what the pods consume.
-    async fn write_unread(&self, subject: Subject, error: &CallError) -> Result<Outcome, CallError> {
-        let observed = Observed { failed: vec![error.to_string()], ..nothing_observed() };
+    /// Nothing is changed while it is unknown what the pods consume, and nothing more once the time is over.
+    async fn write_unread(&self, subject: Subject, why: String) -> Result<Outcome, CallError> {
+        let observed = Observed { failed: vec![why], ..nothing_observed() };
         let Subject { key, object, before, generation, .. } = subject;
         self.write_summary(&key, &object, before, generation, &observed).await?;
         Ok(Outcome::Failed(Duration::ZERO))
@@ -332,6 +345,7 @@ impl Reconciler {
             held: finalizer::is_held(&subject.object),
             client,
             now: Timestamp::now(),
+            deadline: &subject.deadline,
         }
     }
 
@@ -376,5 +390,6 @@ pub(super) fn nothing_observed() -> Observed {
         access: not_asked("access of the operator"),
         access_needed: false,
         license: not_asked("a license"),
+        late: None,
     }
 }

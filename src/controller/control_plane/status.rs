@@ -141,6 +141,8 @@ pub struct Observed {
     pub access_needed: bool,
     /// The license.
     pub license: Wish,
+    /// Why something was left for the next reconcile, if this one had no time for it.
+    pub late: Option<String>,
 }
 
 /// Every condition of a control plane, the three of kstatus first.
@@ -171,6 +173,10 @@ fn summary(observed: &Observed) -> [Finding; 3] {
         ];
     }
     if let Some((reason, message)) = unfinished(observed) {
+        let (reason, message) = match &observed.late {
+            Some(late) => ("DeadlineExceeded", format!("{late}; until then {message}")),
+            None => (reason, message),
+        };
         return [
             Finding::no(READY, reason, &*message),
             Finding::yes(RECONCILING, reason, message),
@@ -185,7 +191,8 @@ fn summary(observed: &Observed) -> [Finding; 3] {
         Rollout::ScaledToZero => ("ScaledToZero", "no replicas are asked for".to_owned()),
         _ => ("Available", "coderd is rolled out and answers".to_owned()),
     };
-    if let Some(besides) = all(&observed.unimportant) {
+    let besides = observed.unimportant.iter().chain(&observed.late).cloned().collect::<Vec<_>>();
+    if let Some(besides) = all(&besides) {
         message += &format!(", but {besides}");
     }
     [

@@ -25,7 +25,30 @@ fn healthy() -> Observed {
         access: wish(WishState::Granted, "Proven"),
         access_needed: true,
         license: wish(WishState::Granted, "Applied"),
+        late: None,
     }
+}
+
+#[test]
+fn what_there_was_no_time_for_is_told_and_takes_nothing_away() {
+    let late = || Some("the reconcile had its 30 seconds".to_owned());
+    let [ready, reconciling, stalled] = summary(&Observed { late: late(), ..healthy() });
+    assert_eq!(
+        (ready.truth, ready.reason),
+        (Truth::True, "Available"),
+        "all it has been asked about is well"
+    );
+    assert!(ready.message.contains("but the reconcile had its 30 seconds"), "{}", ready.message);
+    assert_eq!((reconciling.truth, stalled.truth), (Truth::False, Truth::False));
+    let waiting = wish(WishState::Pending, "WaitingForCoderd");
+    let [ready, reconciling, _] = summary(&Observed { late: late(), license: waiting, ..healthy() });
+    assert_eq!(
+        (ready.truth, ready.reason),
+        (Truth::False, "DeadlineExceeded"),
+        "the license was never there"
+    );
+    assert!(ready.message.starts_with("the reconcile had its 30 seconds; until then m"), "{}", ready.message);
+    assert_eq!(reconciling.truth, Truth::True);
 }
 
 fn ungranted(troubles: &[(bool, &'static str, &str)]) -> Option<Grants> {

@@ -2,12 +2,12 @@
 //! It keeps no objects: names and labels pass through, contents are read when they are needed.
 
 use super::desired::{self, Source};
-use crate::kubernetes::{Change, KindName};
+use crate::kubernetes::{Change, Kept, KindName};
 use crds::CoderControlPlane;
 use crds::names::instance_label;
 use crds::well_known::label;
+use kube::Resource;
 use kube::core::ObjectMeta;
-use kube::{Resource, ResourceExt};
 
 /// Something that changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,38 +24,46 @@ pub enum Changed {
 
 /// Whether a child belongs to a control plane: by its controller, or by its labels where it has none. The name counts and
 /// not the uid: one that an earlier control plane of this name left is in the way until it goes.
-fn belongs(metadata: &ObjectMeta, control_plane: &CoderControlPlane) -> bool {
+fn belongs(metadata: &ObjectMeta, control_plane: &ObjectMeta) -> bool {
     let mut owners = metadata.owner_references.iter().flatten();
     if let Some(owner) = owners.find(|owner| owner.controller == Some(true)) {
         return owner.kind == CoderControlPlane::kind(&())
-            && Some(&owner.name) == control_plane.metadata.name.as_ref()
-            && metadata.namespace == control_plane.metadata.namespace;
+            && Some(&owner.name) == control_plane.name.as_ref()
+            && metadata.namespace == control_plane.namespace;
     }
     let named = |name: &str| metadata.labels.as_ref().and_then(|labels| labels.get(name));
-    named(label::CONTROL_PLANE_NAMESPACE) == control_plane.metadata.namespace.as_ref()
-        && named(label::CONTROL_PLANE) == Some(&instance_label(&control_plane.name_any()))
+    named(label::CONTROL_PLANE_NAMESPACE) == control_plane.namespace.as_ref()
+        && named(label::CONTROL_PLANE) == control_plane.name.as_deref().map(instance_label).as_ref()
 }
 
-/// Whether a control plane must be looked at again because of an object that changed.
-pub fn concerns(changed: Changed, change: &Change, control_plane: &CoderControlPlane) -> bool {
+/// Whether a control plane must be looked at again because of an object that changed. Its spec is read only where the name
+/// of that object stands in it: every object of the cluster passes by here.
+pub fn concerns(changed: Changed, change: &Change, control_plane: &Kept<CoderControlPlane>) -> bool {
     let metadata = &change.metadata;
-    let (Some(name), here) = (&metadata.name, metadata.namespace == control_plane.namespace()) else {
+    let (Some(name), here) = (&metadata.name, metadata.namespace == control_plane.meta().namespace) else {
         return false;
     };
+    let read = || control_plane.read().ok();
     match changed {
-        Changed::Child | Changed::Record => belongs(metadata, control_plane),
+        Changed::Child | Changed::Record => belongs(metadata, control_plane.meta()),
         Changed::Namespace => {
-            let rbac = control_plane.spec.rbac.as_ref();
-            rbac.is_some_and(|rbac| {
-                rbac.workspace_namespaces.iter().any(|namespace| namespace.trim() == name)
-            })
+            control_plane.mentions(name) && read().is_some_and(|one| has_workspaces_in(&one, name))
         }
         Changed::Consumed(kind) => {
-            let named = |one: &desired::Consumed| one.kind == kind && one.name == *name;
-            here && desired::consumed(control_plane).iter().any(named)
-                || here && kind == Source::Secret && operator_reads(control_plane, name)
+            here && control_plane.mentions(name) && read().is_some_and(|one| consumes(&one, kind, name))
         }
     }
+}
+
+fn has_workspaces_in(control_plane: &CoderControlPlane, name: &str) -> bool {
+    let namespaces = control_plane.spec.rbac.iter().flat_map(|rbac| &rbac.workspace_namespaces);
+    namespaces.into_iter().any(|namespace| namespace.trim() == name)
+}
+
+fn consumes(control_plane: &CoderControlPlane, kind: Source, name: &str) -> bool {
+    let named = |one: &desired::Consumed| one.kind == kind && one.name == *name;
+    desired::consumed(control_plane).iter().any(named)
+        || kind == Source::Secret && operator_reads(control_plane, name)
 }
 
 /// Whether a control plane asks for a child of a kind that the cluster may lack.
@@ -88,12 +96,32 @@ pub use follow::{ControlPlanes, follow};
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::{from_value, json};
+    use crate::controller::control_plane::desired::given::ControlPlane;
+    use serde_json::{from_str, from_value, json};
+
+    fn kept(object: &serde_json::Value) -> Kept<CoderControlPlane> {
+        from_str(&object.to_string()).unwrap()
+    }
+
+    #[test]
+    fn what_the_pods_consume_stands_in_the_spec_by_its_name() {
+        let everything = ControlPlane::test().with_everything();
+        let plane = kept(&everything.object);
+        let consumed = desired::consumed(&plane.read().unwrap());
+        assert!(consumed.len() > 3, "{consumed:?}");
+        for one in consumed {
+            let metadata = json!({"name": one.name, "namespace": plane.meta().namespace});
+            let change = Change { gone: false, metadata: from_value(metadata).unwrap() };
+            assert!(concerns(Changed::Consumed(one.kind), &change, &plane), "{one:?}");
+            let metadata = json!({"name": one.name, "namespace": "elsewhere"});
+            let change = Change { gone: false, metadata: from_value(metadata).unwrap() };
+            assert!(!concerns(Changed::Consumed(one.kind), &change, &plane), "{one:?}");
+        }
+    }
 
     #[test]
     fn the_operators_own_token_concerns_its_control_plane_wherever_it_lives() {
-        let plane: CoderControlPlane =
-            from_value(json!({"metadata": {"name": "coder", "namespace": "team"}, "spec": {}})).unwrap();
+        let plane = kept(&json!({"metadata": {"name": "coder", "namespace": "team"}, "spec": {}}));
         let token = |name: &str| Change {
             gone: false,
             metadata: from_value(
@@ -109,9 +137,8 @@ mod tests {
 
     #[test]
     fn a_child_of_an_earlier_object_of_the_same_name_concerns_the_new_one() {
-        let plane: CoderControlPlane =
-            from_value(json!({"metadata": {"name": "coder", "namespace": "team", "uid": "new"}, "spec": {}}))
-                .unwrap();
+        let plane =
+            kept(&json!({"metadata": {"name": "coder", "namespace": "team", "uid": "new"}, "spec": {}}));
         let child = |kind: &str, name: &str, namespace: &str| {
             Change {
             gone: true,
@@ -143,8 +170,7 @@ mod tests {
     #[test]
     fn a_grant_elsewhere_finds_its_control_plane_however_long_its_name() {
         let name = "x".repeat(70);
-        let plane: CoderControlPlane =
-            from_value(json!({"metadata": {"name": name, "namespace": "team"}, "spec": {}})).unwrap();
+        let plane = kept(&json!({"metadata": {"name": name, "namespace": "team"}, "spec": {}}));
         let metadata = from_value(json!({"name": "role", "namespace": "elsewhere", "labels": {
             "coder.com/control-plane": instance_label(&name), "coder.com/control-plane-namespace": "team"}}));
         let change = Change { gone: false, metadata: metadata.unwrap() };

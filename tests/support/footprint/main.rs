@@ -3,6 +3,8 @@
 //!
 //!   cargo run -p support --bin footprint -- target/release/coder-k8s
 
+mod lists;
+
 use futures::{StreamExt, stream};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
@@ -57,6 +59,7 @@ async fn main() {
         Figure::at_most("exec to ready, first start of all", first, "ms", 500.0),
     ];
     figures.extend(among_secrets(&cluster, &binary, &options).await);
+    figures.extend(lists::figures(&cluster, &installation, &binary).await);
     report("footprint", &figures);
 }
 

@@ -75,7 +75,7 @@ fn ask(asked: &Asked, kind: Kind, value: &Value, indices: &[usize]) -> Option<Fi
     let (problem, reason) = match &rule.check {
         Check::Text(forms) => text_problem(forms, value),
         Check::Number { min, max } => number_problem(*min, *max, value),
-        Check::Object { .. } | Check::Schema | Check::Access => None,
+        Check::Object { .. } | Check::Schema | Check::Size | Check::Access => None,
     }?;
     let problem = Problem::invalid(field::path(pattern, indices), problem).because(reason);
     Some(Finding { rule, position, scope: rule.scope_of_field(kind, pattern), problem })

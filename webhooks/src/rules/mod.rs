@@ -12,6 +12,7 @@ mod names;
 mod pods;
 mod references;
 mod rights;
+mod size;
 mod values;
 mod versions;
 
@@ -161,6 +162,8 @@ pub enum Check {
     },
     /// The JSON schema of the kind.
     Schema,
+    /// The size of the spec.
+    Size,
     /// The rights of the person who asks; see [`crate::authority`].
     Access,
 }
@@ -271,7 +274,7 @@ impl Rule {
                 let good = |value: &str| format!("{value} >= {min} && {value} <= {max}");
                 self.fields_of(kind).filter_map(|field| counting_twin(field, good)).collect()
             }
-            Check::Schema | Check::Access => Vec::new(),
+            Check::Schema | Check::Size | Check::Access => Vec::new(),
         }
     }
 }
@@ -334,6 +337,7 @@ pub fn rules() -> impl Iterator<Item = &'static Rule> {
         environment::RULES,
         pods::RULES,
         versions::RULES,
+        size::RULES,
         exposure::RULES,
         addresses::RULES,
         grants::RULES,

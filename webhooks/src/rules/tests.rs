@@ -112,7 +112,8 @@ fn every_layer_that_speaks_cel_has_cel_and_every_field_exists() {
 
 #[test]
 fn every_example_shows_what_it_says() {
-    for rule in rules().filter(|rule| !matches!(rule.check, Check::Access)) {
+    // What one may hold depends on who asks, and what is too large is too long to be shown.
+    for rule in rules().filter(|rule| !matches!(rule.check, Check::Access | Check::Size)) {
         let (kind, bad) = example(rule, rule.bad);
         let (_, good) = example(rule, rule.good);
         // The examples of changes go from the good one to the bad one.

@@ -23,7 +23,7 @@ pub use misfit::{Misfit, misfits};
 pub use nulls::without_nulls;
 
 pub(crate) use fields::has_field;
-pub(crate) use size::{VALUES, is_too_large};
+pub(crate) use size::{Size, UNREAD, is_too_large};
 
 /// The schema of one kind, as shipped and as the validator reads it.
 struct Schema {

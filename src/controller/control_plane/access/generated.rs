@@ -12,12 +12,15 @@ use crate::coderd::{Error, NewToken, Uuid};
 use crate::controller::control_plane::status::WishState;
 use crds::well_known::secret_key;
 use k8s_openapi::api::core::v1::Secret;
+use std::time::Instant;
 
 /// More than any way from nothing to rest.
 const STEPS: usize = 12;
 /// Wanted name of the user; taken ones get a suffix.
 const USERNAME: &str = "coder-k8s-operator";
 
+const OUT_OF_TIME: &str = "the reconcile had no time for the next step towards a token of the operator's own; it goes on \
+     in the next one";
 const OTHER_DATABASE: &str = "coderd does not know the token that the operator wrote to the database; \
      CODER_PG_CONNECTION_URL may name another database than coderd uses";
 
@@ -87,6 +90,8 @@ struct Work<'a> {
     unsure: Option<Error>,
     /// Opened when the first step needs it.
     database: Option<Database>,
+    /// Whether another token or user was made because the one before was taken.
+    made_another: bool,
     deeds: Vec<Deed>,
 }
 
@@ -123,6 +128,7 @@ impl<'a> Work<'a> {
             standing: Standing::Unknown,
             unsure: None,
             database: None,
+            made_another: false,
             deeds: Vec::new(),
         };
         work.look().await;
@@ -165,6 +171,10 @@ impl<'a> Work<'a> {
             let left_alone = self.extent == Extent::Renewal && step == Step::ClearFormer;
             if step == Step::Rest || left_alone {
                 return None;
+            }
+            if self.asked.deadline.is_over(Instant::now()) {
+                // What is recorded says where the next reconcile goes on.
+                return Some(Trouble::passing("DeadlineExceeded", OUT_OF_TIME));
             }
             if let Err(trouble) = self.act(step).await {
                 return Some(trouble);
@@ -231,10 +241,15 @@ impl<'a> Work<'a> {
         };
         match self.database().await?.ensure_access(&request).await {
             Ok(ensured) => self.write(record.ensured(which, ensured.user_id, role, ensured.expires_at)).await,
-            // Its id is somebody else's by chance: another one is made.
-            Err(database::Error::TokenTaken) if which == Which::Next => self.prepare(Some(record)).await,
+            // Its id is somebody else's by chance: another one is made. Twice is no chance: a database that says so each
+            // time would have us write for as long as it likes.
+            Err(database::Error::TokenTaken) if which == Which::Next && !self.made_another => {
+                self.made_another = true;
+                self.prepare(Some(record)).await
+            }
             // An earlier release had one user for two clusters on one database, and the other was faster: another is made.
-            Err(database::Error::UserElsewhere) => {
+            Err(database::Error::UserElsewhere) if !self.made_another => {
+                self.made_another = true;
                 let user_id = Uuid::random().map_err(no_luck)?;
                 self.prepare(Some(&Record { user_id, role: None, ..record.clone() })).await
             }
@@ -277,7 +292,7 @@ impl<'a> Work<'a> {
             None => {
                 let url = self.url.clone()?;
                 let Asked { kube, owner, spec, egress, .. } = self.asked;
-                let url = source::trusting(kube, owner.namespace, spec, url).await;
+                let url = source::trusting(kube, owner.namespace, spec, url).await?;
                 Database::connect(&url, &egress.resolve, Limits::default()).await?
             }
         };

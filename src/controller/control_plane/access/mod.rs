@@ -13,6 +13,7 @@ mod steps;
 
 use super::status::{Wish, WishState};
 use crate::coderd::{Client, Egress, Error, Retry};
+use crate::controller::deadline::Deadline;
 use crate::kubernetes::{CallError, Kube};
 use crds::shared::NamespacedSecretKeySelector;
 use crds::well_known::condition::OPERATOR_ACCESS_READY;
@@ -29,6 +30,7 @@ pub use record::{OWNER_UID, Owner, WRITTEN_OVER};
 use retire::Retired;
 
 /// What access is settled for, and with what.
+#[derive(Clone, Copy)]
 pub struct Asked<'a> {
     /// The API server.
     pub kube: &'a Kube,
@@ -46,6 +48,8 @@ pub struct Asked<'a> {
     pub client: Option<&'a Client>,
     /// The time.
     pub now: Timestamp,
+    /// When no further step may begin.
+    pub deadline: &'a Deadline,
 }
 
 /// The access there is.

@@ -10,7 +10,7 @@ use super::{Children, Inputs, children};
 /// A manifest and what the cluster would say about it.
 #[derive(Clone)]
 pub(in super::super) struct ControlPlane {
-    pub(super) object: Value,
+    pub(in super::super) object: Value,
     checksum: Option<String>,
     access_url_from_env_from: bool,
 }

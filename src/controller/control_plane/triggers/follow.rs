@@ -7,7 +7,8 @@ use super::{Changed, concerns, optional};
 use crate::controller::control_plane::desired::{HTTP_ROUTE, SERVICE_MONITOR, Source};
 use crate::controller::control_plane::reconcile::Key;
 use crate::controller::queue::Queue;
-use crate::kubernetes::{Change, KindName, Kube, Reflected, Selection, Sight};
+use crate::controller::schedule::Namespaced;
+use crate::kubernetes::{Change, Kept, KindName, Kube, Reflected, Selection, Sight};
 use crds::CoderControlPlane;
 use crds::well_known::{MANAGER, annotation, label};
 use futures::StreamExt;
@@ -17,8 +18,8 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service, ServiceA
 use k8s_openapi::api::networking::v1::Ingress;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
-use kube::ResourceExt;
-use kube::core::{DeserializeGuard, ObjectMeta};
+use kube::Resource;
+use kube::core::ObjectMeta;
 use kube::runtime::watcher;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -43,7 +44,7 @@ const CHILDREN: [KindName; 7] = [
 const OPTIONAL: [KindName; 2] = [HTTP_ROUTE, SERVICE_MONITOR];
 
 /// The control planes of the cluster.
-pub type ControlPlanes = Reflected<DeserializeGuard<CoderControlPlane>>;
+pub type ControlPlanes = Reflected<Kept<CoderControlPlane>>;
 
 /// Follows until it is dropped.
 pub async fn follow(kube: &Kube, abroad: &Arc<Abroad>, control_planes: ControlPlanes, queue: Queue<Key>) {
@@ -97,10 +98,8 @@ async fn listen(
 /// Asks for a pass of every control plane that a change concerns.
 pub(super) fn wish(changed: Changed, change: &Change, control_planes: &ControlPlanes, queue: &Queue<Key>) {
     for control_plane in candidates(changed, change, control_planes) {
-        if let Ok(control_plane) = &control_plane.0
-            && concerns(changed, change, control_plane)
-        {
-            queue.wish(Key::of(control_plane));
+        if concerns(changed, change, &control_plane) {
+            queue.wish(Key::of(control_plane.meta()));
         }
     }
 }
@@ -110,15 +109,15 @@ fn wish_for_refused(owners: &[Owner], control_planes: &ControlPlanes, queue: &Qu
     if owners.is_empty() {
         return;
     }
-    let keys = control_planes.all().into_iter().map(|object| entry(&object).0);
+    let keys = control_planes.all().into_iter().map(|object| Key::of(object.meta()));
     keys.filter(|key| owners.iter().any(|owner| owner.is(key))).for_each(|key| queue.wish(key));
 }
 
-type Guarded = Arc<DeserializeGuard<CoderControlPlane>>;
+type Seen = Arc<Kept<CoderControlPlane>>;
 
 /// The control planes that a change may concern. A child names its owner, and only that one is looked at: looking at
 /// each for every change of a child would cost the square of their number. What is consumed may belong to anybody.
-fn candidates(changed: Changed, change: &Change, control_planes: &ControlPlanes) -> Vec<Guarded> {
+fn candidates(changed: Changed, change: &Change, control_planes: &ControlPlanes) -> Vec<Seen> {
     let mut owners = change.metadata.owner_references.iter().flatten();
     match (changed, owners.find(|owner| owner.controller == Some(true))) {
         (Changed::Child, Some(owner)) => {
@@ -155,7 +154,7 @@ impl Wanted {
 }
 
 async fn listen_to_objects(mut control_planes: ControlPlanes, queue: Queue<Key>) {
-    let mut seen = Seen::default();
+    let mut seen = LastSeen::default();
     if !control_planes.synced().await {
         return;
     }
@@ -169,15 +168,15 @@ async fn listen_to_objects(mut control_planes: ControlPlanes, queue: Queue<Key>)
 
 /// The objects as they were seen last.
 #[derive(Default)]
-struct Seen {
+struct LastSeen {
     /// By address: one that did not change is still the same allocation, so that only those that did are looked into.
-    objects: HashMap<usize, Guarded>,
+    objects: HashMap<usize, Seen>,
     wanted: BTreeMap<Key, Wanted>,
 }
 
-impl Seen {
+impl LastSeen {
     /// Takes over what there is now; returns what is wanted differently and what is gone.
-    fn update(&mut self, now: Vec<Guarded>) -> (Vec<Key>, Vec<Key>) {
+    fn update(&mut self, now: Vec<Seen>) -> (Vec<Key>, Vec<Key>) {
         let mut news = Vec::new();
         for object in now.iter().filter(|object| !self.objects.contains_key(&Arc::as_ptr(object).addr())) {
             let (key, wanted) = entry(object);
@@ -188,7 +187,7 @@ impl Seen {
         }
         let mut gone = Vec::new();
         if self.wanted.len() > now.len() {
-            let there: BTreeSet<Key> = now.iter().map(|object| entry(object).0).collect();
+            let there: BTreeSet<Key> = now.iter().map(|object| Key::of(object.meta())).collect();
             gone.extend(self.wanted.keys().filter(|key| !there.contains(*key)).cloned());
             self.wanted.retain(|key, _| there.contains(key));
         }
@@ -197,23 +196,23 @@ impl Seen {
     }
 }
 
-fn entry(object: &DeserializeGuard<CoderControlPlane>) -> (Key, Wanted) {
+fn entry(object: &Kept<CoderControlPlane>) -> (Key, Wanted) {
     // One that our types cannot read still has a name; its pass says what is wrong with it.
-    let metadata = match &object.0 {
-        Ok(control_plane) => &control_plane.metadata,
-        Err(unreadable) => &unreadable.metadata,
-    };
-    let key = Key {
-        namespace: metadata.namespace.clone().unwrap_or_default(),
-        name: metadata.name.clone().unwrap_or_default(),
-    };
-    (key, Wanted::of(metadata))
+    let metadata = object.meta();
+    (Key::of(metadata), Wanted::of(metadata))
+}
+
+impl Namespaced for Key {
+    fn namespace(&self) -> &str {
+        &self.namespace
+    }
 }
 
 impl Key {
     /// The key of an object.
-    pub fn of(control_plane: &CoderControlPlane) -> Self {
-        Self { namespace: control_plane.namespace().unwrap_or_default(), name: control_plane.name_any() }
+    pub fn of(metadata: &ObjectMeta) -> Self {
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        Self { namespace: text(&metadata.namespace), name: text(&metadata.name) }
     }
 }
 
@@ -221,11 +220,11 @@ impl Key {
 mod tests {
     use super::*;
     use crate::controller::control_plane::desired::given::ControlPlane;
-    use serde_json::{from_value, json};
+    use serde_json::{from_str, json};
 
-    fn object(name: &str, generation: i64) -> Guarded {
+    fn object(name: &str, generation: i64) -> Seen {
         let object = json!({"metadata": {"name": name, "namespace": "team", "uid": name, "generation": generation}, "spec": {}});
-        Arc::new(DeserializeGuard(Ok(from_value(object).unwrap())))
+        Arc::new(from_str(&object.to_string()).unwrap())
     }
 
     fn names(keys: Vec<Key>) -> Vec<String> {
@@ -250,7 +249,7 @@ mod tests {
 
     #[test]
     fn only_what_is_wanted_differently_is_news_and_what_is_gone_is_told() {
-        let mut seen = Seen::default();
+        let mut seen = LastSeen::default();
         let (a, b) = (object("a", 1), object("b", 1));
         assert_eq!(names(seen.update(vec![a.clone(), b.clone()]).0), ["a", "b"]);
         assert_eq!(names(seen.update(vec![b.clone(), a.clone()]).0), Vec::<String>::new());

@@ -95,10 +95,10 @@ async fn listen(
 /// The kind has come: whoever asks for it has waited.
 fn wish_for_all(kind: KindName, control_planes: &ControlPlanes, queue: &Queue<Key>) {
     for control_plane in control_planes.all() {
-        if let Ok(control_plane) = &control_plane.0
-            && asks_for(kind, control_plane)
+        if let Ok(control_plane) = control_plane.read()
+            && asks_for(kind, &control_plane)
         {
-            queue.wish(Key::of(control_plane));
+            queue.wish(Key::of(&control_plane.metadata));
         }
     }
 }

@@ -1,0 +1,65 @@
+//! Decides whether a reconcile has time for another step, and tells which one took long when it has not.
+//! It never cuts a step that is under way: whatever that does outside is done or refused by then, and known.
+
+use std::time::{Duration, Instant};
+
+/// How long a reconcile may begin another step. The last one still has its own limits: a call 15 seconds at most.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// When a reconcile has had its time.
+#[derive(Debug, Clone)]
+pub struct Deadline {
+    until: Instant,
+    /// When the last step ended.
+    last: Instant,
+    longest: Option<(&'static str, Duration)>,
+}
+
+impl Deadline {
+    /// For a reconcile that begins now.
+    pub fn from(now: Instant) -> Self {
+        Self { until: now + LIMIT, last: now, longest: None }
+    }
+
+    /// Notes that a step has ended, with the words for what it did.
+    pub fn ended(&mut self, step: &'static str, now: Instant) {
+        let took = now.saturating_duration_since(self.last);
+        self.last = now;
+        if self.longest.is_none_or(|(_, longest)| took > longest) {
+            self.longest = Some((step, took));
+        }
+    }
+
+    /// Whether no further step may begin.
+    pub fn is_over(&self, now: Instant) -> bool {
+        now >= self.until
+    }
+
+    /// What there is to say of a reconcile that is out of time; nothing while it is not.
+    pub fn told(&self, now: Instant) -> Option<String> {
+        let (step, took) = self.longest.filter(|_| self.is_over(now))?;
+        let (limit, took) = (LIMIT.as_secs(), took.as_secs());
+        Some(format!(
+            "the reconcile had its {limit} seconds, of which {took} went into {step}; the rest is done in the next one"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_ends_between_steps_and_the_longest_one_is_named() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut deadline = Deadline::from(start);
+        deadline.ended("applying its children", at(2));
+        assert!(!deadline.is_over(at(29)) && deadline.told(at(29)).is_none());
+        deadline.ended("asking coderd", at(29));
+        deadline.ended("the operator's access", at(41));
+        assert!(deadline.is_over(at(30)) && deadline.is_over(at(41)));
+        let told = deadline.told(at(41)).unwrap();
+        assert!(told.contains("30 seconds, of which 27 went into asking coderd;"), "{told}");
+    }
+}

@@ -1,0 +1,253 @@
+//! What others store and what is admitted in great numbers and sizes: peak memory while it comes and of a start among it,
+//! admissions meanwhile, and what is left a minute after it is gone.
+//!
+//! Compared is one process with itself: before the first object came, and a minute after the last was deleted.
+
+use super::{LIMIT, SETTLE, start, stop};
+use futures::{StreamExt, stream};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, PostParams};
+use kube::core::{ApiResource, GroupVersionKind, NamespaceResourceScope};
+use kube::{Resource, ResourceExt};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use std::fmt::Debug;
+use std::time::{Duration, Instant};
+use support::figures::Figure;
+use support::memory::{peak, resident};
+use support::wait::holds;
+use support::{Cluster, Installation, Operator, OperatorOptions, until};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// The container has 128Mi.
+const PEAK: f64 = 96.0;
+/// How much more may be resident a minute later than before.
+const LEFT: f64 = 4.0;
+const A_MINUTE: Duration = Duration::from_secs(60);
+/// `timeoutSeconds` of the shipped webhook configurations, in milliseconds: of the shorter one.
+const DEADLINE: f64 = 3_000.0;
+
+const OBJECTS: usize = 300;
+/// The API server takes 262,144 bytes of annotations.
+const ANNOTATION: usize = 250_000;
+const PLANES: usize = 50;
+/// Namespaces of the control planes: reconciles of one do not run all at once.
+const HOMES: usize = 10;
+
+/// Every row.
+pub async fn figures(cluster: &Cluster, installation: &Installation<'_>, binary: &str) -> Vec<Figure> {
+    let options = installation.operator("all").await;
+    let mut figures = Vec::new();
+    for kind in [Kind::ConfigMaps, Kind::Secrets, Kind::ControlPlanes] {
+        figures.extend(among(cluster, installation, binary, &options, kind).await);
+    }
+    figures
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    ConfigMaps,
+    Secrets,
+    ControlPlanes,
+}
+
+impl Kind {
+    fn words(self) -> String {
+        match self {
+            Self::ConfigMaps => format!("{OBJECTS} ConfigMaps of 250 kB of annotations"),
+            Self::Secrets => format!("{OBJECTS} Secrets of 250 kB of annotations"),
+            Self::ControlPlanes => format!("{PLANES} largest control planes"),
+        }
+    }
+}
+
+async fn among(
+    cluster: &Cluster,
+    installation: &Installation<'_>,
+    binary: &str,
+    options: &OperatorOptions,
+    kind: Kind,
+) -> Vec<Figure> {
+    println!("--> {} come", kind.words());
+    let mut homes = Vec::new();
+    for _ in 0..HOMES {
+        homes.push(cluster.namespace("lists").await);
+    }
+    let operator = leading(binary, options).await;
+    installation.admit(operator.ports.webhooks, &[]).await;
+    tokio::time::sleep(SETTLE).await;
+    let before = resident(operator.id());
+    let admissions = Admissions::start(cluster, &homes[0]).await;
+    create(cluster, &homes, kind).await;
+    settled(cluster, &homes, kind).await;
+    let slowest = admissions.slowest().await;
+    let running = peak(operator.id());
+    delete(cluster, &homes, kind).await;
+    println!("    they are gone; a minute passes");
+    tokio::time::sleep(A_MINUTE).await;
+    let after = resident(operator.id());
+
+    // Somebody must be there to admit them when they come again.
+    create(cluster, &homes, kind).await;
+    stop(operator).await;
+    let operator = leading(binary, options).await;
+    installation.admit(operator.ports.webhooks, &[]).await;
+    let admissions = Admissions::start(cluster, &homes[0]).await;
+    tokio::time::sleep(SETTLE * 2).await;
+    let slowest = slowest.max(admissions.slowest().await);
+    let started = peak(operator.id());
+    delete(cluster, &homes, kind).await;
+    stop(operator).await;
+    println!(
+        "    {before:.1} MB before, {running:.1} MB at most while they came, {after:.1} MB after; {started:.1} MB at most of \
+         a start among them; slowest admission {slowest:.0} ms"
+    );
+    let row = |what: &str, value, unit, limit| {
+        Figure::at_most(&format!("{}: {what}", kind.words()), value, unit, limit)
+    };
+    vec![
+        row("peak while they come", running, "MB", PEAK),
+        row("peak of a start among them", started, "MB", PEAK),
+        row("slowest admission meanwhile", slowest, "ms", DEADLINE),
+        row("left a minute after they are gone", after - before, "MB", LEFT),
+    ]
+}
+
+async fn leading(binary: &str, options: &OperatorOptions) -> Operator {
+    let (operator, _) = start(binary, options).await;
+    until("a start to lead", LIMIT, async || {
+        let led = operator.logged("started leading").len();
+        holds(led == 2, format!("{led} of 2 duties are led"))
+    })
+    .await;
+    operator
+}
+
+/// Somebody who goes on creating a control plane, which nothing comes of.
+struct Admissions {
+    enough: CancellationToken,
+    asking: JoinHandle<f64>,
+}
+
+impl Admissions {
+    async fn start(cluster: &Cluster, namespace: &str) -> Self {
+        let enough = CancellationToken::new();
+        let planes = control_planes(cluster, namespace).await;
+        let stop = enough.clone();
+        let asking = tokio::spawn(async move {
+            let (mut slowest, mut count) = (0f64, 0);
+            let dry_run = PostParams { dry_run: true, ..PostParams::default() };
+            while !stop.is_cancelled() || count == 0 {
+                let began = Instant::now();
+                let asked = planes.create(&dry_run, &plane("asked", json!({}))).await;
+                asked.expect("an admission is answered within its deadline");
+                slowest = slowest.max(began.elapsed().as_secs_f64() * 1000.0);
+                count += 1;
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            slowest
+        });
+        Self { enough, asking }
+    }
+
+    /// Milliseconds that the slowest one took.
+    async fn slowest(self) -> f64 {
+        self.enough.cancel();
+        self.asking.await.expect("every admission was answered")
+    }
+}
+
+async fn create(cluster: &Cluster, homes: &[String], kind: Kind) {
+    match kind {
+        Kind::ConfigMaps => create_annotated::<ConfigMap>(cluster, &homes[0]).await,
+        Kind::Secrets => create_annotated::<Secret>(cluster, &homes[0]).await,
+        Kind::ControlPlanes => {
+            for (number, home) in (0..PLANES).zip(homes.iter().cycle()) {
+                let planes = control_planes(cluster, home).await;
+                let created = planes
+                    .create(&PostParams::default(), &plane(&format!("large-{number}"), largest(number)));
+                created.await.expect("the largest control plane is admitted");
+            }
+        }
+    }
+}
+
+/// As large as it may be, in bytes or in values; the values are of a type that takes much room.
+fn largest(number: usize) -> Value {
+    if number % 2 == 0 {
+        return json!({ "operatorAccess": { "disabled": true }, "extraArgs": vec!["x".repeat(32_500); 4] });
+    }
+    let sources = vec![json!({}); 5_900];
+    json!({ "operatorAccess": { "disabled": true }, "volumes": [{ "name": "v", "projected": { "sources": sources } }] })
+}
+
+async fn create_annotated<K>(cluster: &Cluster, namespace: &str)
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Default
+        + Clone
+        + Debug
+        + DeserializeOwned
+        + Serialize,
+{
+    let objects = Api::<K>::namespaced(cluster.client().await, namespace);
+    let creations = (0..OBJECTS).map(|number| {
+        let (objects, mut object) = (objects.clone(), K::default());
+        object.meta_mut().name = Some(format!("of-others-{number}"));
+        object.annotations_mut().insert("theirs".to_owned(), "x".repeat(ANNOTATION));
+        async move { objects.create(&PostParams::default(), &object).await.map(drop) }
+    });
+    let created: Vec<_> = stream::iter(creations).buffer_unordered(4).collect().await;
+    created.into_iter().collect::<Result<Vec<()>, _>>().expect("the object can be created");
+}
+
+/// Waits until everything was looked at.
+async fn settled(cluster: &Cluster, homes: &[String], kind: Kind) {
+    if kind != Kind::ControlPlanes {
+        return tokio::time::sleep(SETTLE).await;
+    }
+    for home in homes {
+        let planes = control_planes(cluster, home).await;
+        until("every control plane to be looked at", LIMIT * 4, async || {
+            let all = planes.list(&ListParams::default()).await.map_err(|error| error.to_string())?;
+            let fresh = |one: &&DynamicObject| one.data["status"]["observedGeneration"] != json!(1);
+            let left = all.items.iter().filter(fresh).count();
+            holds(left == 0, format!("{left} of {home} were not looked at"))
+        })
+        .await;
+    }
+}
+
+async fn delete(cluster: &Cluster, homes: &[String], kind: Kind) {
+    let (all, params) = (ListParams::default(), DeleteParams::default());
+    for home in homes {
+        match kind {
+            Kind::ConfigMaps => {
+                let objects = Api::<ConfigMap>::namespaced(cluster.client().await, home);
+                objects.delete_collection(&params, &all).await.map(drop).expect("they can be deleted");
+            }
+            Kind::Secrets => {
+                let objects = Api::<Secret>::namespaced(cluster.client().await, home);
+                objects.delete_collection(&params, &all).await.map(drop).expect("they can be deleted");
+            }
+            Kind::ControlPlanes => {
+                let objects = control_planes(cluster, home).await;
+                objects.delete_collection(&params, &all).await.map(drop).expect("they can be deleted");
+            }
+        }
+    }
+}
+
+async fn control_planes(cluster: &Cluster, namespace: &str) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk("coder.com", "v1alpha1", "CoderControlPlane");
+    let resource = ApiResource::from_gvk_with_plural(&kind, "codercontrolplanes");
+    Api::namespaced_with(cluster.client().await, namespace, &resource)
+}
+
+fn plane(name: &str, spec: Value) -> DynamicObject {
+    serde_json::from_value(json!({ "apiVersion": "coder.com/v1alpha1", "kind": "CoderControlPlane",
+        "metadata": { "name": name }, "spec": spec }))
+    .expect("a control plane")
+}

@@ -1,0 +1,23 @@
+//! Decides nothing itself: that a spec is small enough to be kept is counted in `schema::size`, and asked in `review`.
+//! Never refuses what is stored already, unless it grows.
+
+use super::{Check, IN_RUST, Rule, Severity, When};
+use crate::kind::Kind;
+
+pub(super) static RULES: &[Rule] = &[Rule {
+    code: "CODER0222",
+    title: "The spec has at most 128 KiB and 6000 values",
+    kinds: &Kind::ALL,
+    fields: &["spec"],
+    severity: Severity::Deny,
+    when: When::Always,
+    layers: IN_RUST,
+    check: Check::Size,
+    fix: "put long texts into a ConfigMap or Secret that the spec refers to, and remove what is not needed",
+    why: "Every replica keeps the specs of all objects, and the memory of the operator is everybody's: fifty objects of the \
+          1.5 MiB that the API server takes would end it. Counted are the bytes that the API server writes, and every map, \
+          list, text and number. A spec that was stored before there was a limit goes on working, and may change as long as \
+          it does not grow.",
+    bad: "spec:\n  extraArgs:\n  - \"--text=...\"   # 200 KiB\n",
+    good: "spec:\n  envFrom:\n  - configMapRef: {name: texts}",
+}];
