@@ -7,6 +7,8 @@ pub const GROUP: &str = "coder.com";
 pub const VERSION: &str = "v1alpha1";
 /// Field manager of every server-side apply, and value of [`label::MANAGED_BY`].
 pub const MANAGER: &str = "coder-k8s";
+/// Secret in the operator's namespace with the key of [`annotation::CHECKSUM`].
+pub const CHECKSUM_KEY_SECRET: &str = "coder-k8s-checksum-key";
 
 /// Finalizers, one a kind. Their spelling is part of the API: an object stored long ago still carries them.
 pub mod finalizer {
@@ -35,6 +37,8 @@ pub mod annotation {
     pub const KEY_CHECKSUM: &str = "checksum/provisioner-key";
     /// On a control plane's pod template: a new value in a Secret or ConfigMap it reads rolls the Deployment.
     pub const CHECKSUM: &str = "coder.com/checksum";
+    /// On a control plane's Deployment, not on its pods: the versions of the Secrets and ConfigMaps the checksum is of.
+    pub const CONSUMED_VERSIONS: &str = "coder.com/consumed-versions";
     /// Fingerprint of the manifest an object was made from, so that a field no longer wanted is noticed.
     pub const FINGERPRINT: &str = "coder.com/fingerprint";
     /// On the CRDs: Argo CD must not keep a copy of something this large in an annotation. On children in other

@@ -3,6 +3,7 @@
 
 use super::access::{Asked, Owner};
 use super::ask::Memory;
+use super::checksum_key::ChecksumKey;
 use super::consent::Consent;
 use super::desired::{self, Children, Inputs};
 use super::external::{self, External};
@@ -23,6 +24,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, from_value, json};
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use webhooks::{Config, Kind, Occasion, Review};
@@ -63,6 +65,7 @@ pub struct Reconciler {
     /// For what everything no longer wanted was removed: it is not looked for again.
     swept: Mutex<BTreeMap<Key, Swept>>,
     pub(super) memory: Memory,
+    checksum_key: ChecksumKey,
     pub(super) abroad: Arc<Abroad>,
 }
 
@@ -95,7 +98,8 @@ impl Reconciler {
     /// A reconciler of control planes.
     pub fn new(kube: Kube, events: Events, config: Config, consent: Consent, egress: Egress) -> Self {
         let (swept, memory, abroad) = (Mutex::default(), Memory::default(), Arc::default());
-        Self { kube, config, consent, egress, events, swept, memory, abroad }
+        let checksum_key = ChecksumKey::default();
+        Self { kube, config, consent, egress, events, swept, memory, checksum_key, abroad }
     }
 
     /// What whoever follows the cluster tells it of rights in other namespaces.
@@ -203,13 +207,15 @@ impl Reconciler {
                 return self.write_unreadable(&key, &object, before, generation, why).await;
             }
         };
-        let contents = match references::read(&self.kube, &subject.resolved, running).await {
+        let read = references::read(&self.kube, &self.checksum_key, &subject.resolved, running);
+        let contents = match read.await {
             Ok(contents) => contents,
             Err(error) => return self.write_unread(subject, &error).await,
         };
         let children = desired::children(&Inputs {
             control_plane: &subject.resolved,
             consumed_checksum: contents.checksum.as_deref(),
+            consumed_versions: contents.versions.as_deref(),
             access_url_from_env_from: contents.provided,
             cluster_domain: &self.config.cluster_domain,
         });
@@ -246,7 +252,7 @@ impl Reconciler {
     }
 
     /// Nothing is changed while it is unknown what the pods consume.
-    async fn write_unread(&self, subject: Subject, error: &CallError) -> Result<Outcome, CallError> {
+    async fn write_unread(&self, subject: Subject, error: &impl Display) -> Result<Outcome, CallError> {
         let observed = Observed { failed: vec![error.to_string()], ..nothing_observed() };
         let Subject { key, object, before, generation, .. } = subject;
         self.write_summary(&key, &object, before, generation, &observed).await?;
