@@ -24,7 +24,6 @@ fn made_from(control_plane: &CoderControlPlane, checksum: &str) -> Children {
     children(&Inputs {
         control_plane,
         consumed_checksum: Some(checksum),
-        consumed_versions: None,
         access_url_from_env_from: false,
         cluster_domain: "cluster.local",
     })

@@ -37,8 +37,6 @@ pub mod annotation {
     pub const KEY_CHECKSUM: &str = "checksum/provisioner-key";
     /// On a control plane's pod template: a new value in a Secret or ConfigMap it reads rolls the Deployment.
     pub const CHECKSUM: &str = "coder.com/checksum";
-    /// On a control plane's Deployment, not on its pods: the versions of the Secrets and ConfigMaps the checksum is of.
-    pub const CONSUMED_VERSIONS: &str = "coder.com/consumed-versions";
     /// Fingerprint of the manifest an object was made from, so that a field no longer wanted is noticed.
     pub const FINGERPRINT: &str = "coder.com/fingerprint";
     /// On the CRDs: Argo CD must not keep a copy of something this large in an annotation. On children in other
@@ -60,6 +58,9 @@ pub mod label {
     pub const CONTROL_PLANE: &str = "coder.com/control-plane";
     /// On workspace Roles and RoleBindings: namespace of the control plane.
     pub const CONTROL_PLANE_NAMESPACE: &str = "coder.com/control-plane-namespace";
+    /// On a control plane's Deployment, not on its pods: the versions of the Secrets and ConfigMaps that
+    /// [`super::annotation::CHECKSUM`] is of. An annotation would count as another generation.
+    pub const CONSUMED_VERSIONS: &str = "coder.com/consumed-versions";
     /// On a namespace: consent that control planes of the named namespace run workspaces here.
     pub const WORKSPACES_FROM: &str = "coder.com/workspaces-from";
     /// On webhook configurations and APIServices: `"true"` asks for our `caBundle`.

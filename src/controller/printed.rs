@@ -20,7 +20,6 @@ pub fn printed(complete: &Value, config: &Config) -> Result<Vec<Value>, String> 
     let inputs = Inputs {
         control_plane: &control_plane,
         consumed_checksum: None,
-        consumed_versions: None,
         access_url_from_env_from: false,
         cluster_domain: &config.cluster_domain,
     };

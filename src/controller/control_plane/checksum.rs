@@ -3,7 +3,8 @@
 //! be the same, whatever became of the key. Pure: it is given contents and never reads any.
 
 use super::desired::{Consumed, Keys};
-use crds::well_known::annotation;
+use crds::well_known::{annotation, label};
+use json_patch::{AddOperation, Patch, PatchOperation, TestOperation, jsonptr::PointerBuf};
 use ring::{digest, hmac};
 use serde_json::Value;
 
@@ -33,17 +34,17 @@ pub struct Sum {
 pub struct Running<'a> {
     /// The checksum its pods were made with.
     pub checksum: Option<&'a str>,
-    /// The versions that were read when the Deployment was applied last.
+    /// The versions of what that checksum is of, if they were noted.
     pub versions: Option<&'a str>,
 }
 
 impl<'a> Running<'a> {
     /// Reads it from a Deployment.
     pub fn of(deployment: Option<&'a Value>) -> Self {
-        let text = |annotations: &str, name: &str| deployment?.pointer(annotations)?.get(name)?.as_str();
+        let text = |place: &str, name: &str| deployment?.pointer(place)?.get(name)?.as_str();
         Self {
             checksum: text("/spec/template/metadata/annotations", annotation::CHECKSUM),
-            versions: text("/metadata/annotations", annotation::CONSUMED_VERSIONS),
+            versions: text("/metadata/labels", label::CONSUMED_VERSIONS),
         }
     }
 
@@ -104,6 +105,25 @@ impl Sums {
             versions: shown(self.versions.finish().as_ref()),
         }
     }
+}
+
+/// Who notes versions, in `managedFields`: never the one who applies, whose fields go when they are not applied again.
+pub const NOTER: &str = "coder-k8s-versions";
+
+/// The patch that notes the versions beside a Deployment whose pods have the checksum of them; nothing if they are noted,
+/// or if its pods have another checksum because it could not be changed.
+pub fn noting(deployment: &Value, checksum: &str, versions: &str) -> Option<Patch> {
+    let running = Running::of(Some(deployment));
+    if running.checksum != Some(checksum) || running.versions == Some(versions) {
+        return None;
+    }
+    let uid = TestOperation {
+        path: PointerBuf::from_tokens(["metadata", "uid"]),
+        value: deployment["metadata"]["uid"].clone(),
+    };
+    let path = PointerBuf::from_tokens(["metadata", "labels", label::CONSUMED_VERSIONS]);
+    let note = AddOperation { path, value: Value::String(versions.to_owned()) };
+    Some(Patch(vec![PatchOperation::Test(uid), PatchOperation::Add(note)]))
 }
 
 /// The keys and values of an object that the pods read.
@@ -226,10 +246,15 @@ mod tests {
 
     #[test]
     fn what_a_deployment_says_is_read_from_its_two_places() {
-        let deployment = json!({ "metadata": { "annotations": { "coder.com/consumed-versions": "v" } },
+        let deployment = json!({ "metadata": { "uid": "u", "labels": { "coder.com/consumed-versions": "v" } },
             "spec": { "template": { "metadata": { "annotations": { "coder.com/checksum": "c" } } } } });
         assert_eq!(Running::of(Some(&deployment)), running("c", Some("v")));
         assert_eq!(Running::of(None), Running { checksum: None, versions: None });
         assert_eq!(Running::of(Some(&json!({}))), Running { checksum: None, versions: None });
+        assert!(noting(&deployment, "c", "v").is_none(), "noted");
+        assert!(noting(&deployment, "d", "w").is_none(), "its pods have another checksum");
+        let patch = json!([{ "op": "test", "path": "/metadata/uid", "value": "u" },
+            { "op": "add", "path": "/metadata/labels/coder.com~1consumed-versions", "value": "w" }]);
+        assert_eq!(json!(noting(&deployment, "c", "w")), patch);
     }
 }

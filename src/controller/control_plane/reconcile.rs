@@ -215,13 +215,12 @@ impl Reconciler {
         let children = desired::children(&Inputs {
             control_plane: &subject.resolved,
             consumed_checksum: contents.checksum.as_deref(),
-            consumed_versions: contents.versions.as_deref(),
             access_url_from_env_from: contents.provided,
             cluster_domain: &self.config.cluster_domain,
         });
         let abroad = children.workspace_access.iter().any(|access| access.namespace != namespace);
         let mut observed = nothing_observed();
-        observed.missing = contents.missing;
+        observed.missing.clone_from(&contents.missing);
         observed.broken.clone_from(&subject.broken);
         // Before the first right abroad is granted, somebody must be there to take it back.
         if abroad && self.mark(&subject, true, &mut observed).await? {
@@ -229,6 +228,7 @@ impl Reconciler {
         }
         let service = self.settle_home(&subject, &children, &mut observed).await;
         let deployment = self.settle_deployment(&subject, &children.deployment, live, &mut observed).await;
+        self.remember_versions(deployment.as_ref(), children.deployment.target(), &contents).await;
         self.settle_exposure(&subject, &children, &mut observed).await;
         let in_place = self.settle_workspaces(&subject, &children, &mut observed).await;
         let swept = self.sweep(&subject, &children, &in_place, &mut observed).await;

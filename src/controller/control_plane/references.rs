@@ -1,10 +1,11 @@
 //! Reads what a control plane refers to: Secrets and ConfigMaps, by name, one at a time, when they are needed.
 //! What it reads is hashed or handed on out of sight; it keeps nothing.
 
-use super::checksum::{Running, Sums};
+use super::checksum::{NOTER, Running, Sums, noting};
 use super::checksum_key::{ChecksumKey, KeyError};
 use super::desired::{self, ACCESS_URL, Consumed, Keys, Source};
 use super::kept;
+use super::reconcile::Reconciler;
 use crate::confidential::Confidential;
 use crate::kubernetes::{CallError, Kube, Target};
 use base64::Engine;
@@ -79,6 +80,27 @@ pub async fn read(
     };
     contents.versions = Some(sum.versions);
     Ok(contents)
+}
+
+impl Reconciler {
+    /// Notes the versions of what the pods read beside a Deployment that was applied for them. It is needed only if our key
+    /// is ever lost, so that a failure keeps nobody waiting.
+    pub(super) async fn remember_versions(
+        &self,
+        deployment: Option<&Value>,
+        target: Target<'_>,
+        contents: &Contents,
+    ) {
+        let (Some(deployment), Some(checksum), Some(versions)) =
+            (deployment, &contents.checksum, &contents.versions)
+        else {
+            return;
+        };
+        let Some(patch) = noting(deployment, checksum, versions) else { return };
+        if let Err(error) = self.kube.patch_as(NOTER, target, patch).await {
+            tracing::warn!(%error, "the versions of what pods read could not be noted; it is tried again");
+        }
+    }
 }
 
 /// Whether the pods that run are given the address by a variable of ours.

@@ -48,7 +48,6 @@ pub fn consumed(control_plane: &CoderControlPlane) -> Vec<Consumed> {
     let inputs = Inputs {
         control_plane,
         consumed_checksum: None,
-        consumed_versions: None,
         access_url_from_env_from: false,
         cluster_domain: "",
     };

@@ -1,9 +1,8 @@
 //! Decides the Deployment of coderd: how many pods, and how it finds them.
 //! Never sets the strategy or a limit of history: those who run the cluster may.
 
-use crds::well_known::{annotation, default};
+use crds::well_known::default;
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::origin::Origin;
 use super::pod;
@@ -11,9 +10,8 @@ use super::{Child, Inputs};
 
 /// The Deployment.
 pub(super) fn child(origin: &Origin<'_>, inputs: &Inputs<'_>) -> Child {
-    let versions = |versions: &str| [(annotation::CONSUMED_VERSIONS.to_owned(), versions.to_owned())].into();
     Child::of(&Deployment {
-        metadata: ObjectMeta { annotations: inputs.consumed_versions.map(versions), ..origin.namesake() },
+        metadata: origin.namesake(),
         spec: Some(DeploymentSpec {
             replicas: Some(origin.spec.replicas.unwrap_or(default::REPLICAS)),
             selector: origin.selector(),
@@ -48,16 +46,6 @@ mod tests {
         assert_eq!(fields, ["replicas", "selector", "template"]);
         let fields: Vec<&String> = deployment.manifest.as_object().unwrap().keys().collect();
         assert_eq!(fields, ["apiVersion", "kind", "metadata", "spec"]);
-    }
-
-    #[test]
-    fn the_versions_of_what_is_read_stand_beside_the_pods_and_not_on_them() {
-        let deployment = ControlPlane::test().with_checksum("abc").children().deployment.manifest;
-        assert_eq!(deployment["metadata"]["annotations"], json!({"coder.com/consumed-versions": "abc"}));
-        let on_pods = &deployment["spec"]["template"]["metadata"]["annotations"];
-        assert_eq!(on_pods, &json!({"coder.com/checksum": "abc"}));
-        let silent = ControlPlane::test().children().deployment.manifest;
-        assert!(silent["metadata"].get("annotations").is_none());
     }
 
     #[test]

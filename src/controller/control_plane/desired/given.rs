@@ -88,7 +88,6 @@ impl ControlPlane {
         children(&Inputs {
             control_plane: &self.resolved(),
             consumed_checksum: self.checksum.as_deref(),
-            consumed_versions: self.checksum.as_deref(),
             access_url_from_env_from: self.access_url_from_env_from,
             cluster_domain: &Config::default().cluster_domain,
         })

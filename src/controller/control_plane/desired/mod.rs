@@ -86,8 +86,6 @@ pub struct Inputs<'a> {
     pub control_plane: &'a CoderControlPlane,
     /// Hash over every Secret and ConfigMap the pods read; another one rolls the Deployment.
     pub consumed_checksum: Option<&'a str>,
-    /// Hash over the versions of these objects; another one rolls nothing.
-    pub consumed_versions: Option<&'a str>,
     /// Whether a source of `envFrom` gives [`ACCESS_URL`].
     pub access_url_from_env_from: bool,
     /// The DNS domain of the cluster.
