@@ -17,6 +17,7 @@ pub mod app;
 pub mod coderd;
 pub mod confidential;
 pub mod controller;
+pub mod foreign;
 pub mod kubernetes;
 pub mod lint;
 pub mod manifests;

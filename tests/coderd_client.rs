@@ -79,7 +79,13 @@ async fn each_call(fault: impl Fn(&str) -> Fault, expected: impl Fn(Operation) -
     for (operation, route) in CALLS.into_iter().filter(|(operation, _)| !skip.contains(operation)) {
         let handle = coderd.inject(route, Occurrence::Next, fault(&token));
         let error = call(operation, &client, &coderd).await.expect_err(route);
-        assert_eq!(error, expected(operation), "{route}");
+        assert_eq!(error.detail(), &expected(operation), "{route}");
+        let hidden = matches!(error, Error::NotCoderd { .. });
+        assert_eq!(
+            hidden,
+            operation == Operation::Healthz,
+            "{route}: nobody has answered as coderd does yet"
+        );
         assert_eq!(handle.hits(), 1, "{route}");
         let shown = format!("{error} {error:?} {client:?}");
         for secret in [&token[11..], license().expose(), "hunter2"] {
@@ -115,12 +121,29 @@ async fn refusals_have_their_classes() {
 #[tokio::test]
 async fn a_400_is_told_in_coderds_words_unless_they_repeat_what_was_sent() {
     let said = |_: &str| Fault::answer(400, &json!({ "message": "Invalid\n license", "detail": "expired" }));
-    let expected = |operation| Error::Invalid { operation, message: "Invalid license: expired".to_owned() };
+    let expected = |operation| Error::Invalid { operation, message: "Invalid license: expired".into() };
     each_call(said, expected, &[]).await;
     let open = [Operation::Healthz, Operation::BuildInfo, Operation::Entitlements];
     let repeated = |token: &str| Fault::answer(400, &json!({ "message": format!("bad {token}") }));
-    let message = "(withheld: it repeats what was sent)".to_owned();
-    each_call(repeated, |operation| Error::Invalid { operation, message: message.clone() }, &open).await;
+    let message = "(withheld: it repeats what was sent)";
+    each_call(repeated, |operation| Error::Invalid { operation, message: message.into() }, &open).await;
+}
+
+/// A coderd that means ill: what a terminal obeys, what turns text around, and a megabyte of it.
+#[tokio::test]
+async fn hostile_words_are_cleaned_and_cut() {
+    let words =
+        format!("no \u{1b}]0;owned\u{7}\u{202e}license\u{2066}\r\nERROR forged {}", "x".repeat(900_000));
+    let limits = Limits { answer: 1 << 20, ..limits() };
+    let (coderd, _, client) = scene(limits).await;
+    coderd.inject("POST /licenses", Occurrence::Next, Fault::answer(400, &json!({ "message": words })));
+    let told = client.upload_license(&license()).await.unwrap_err().to_string();
+    assert!(told.contains("coderd says: no ]0;owned license ERROR forged xxx"), "{told:.200}");
+    assert!(
+        !told.contains(|letter: char| letter.is_control() || "\u{202e}\u{2066}".contains(letter)),
+        "{told:?}"
+    );
+    assert!(told.chars().count() <= 300, "{}", told.len());
 }
 
 #[tokio::test]
@@ -159,7 +182,8 @@ async fn a_call_without_an_answer_ends_in_time_and_is_given_up() {
     let (coderd, _, client) = scene(short).await;
     for (operation, route) in CALLS {
         let hanging = coderd.inject(route, Occurrence::Next, Fault::hang());
-        assert_eq!(call(operation, &client, &coderd).await, Err(Error::TimedOut { operation }), "{route}");
+        let error = call(operation, &client, &coderd).await.unwrap_err();
+        assert_eq!(error.detail(), &Error::TimedOut { operation }, "{route}");
         hanging.release();
         // Time enough, so that healing is not a race.
         let patient = client_with(&coderd);
@@ -255,15 +279,52 @@ async fn without_a_rule_loopback_is_refused() {
 }
 
 #[tokio::test]
-async fn nobody_there_and_no_such_name_are_told_apart() {
+async fn nobody_there_and_no_such_name_are_told_apart_in_the_log_alone() {
     let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let to = |host: &str| {
         let endpoint = Endpoint::parse(&format!("http://{host}")).unwrap();
         Client::new(endpoint, None, &led_to(nobody), limits()).unwrap()
     };
-    let lost = |lost| Err(Error::Unreachable { operation: Operation::Healthz, lost });
-    assert_eq!(to(HOST).healthz().await, lost(Lost::Connect));
-    assert_eq!(to("no-such-host.invalid").healthz().await, lost(Lost::Name));
+    let lost = |lost| Error::Unreachable { operation: Operation::Healthz, lost };
+    let closed = to(HOST).healthz().await.unwrap_err();
+    let unknown = to("no-such-host.invalid").healthz().await.unwrap_err();
+    assert_eq!((closed.detail(), unknown.detail()), (&lost(Lost::Connect), &lost(Lost::Name)));
+    assert_eq!(closed.to_string(), unknown.to_string());
+}
+
+/// What listens at an address is told to nobody who leads us there: a closed port, a silent one, plain text, a server of
+/// another kind, a certificate of somebody else.
+#[tokio::test]
+async fn whatever_listens_there_the_first_question_tells_the_same() {
+    let (coderd, ca) = (Coderd::start().await, Ca::new("other"));
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let secured = Door::before(&coderd, Some(acceptor(&ca, &["else.example.com"]))).await;
+    let short = Limits { connect: Duration::from_millis(300), total: Duration::from_millis(300), ..limits() };
+    let ask = async |scheme: &str, address: SocketAddr| {
+        let endpoint = Endpoint::parse(&format!("{scheme}://{HOST}")).unwrap();
+        let client = Client::new(endpoint, None, &led_to(address), short).unwrap();
+        client.healthz().await.unwrap_err()
+    };
+    coderd.inject("GET /healthz", Occurrence::Every, Fault::answer_text(503, "text/html", "<h1>proxy</h1>"));
+    let silent = silent.local_addr().unwrap();
+    let mut told = Vec::new();
+    for (scheme, address) in [
+        ("http", closed),
+        ("http", silent),
+        ("http", coderd.addr()),
+        ("http", secured.address),
+        ("https", closed),
+        ("https", silent),
+        ("https", coderd.addr()),
+        ("https", secured.address),
+    ] {
+        let error = ask(scheme, address).await;
+        assert_ne!(error.detail(), &error, "{scheme}://{address}");
+        told.push(error.to_string());
+    }
+    told.dedup();
+    assert_eq!(told.len(), 1, "{told:?}");
 }
 
 /// A door in front of the double that counts who comes in, with TLS or without.

@@ -184,7 +184,7 @@ async fn what_only_the_real_server_can_say_of_licenses_is_pinned() {
     let jwt = Confidential::new(license_with(&json!({ "jti": LICENSE_ID, "exp": 4_000_000_000_i64 })));
     let refused = owner.upload_license(&jwt).await.expect_err("a wrong signature");
     let Error::Invalid { message, .. } = &refused else { panic!("{refused:?}") };
-    assert!(message.starts_with("Invalid license: "), "{message}");
+    assert!(message.as_str().starts_with("Invalid license: "), "{message}");
     assert!(owner.licenses().await.unwrap().is_empty());
     // The 500 of a duplicate carries the name of this constraint, by which our client knows it.
     let unique = "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = 'licenses_jwt_key'";

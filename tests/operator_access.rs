@@ -7,8 +7,12 @@ mod ending_license;
 mod reach;
 #[path = "operator_access/stage.rs"]
 mod stage;
+#[path = "operator_access/strangers.rs"]
+mod strangers;
 #[path = "operator_access/tokens.rs"]
 mod tokens;
+#[path = "operator_access/words.rs"]
+mod words;
 
 use serde_json::{Value, json};
 use stage::{LIMIT, NOBODY, Stage, condition};
@@ -190,7 +194,7 @@ async fn a_wrong_password_is_said_without_the_url() {
     let (_, url) = stage.database();
     let url = url.replace("postgres:cnry", "postgres:hunter2");
     stage.apply(&ns, &json!({ "extraEnv": [{ "name": "CODER_PG_CONNECTION_URL", "value": url }] })).await;
-    let plane = stage.until_reason(&ns, "OperatorAccessReady", "DatabaseLoginRefused").await;
+    let plane = stage.until_reason(&ns, "OperatorAccessReady", "DatabaseLoginFailed").await;
     assert!(!plane["status"].to_string().contains("hunter2"), "{}", plane["status"]);
     assert_eq!(condition(&plane, "OperatorAccessReady")["status"], "False");
     let composed = json!([{ "name": "CODER_PG_CONNECTION_URL", "value": "postgres://u:$(P)@h/d" }]);

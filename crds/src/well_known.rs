@@ -7,6 +7,8 @@ pub const GROUP: &str = "coder.com";
 pub const VERSION: &str = "v1alpha1";
 /// Field manager of every server-side apply, and value of [`label::MANAGED_BY`].
 pub const MANAGER: &str = "coder-k8s";
+/// Secret in the operator's namespace with the key of [`annotation::CHECKSUM`].
+pub const CHECKSUM_KEY_SECRET: &str = "coder-k8s-checksum-key";
 
 /// Finalizers, one a kind. Their spelling is part of the API: an object stored long ago still carries them.
 pub mod finalizer {
@@ -56,6 +58,9 @@ pub mod label {
     pub const CONTROL_PLANE: &str = "coder.com/control-plane";
     /// On workspace Roles and RoleBindings: namespace of the control plane.
     pub const CONTROL_PLANE_NAMESPACE: &str = "coder.com/control-plane-namespace";
+    /// On a control plane's Deployment, not on its pods: the versions of the Secrets and ConfigMaps that
+    /// [`super::annotation::CHECKSUM`] is of. An annotation would count as another generation.
+    pub const CONSUMED_VERSIONS: &str = "coder.com/consumed-versions";
     /// On a namespace: consent that control planes of the named namespace run workspaces here.
     pub const WORKSPACES_FROM: &str = "coder.com/workspaces-from";
     /// On webhook configurations and APIServices: `"true"` asks for our `caBundle`.

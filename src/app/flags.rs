@@ -4,7 +4,7 @@
 use super::durations;
 use super::logging::{Format, Level};
 use super::modes::Mode;
-use crate::coderd::{AllowedUrls, Egress, Resolve, allowed, resolve};
+use crate::coderd::{AllowedUrls, Egress, Resolve, addresses, allowed, resolve};
 use crate::confidential::Confidential;
 use crate::controller::control_plane::consent::Consent;
 use crate::controller::control_plane::orphans;
@@ -113,6 +113,11 @@ pub struct EgressFlags {
     /// External URLs that objects may name: those below this prefix. Repeatable, or by commas.
     #[arg(long, value_name = "PREFIX", value_delimiter = ',', env = "CODER_K8S_ALLOW_URL")]
     pub allow_url: Vec<allowed::Prefix>,
+
+    /// Addresses that are never dialled for an object, beside those that never are: loopback, link-local, cloud metadata.
+    /// --resolve can lead there on purpose. Repeatable, or by commas.
+    #[arg(long, value_name = "CIDR", value_delimiter = ',', env = "CODER_K8S_DENY_CIDR")]
+    pub deny_cidr: Vec<addresses::Cidr>,
 }
 
 /// Where the process listens.
@@ -287,7 +292,9 @@ impl Flags {
     /// Where our own connections may lead.
     pub fn egress(&self) -> Egress {
         Egress {
-            resolve: Resolve::new(self.egress.resolve.clone()),
+            resolve: Resolve::new(self.egress.resolve.clone())
+                .denying(self.egress.deny_cidr.clone())
+                .in_cluster(&self.cluster_domain),
             allowed_urls: AllowedUrls::new(self.egress.allow_url.clone()),
             request_timeout: self.coder_request_timeout,
         }

@@ -95,7 +95,15 @@ fn egress_is_read_from_flags_and_misuse_is_told_at_the_start() {
     assert!(egress.allowed_urls.allow("https://b/x") && !egress.allowed_urls.allow("https://c"));
     assert_eq!(egress.limits().total, Duration::from_secs(30));
     assert_eq!(flags("--coder-request-timeout=7s").egress().limits().total, Duration::from_secs(7));
-    for (word, reason) in [("--resolve=a", "HOST[:PORT]=ADDR[:PORT]"), ("--allow-url=b", "http or https")] {
+    let denying = flags("--deny-cidr=10.0.0.0/8,fd12::/16 --deny-cidr=192.0.2.7").egress().resolve;
+    let others = flags("").egress().resolve;
+    assert_ne!(denying, others, "every --deny-cidr counts");
+    for (word, reason) in [
+        ("--resolve=a", "HOST[:PORT]=ADDR[:PORT]"),
+        ("--allow-url=b", "http or https"),
+        ("--deny-cidr=10.0.0.0/33", "such as 10.0.0.0/8"),
+        ("--deny-cidr=10.1.2.3/8", "begins at 10.0.0.0"),
+    ] {
         let error = Cli::try_parse_from(["coder-k8s", word]).unwrap_err().to_string();
         assert!(error.contains(reason), "{error}");
     }

@@ -97,7 +97,12 @@ impl Endpoint {
 
     /// The name its certificate must have.
     pub(super) fn expected_name(&self) -> &str {
-        self.server_name.as_deref().unwrap_or(&self.host)
+        self.server_name.as_deref().unwrap_or_else(|| self.name())
+    }
+
+    /// The host without the dot that makes a name absolute: that is for DNS, and neither in certificates nor in headers.
+    fn name(&self) -> &str {
+        self.host.strip_suffix('.').unwrap_or(&self.host)
     }
 }
 
@@ -127,7 +132,7 @@ impl fmt::Display for Endpoint {
             Scheme::Https => "https",
         };
         let (open, close) = if self.host.contains(':') { ("[", "]") } else { ("", "") };
-        write!(out, "{scheme}://{open}{}{close}:{}", self.host, self.port)
+        write!(out, "{scheme}://{open}{}{close}:{}", self.name(), self.port)
     }
 }
 
@@ -143,9 +148,12 @@ mod tests {
             ("https://coder.example.com:8443", "https://coder.example.com:8443"),
             ("http://[::1]:3000", "http://[::1]:3000"),
             ("http://[::1]", "http://[::1]:80"),
+            ("https://coder.example.com.", "https://coder.example.com:443"),
         ] {
             assert_eq!(Endpoint::parse(url).unwrap().to_string(), shown);
         }
+        let absolute = Endpoint::parse("https://coder.example.com.").unwrap();
+        assert_eq!((&*absolute.host, absolute.expected_name()), ("coder.example.com.", "coder.example.com"));
     }
 
     #[test]

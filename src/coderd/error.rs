@@ -1,7 +1,10 @@
 //! What can go wrong with a call to coderd, by what the caller has to do about it.
-//! It never holds a URL's query, a token or a body; coderd's own words only cut, cleaned and without what we sent.
+//! It never holds a URL's query, a token or a body; coderd's own words only cut, cleaned and without what we sent. Before
+//! somebody has answered as coderd does, an error says no more than that nobody has.
 
 use super::addresses::Forbidden;
+use super::endpoint::Scheme;
+use crate::foreign::Foreign;
 use std::fmt;
 use std::time::Duration;
 
@@ -76,6 +79,18 @@ pub enum Lost {
 /// A failed call.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
+    /// Nobody answered as coderd does, or proved by its certificate to be it. What happened instead is for
+    /// [`Error::detail`] alone: it would tell whoever leads us there what listens at that address.
+    #[error(
+        "{operation} failed: nothing answers at its Service, or not as coderd does and with the certificate of its \
+         Secret; the logs of coderd's own pods, and the operator's, say which"
+    )]
+    NotCoderd {
+        /// The call.
+        operation: Operation,
+        /// What happened.
+        detail: Box<Self>,
+    },
     /// No connection, or one that broke.
     #[error("{operation} failed: {lost}")]
     Unreachable {
@@ -96,7 +111,7 @@ pub enum Error {
         /// The call.
         operation: Operation,
         /// Why, by the TLS library.
-        reason: String,
+        reason: Foreign,
     },
     /// The host is an address we never dial.
     #[error("{operation} refused: the host is {reason}; --resolve can lead there on purpose")]
@@ -157,7 +172,7 @@ pub enum Error {
         /// The call.
         operation: Operation,
         /// coderd's words, cut and cleaned.
-        message: String,
+        message: Foreign,
     },
     /// 5xx.
     #[error("{operation} failed: coderd answered {status}")]
@@ -216,7 +231,8 @@ impl Error {
     /// The call that failed.
     pub fn operation(&self) -> Operation {
         match self {
-            Self::Unreachable { operation, .. }
+            Self::NotCoderd { operation, .. }
+            | Self::Unreachable { operation, .. }
             | Self::TimedOut { operation, .. }
             | Self::Tls { operation, .. }
             | Self::Refused { operation, .. }
@@ -236,9 +252,29 @@ impl Error {
         }
     }
 
+    /// The same for the operator's log, with what is not for whoever leads us there.
+    pub fn detail(&self) -> &Self {
+        match self {
+            Self::NotCoderd { detail, .. } => detail,
+            other => other,
+        }
+    }
+
+    /// The error of the first question to whoever is at an address. TLS proves who answered; without it, or before the
+    /// handshake is over, nothing does. Our own refusal to dial is told.
+    pub(super) fn of_first_question(self, scheme: Scheme) -> Self {
+        let proven = match &self {
+            Self::Refused { .. } | Self::NotCoderd { .. } => return self,
+            Self::Unreachable { .. } | Self::TimedOut { .. } | Self::Tls { .. } => false,
+            _ => scheme == Scheme::Https,
+        };
+        if proven { self } else { Self::NotCoderd { operation: self.operation(), detail: Box::new(self) } }
+    }
+
     /// When to call again.
     pub fn retry(&self) -> Retry {
         match self {
+            Self::NotCoderd { detail, .. } => detail.retry(),
             Self::RateLimited { retry_after, .. } => Retry::After(*retry_after),
             Self::Unreachable { .. }
             | Self::TimedOut { .. }
@@ -257,5 +293,53 @@ impl Error {
             | Self::Invalid { .. }
             | Self::Redirected { .. } => Retry::WhenChanged,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_leads_us_somewhere_learns_the_same_whatever_listens_there() {
+        let operation = Operation::Healthz;
+        let silent = || {
+            vec![
+                Error::Unreachable { operation, lost: Lost::Name },
+                Error::Unreachable { operation, lost: Lost::Connect },
+                Error::Unreachable { operation, lost: Lost::Cut },
+                Error::TimedOut { operation },
+                Error::Tls { operation, reason: "peer is incompatible".into() },
+            ]
+        };
+        let answers = || {
+            vec![
+                Error::Malformed { operation },
+                Error::Unauthorized { operation },
+                Error::Server { operation, status: 503 },
+                Error::Redirected { operation, status: 301 },
+                Error::RateLimited { operation, retry_after: Duration::from_secs(1) },
+            ]
+        };
+        let told = |error: Error, scheme| error.of_first_question(scheme).to_string();
+        let one = told(Error::TimedOut { operation }, Scheme::Http);
+        assert!(one.len() <= 250, "{one}");
+        for error in silent().into_iter().chain(answers()) {
+            assert_eq!(told(error.clone(), Scheme::Http), one);
+            let hidden = error.clone().of_first_question(Scheme::Http);
+            assert_eq!((hidden.detail(), hidden.retry()), (&error, error.retry()), "the log has it");
+        }
+        for error in silent() {
+            assert_eq!(told(error, Scheme::Https), one);
+        }
+        for error in answers() {
+            assert_eq!(
+                error.clone().of_first_question(Scheme::Https),
+                error,
+                "its certificate proved who it is"
+            );
+        }
+        let refused = Error::Refused { operation, reason: Forbidden::Loopback };
+        assert_eq!(refused.clone().of_first_question(Scheme::Http), refused);
     }
 }

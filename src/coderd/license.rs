@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::uuid::Uuid;
+use zeroize::Zeroizing;
 
 /// Larger than any license; a Secret can hold a megabyte.
 const LARGEST: usize = 64 * 1024;
@@ -43,7 +44,7 @@ impl Claims {
         }
         let parts: Vec<&str> = text.split('.').collect();
         let [_, payload, _] = parts.as_slice() else { return Err(NotALicense::NotAJwt) };
-        let bytes = URL_SAFE_NO_PAD.decode(payload).map_err(|_| NotALicense::NotAJwt)?;
+        let bytes = Zeroizing::new(URL_SAFE_NO_PAD.decode(payload).map_err(|_| NotALicense::NotAJwt)?);
         serde_json::from_slice(&bytes).map(Self).map_err(|_| NotALicense::NotAJwt)
     }
 

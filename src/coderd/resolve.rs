@@ -1,6 +1,8 @@
-//! Where `--resolve HOST[:PORT]=ADDR[:PORT]` leads a name, as in curl; the first rule that fits wins.
-//! It reads and looks up; it never asks DNS and never dials.
+//! How a host becomes an address: where `--resolve HOST[:PORT]=ADDR[:PORT]` leads it, as in curl (the first rule that fits
+//! wins), by which name DNS is asked otherwise, and which answers are refused. It never asks DNS and never dials.
 
+use super::addresses::{Cidr, Forbidden, forbidden};
+use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
@@ -114,22 +116,61 @@ fn normalised(host: &str) -> String {
     }
 }
 
-/// All rules, in the order they were given.
+/// How hosts become addresses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Resolve(Vec<Rule>);
+pub struct Resolve {
+    rules: Vec<Rule>,
+    denied: Vec<Cidr>,
+    /// Without dots around it; empty where none is known.
+    cluster_domain: String,
+}
 
 impl Resolve {
     /// Takes the rules in their order.
     pub fn new(rules: Vec<Rule>) -> Self {
-        Self(rules)
+        Self { rules, ..Self::default() }
+    }
+
+    /// The same that refuses these addresses, too.
+    pub fn denying(self, denied: Vec<Cidr>) -> Self {
+        Self { denied, ..self }
+    }
+
+    /// The same in a cluster with this DNS domain.
+    pub fn in_cluster(self, domain: &str) -> Self {
+        Self { cluster_domain: normalised(domain), ..self }
     }
 
     /// Where a rule leads this host and port, if one fits.
     pub fn lookup(&self, host: &str, port: u16) -> Option<SocketAddr> {
         let host = normalised(host);
         let fits = |rule: &&Rule| rule.host.fits(&host) && rule.port.is_none_or(|only| only == port);
-        let rule = self.0.iter().find(fits)?;
+        let rule = self.rules.iter().find(fits)?;
         Some(SocketAddr::new(rule.address, rule.to_port.unwrap_or(port)))
+    }
+
+    /// Why DNS must not lead us to this address, if it must not.
+    pub(super) fn refuses(&self, address: IpAddr) -> Option<Forbidden> {
+        forbidden(address, &self.denied)
+    }
+
+    /// The name that DNS is asked for. Names of the cluster are asked for as absolute ones, with a dot behind them:
+    /// otherwise the search domains of our pod come first, and whoever owns a namespace that is called like a part of
+    /// the name receives what we send. Any other name stays as it was given, since it may need the search.
+    pub(super) fn asked_name<'a>(&self, host: &'a str) -> Cow<'a, str> {
+        let name = normalised(host);
+        let domain = &self.cluster_domain;
+        if domain.is_empty() || host.ends_with('.') {
+            return Cow::Borrowed(host);
+        }
+        if Pattern::Below(format!(".{domain}")).fits(&name) {
+            return Cow::Owned(format!("{name}."));
+        }
+        // `<name>.<namespace>.svc` means one thing only.
+        if Pattern::Below(".svc".to_owned()).fits(&name) && name.split('.').count() >= 3 {
+            return Cow::Owned(format!("{name}.{domain}."));
+        }
+        Cow::Borrowed(host)
     }
 }
 
@@ -173,6 +214,38 @@ mod tests {
     fn addresses_can_be_led_too() {
         assert_eq!(led(&["[::1]:80=127.0.0.1:9"], "[0:0::1]", 80).as_deref(), Some("127.0.0.1:9"));
         assert_eq!(led(&["127.0.0.1=127.0.0.1"], "127.0.0.1", 5).as_deref(), Some("127.0.0.1:5"));
+    }
+
+    #[test]
+    fn names_of_the_cluster_are_asked_for_as_absolute_names() {
+        let resolve = Resolve::default().in_cluster("K8s.example.com");
+        for (host, asked) in [
+            ("coder.team.svc.k8s.example.com", "coder.team.svc.k8s.example.com."),
+            ("Coder.team.svc.K8S.example.com", "coder.team.svc.k8s.example.com."),
+            ("pod.coder.team.svc.k8s.example.com", "pod.coder.team.svc.k8s.example.com."),
+            ("coder.team.svc.k8s.example.com.", "coder.team.svc.k8s.example.com."),
+            ("db.team.svc", "db.team.svc.k8s.example.com."),
+            // They need the search, or mean something outside.
+            ("db", "db"),
+            ("db.team", "db.team"),
+            ("team.svc", "team.svc"),
+            ("db.example.com", "db.example.com"),
+            ("xk8s.example.com", "xk8s.example.com"),
+            ("coder.team.svc.cluster.local", "coder.team.svc.cluster.local"),
+            ("10.0.0.1", "10.0.0.1"),
+            ("fd12::1", "fd12::1"),
+        ] {
+            assert_eq!(resolve.asked_name(host), asked, "{host}");
+        }
+        assert_eq!(Resolve::default().asked_name("db.team.svc"), "db.team.svc", "no domain is known");
+    }
+
+    #[test]
+    fn a_rule_fits_a_name_of_the_cluster_with_and_without_the_dot() {
+        let resolve = resolve(&["*.svc.cluster.local=127.0.0.1:81"]).in_cluster("cluster.local");
+        for host in ["coder.team.svc.cluster.local", "coder.team.svc.cluster.local."] {
+            assert!(resolve.lookup(host, 80).is_some(), "{host}");
+        }
     }
 
     #[test]

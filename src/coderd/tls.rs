@@ -1,6 +1,7 @@
 //! Whom we trust when we open TLS: the system's authorities, those a caller adds, and certificates a server is known to
 //! have. It sets up clients; whether a connection needs TLS is decided by endpoints and database URLs.
 
+use crate::foreign::Foreign;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
@@ -36,7 +37,7 @@ pub enum TrustError {
     TooLarge,
     /// The library refuses.
     #[error("TLS cannot be set up: {0}")]
-    Setup(String),
+    Setup(Foreign),
 }
 
 /// Bytes of one file of certificates that we read; a chain has a few thousand. Others choose what is in it, and every
@@ -55,7 +56,7 @@ static SYSTEM: LazyLock<Vec<CertificateDer<'static>>> =
 
 /// A client that trusts the system's authorities and the extra ones.
 pub(super) fn client(extra_ca: Option<&str>, check: Check) -> Result<ClientConfig, TrustError> {
-    let setup = |error: Error| TrustError::Setup(error.to_string());
+    let setup = |error: Error| TrustError::Setup(Foreign::new(&error.to_string()));
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
@@ -74,7 +75,7 @@ pub(super) fn client(extra_ca: Option<&str>, check: Check) -> Result<ClientConfi
 /// leaves counts, or another for one of their names by an authority we trust. That is how a certificate that was renewed
 /// a moment ago and the one before it are both good.
 pub(super) fn client_of(certificates: &[String], extra_ca: Option<&str>) -> Result<ClientConfig, TrustError> {
-    let setup = |error: Error| TrustError::Setup(error.to_string());
+    let setup = |error: Error| TrustError::Setup(Foreign::new(&error.to_string()));
     let provider = Arc::new(ring::default_provider());
     let mut roots = roots(extra_ca)?;
     let (mut leaves, mut names) = (Vec::new(), Vec::new());
@@ -140,7 +141,7 @@ fn chain_verifier(
     provider: &Arc<CryptoProvider>,
 ) -> Result<Arc<WebPkiServerVerifier>, TrustError> {
     let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build();
-    verifier.map_err(|error| TrustError::Setup(error.to_string()))
+    verifier.map_err(|error| TrustError::Setup(Foreign::new(&error.to_string())))
 }
 
 /// Whether nothing but the name is wrong: the chain is checked before it.

@@ -5,6 +5,7 @@ use super::uuid::NoRandomness;
 use crate::confidential::Confidential;
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
+use zeroize::Zeroizing;
 
 const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const ID_LENGTH: usize = 10;
@@ -49,7 +50,10 @@ impl NewToken {
 
     /// What a client sends.
     pub fn plaintext(&self) -> Confidential<String> {
-        Confidential::new(format!("{}-{}", self.id, self.secret.expose()))
+        // Once, at its full length: what grows leaves a copy behind.
+        let mut text = String::with_capacity(ID_LENGTH + 1 + SECRET_LENGTH);
+        text.extend([self.id.as_str(), "-", self.secret.expose()]);
+        Confidential::new(text)
     }
 
     /// What coderd keeps: SHA-256 of the secret half, without salt.
@@ -62,9 +66,9 @@ impl NewToken {
 fn base62(random: &SystemRandom, length: usize) -> Result<String, NoRandomness> {
     let fair = ALPHABET.len() * (256 / ALPHABET.len());
     let mut text = String::with_capacity(length);
-    let mut bytes = [0; 64];
+    let mut bytes = Zeroizing::new([0; 64]);
     while text.len() < length {
-        random.fill(&mut bytes).map_err(|_| NoRandomness)?;
+        random.fill(&mut *bytes).map_err(|_| NoRandomness)?;
         let fair = bytes.iter().map(|byte| usize::from(*byte)).filter(|byte| *byte < fair);
         let missing = length - text.len();
         text.extend(

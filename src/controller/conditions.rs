@@ -1,7 +1,7 @@
 //! Decides how a condition is written: its time changes with its status only, and it says which generation it is about.
 //! It never decides what is true of an object.
 
-use crate::kubernetes::wording::{is_cut, sentence};
+use crate::kubernetes::wording::{is_cut, sentence, whole};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 /// The three values a condition has.
@@ -67,7 +67,7 @@ pub fn conditions(findings: &[Finding], before: &[Condition], generation: i64, n
             let same = named.filter(|old| old.status == status);
             let message = sentence(&finding.message);
             if is_cut(&message) && named.is_none_or(|old| old.message != message) {
-                let (condition, message) = (finding.about, &finding.message);
+                let (condition, message) = (finding.about, whole(&finding.message));
                 tracing::info!(condition, message, "the whole of a condition that is cut");
             }
             Condition {

@@ -3,7 +3,7 @@
 
 use super::Kube;
 use super::objects::{WRITE_LIMIT, within};
-use super::wording::{is_cut, sentence};
+use super::wording::{is_cut, sentence, whole};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use std::sync::Arc;
@@ -120,7 +120,11 @@ impl Events {
         // The API server counts bytes, and refuses a note that has more.
         note.truncate(note.floor_char_boundary(LARGEST_NOTE));
         if is_cut(&note) {
-            tracing::info!(reason = news.reason, note = news.note, "the whole of an Event that is cut");
+            tracing::info!(
+                reason = news.reason,
+                note = whole(&news.note),
+                "the whole of an Event that is cut"
+            );
         }
         let event = Event {
             type_,

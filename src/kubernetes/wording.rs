@@ -1,6 +1,7 @@
 //! Decides how a text becomes a sentence that a person can read in a condition or an Event: one line, no dumped values,
 //! nothing that a terminal obeys, at most 300 characters. It never changes what comes first, which is what failed.
 
+use crate::foreign::{Foreign, cleaned};
 use std::borrow::Cow;
 
 /// Characters of a condition's message or an Event's note.
@@ -8,10 +9,12 @@ pub const LONGEST: usize = 300;
 /// How a sentence ends that was longer.
 const CUT: &str = "… (more in the operator's log)";
 
-/// The text as a sentence.
+/// Characters of anything the API server says that are looked at or logged.
+const WHOLE: usize = 8192;
+
+/// The text as a sentence. Pods, webhooks and coderd say what they like, and `kubectl` prints it.
 pub fn sentence(text: &str) -> String {
-    let visible: String = text.chars().map(|letter| if is_unseen(letter) { ' ' } else { letter }).collect();
-    let plain = without_dumps(&visible.split_whitespace().collect::<Vec<_>>().join(" "));
+    let plain = without_dumps(&whole(text));
     if plain.chars().count() <= LONGEST {
         return plain;
     }
@@ -22,13 +25,9 @@ pub fn sentence(text: &str) -> String {
     format!("{}{CUT}", whole.trim_end_matches([',', ';', ':', '.']))
 }
 
-/// Whether a character commands a terminal, or changes how those around it are shown. Pods, webhooks and coderd say what
-/// they like, and `kubectl` prints it.
-fn is_unseen(letter: char) -> bool {
-    letter.is_control()
-        || matches!(letter,
-            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+/// The whole text for the log, where a sentence is cut: cleaned all the same.
+pub fn whole(text: &str) -> String {
+    cleaned(text, WHOLE)
 }
 
 /// Whether a sentence says less than its text.
@@ -61,16 +60,18 @@ fn without_dumps(text: &str) -> String {
 /// the whole answer, and quotes what it could not read.
 pub(super) fn reason(error: &kube::Error) -> Cow<'static, str> {
     match error {
-        kube::Error::Api(status) if status.message.is_empty() => Cow::Owned(
-            format!("the API server answered {} {}", status.code, status.reason).trim_end().to_owned(),
-        ),
-        kube::Error::Api(status) => Cow::Owned(without_preamble(&status.message)),
+        kube::Error::Api(status) if status.message.is_empty() => {
+            let reason = Foreign::new(&status.reason);
+            Cow::Owned(format!("the API server answered {} {reason}", status.code).trim_end().to_owned())
+        }
+        // Webhooks and policies of others speak through it.
+        kube::Error::Api(status) => Cow::Owned(without_preamble(&whole(&status.message))),
         kube::Error::SerdeError(_) | kube::Error::FromUtf8(_) | kube::Error::ReadEvents(_) => {
             Cow::Borrowed("the answer of the API server cannot be read")
         }
         kube::Error::Auth(_) => Cow::Borrowed("the credentials for the API server cannot be used"),
         kube::Error::Service(_) | kube::Error::HyperError(_) => {
-            Cow::Owned(format!("the API server cannot be reached: {}", root(error)))
+            Cow::Owned(format!("the API server cannot be reached: {}", Foreign::new(&root(error))))
         }
         _ => Cow::Borrowed("the request cannot be made"),
     }
@@ -167,6 +168,9 @@ mod tests {
             told("somebody said \"no\" is forbidden: here"),
             "somebody said \"no\" is forbidden: here"
         );
+        let hostile = format!("no \u{1b}[2J\u{202e}way\u{2028}{}", "x".repeat(1 << 20));
+        let cut = told(&hostile);
+        assert!(cut.starts_with("no [2J way xxx") && cut.chars().count() == WHOLE + 1, "{cut:.20}");
         let silent = Status::failure("", "Forbidden").with_code(403);
         assert_eq!(reason(&kube::Error::Api(Box::new(silent))), "the API server answered 403 Forbidden");
         let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);

@@ -273,8 +273,9 @@ pub const ROLES: &[Role] = &[
             Grant {
                 on: On::Resources { group: "", resources: &["secrets"] },
                 verbs: &["get", "create", "update", "delete"],
-                reason: "Its own token for each control plane, which it makes, renews and takes back. The name is derived \
-                         from the control plane's, so the right cannot be limited by name.",
+                reason: "Its own token for each control plane, which it makes, renews and takes back, and the key of its \
+                         checksums, which it makes once. The name of a token is derived from the control plane's, so \
+                         the right cannot be limited by name.",
             },
         ],
     },

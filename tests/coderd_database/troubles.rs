@@ -2,6 +2,12 @@
 //! The databases are those of the suite.
 
 use super::*;
+use coder_k8s::coderd::database::State;
+
+/// What whoever chose the address does not learn.
+fn no_login(detail: Error) -> Error {
+    Error::NoLogin(Box::new(detail))
+}
 
 #[tokio::test]
 async fn a_wrong_password_is_told_without_it() {
@@ -12,12 +18,19 @@ async fn a_wrong_password_is_told_without_it() {
         format!("host={HOST} user=nobody-known password=hunter2 dbname={name} sslmode=disable"),
     ] {
         let error = Database::connect(&url(&text), &resolve(&SERVER), Limits::default()).await.unwrap_err();
-        assert_eq!(error, Error::WrongPassword);
+        assert_eq!(error, no_login(Error::WrongPassword));
         assert!(!format!("{error} {error:?}").contains("hunter2"));
+    }
+    // A server that has proven who it is may say what it likes.
+    for mode in ["verify-ca", "verify-full"] {
+        let text = format!("postgres://postgres:hunter2@{HOST}/{name}?sslmode={mode}");
+        let known = url(&text).trusting(&*CA.certificate);
+        let error = Database::connect(&known, &resolve(&SERVER), Limits::default()).await.unwrap_err();
+        assert_eq!(error, Error::WrongPassword, "{mode}");
     }
     let missing = url(&SERVER.url("postgres", "no_such_database", "sslmode=disable"));
     let error = Database::connect(&missing, &resolve(&SERVER), Limits::default()).await.unwrap_err();
-    assert_eq!(error, Error::Other("3D000".to_owned()));
+    assert_eq!(error, Error::Other(State::new("3D000")));
     assert!(!format!("{error} {missing:?}").contains(PASSWORD));
 }
 
@@ -38,7 +51,8 @@ async fn tls_is_used_and_checked_as_the_url_asks() {
         assert_eq!(ask(parameters, Some(&CA)).await, Ok(()), "{parameters}");
         for untrusted in [None, Some(&other)] {
             let error = ask(parameters, untrusted).await.unwrap_err();
-            assert!(matches!(error, Error::TlsRefused(_)), "{parameters}: {error:?}");
+            assert!(matches!(error.detail(), Error::TlsRefused(_)), "{parameters}: {error:?}");
+            assert!(matches!(error, Error::NoLogin(_)), "{parameters}: {error:?}");
         }
     }
 }
@@ -51,7 +65,8 @@ async fn a_certificate_for_another_host_passes_verify_ca_only() {
         Database::connect(&url, &resolve(&server), Limits::default()).await.map(drop)
     };
     assert_eq!(ask("sslmode=verify-ca").await, Ok(()));
-    assert!(matches!(ask("sslmode=verify-full").await, Err(Error::TlsRefused(_))));
+    let error = ask("sslmode=verify-full").await.unwrap_err();
+    assert!(matches!(error.detail(), Error::TlsRefused(_)), "{error:?}");
 }
 
 #[tokio::test]
@@ -62,7 +77,8 @@ async fn a_server_without_tls_is_refused_unless_the_url_allows_it() {
         Database::connect(&url, &resolve(&server), Limits::default()).await.map(drop)
     };
     for refused in ["", "sslmode=require", "sslmode=verify-ca", "sslmode=verify-full"] {
-        assert!(matches!(ask(refused).await, Err(Error::TlsRefused(_))), "{refused}");
+        let error = ask(refused).await.unwrap_err();
+        assert!(matches!(error.detail(), Error::TlsRefused(_)), "{refused}: {error:?}");
     }
     assert_eq!(ask("sslmode=prefer").await, Ok(()));
     assert_eq!(ask("sslmode=disable").await, Ok(()));
@@ -191,7 +207,7 @@ async fn a_schema_we_do_not_know_is_named_before_anything_is_written() {
         ("ALTER TABLE api_keys RENAME scopes TO permissions", "api_keys.scopes is missing"),
         ("ALTER TABLE users RENAME rbac_roles TO roles", "users.rbac_roles is missing"),
         ("ALTER TYPE api_key_scope RENAME VALUE 'coder:all' TO 'all'", "api_key_scope.coder:all is missing"),
-        ("ALTER TABLE users ADD tenant text NOT NULL", "users.tenant needs a value we do not know"),
+        ("ALTER TABLE users ADD tenant text NOT NULL", "a column of users that we do not know needs a value"),
     ] {
         let name = SERVER.coderd_database(NEWEST);
         SERVER.sql(&name, change);
@@ -230,16 +246,29 @@ async fn loopback_is_refused_unless_a_rule_leads_there() {
 }
 
 #[tokio::test]
-async fn a_silent_server_and_a_closed_port_are_told_apart() {
+async fn a_silent_server_and_a_closed_port_are_told_apart_in_the_log_alone() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = silent.local_addr().unwrap();
     let led = Resolve::new(vec![format!("{HOST}={address}").parse().unwrap()]);
     let limits = Limits { connect: Duration::from_millis(300), ..Limits::default() };
     for mode in ["disable", "require"] {
         let url = url(&format!("postgres://u:p@{HOST}/c?sslmode={mode}"));
-        assert_eq!(Database::connect(&url, &led, limits).await.unwrap_err(), Error::TimedOut, "{mode}");
+        let error = Database::connect(&url, &led, limits).await.unwrap_err();
+        assert_eq!(error, no_login(Error::TimedOut), "{mode}");
     }
     drop(silent);
     let url = url(&format!("postgres://u:p@{HOST}/c"));
-    assert_eq!(Database::connect(&url, &led, limits).await.unwrap_err(), Error::Unreachable);
+    let error = Database::connect(&url, &led, limits).await.unwrap_err();
+    assert_eq!(error, no_login(Error::Unreachable));
+    assert_eq!(error.to_string(), no_login(Error::TimedOut).to_string());
+}
+
+#[tokio::test]
+async fn authorities_that_are_none_are_told_before_anybody_is_dialled() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let led = Resolve::new(vec![format!("{HOST}={}", listener.local_addr().unwrap()).parse().unwrap()]);
+    let url = url(&format!("postgres://u:p@{HOST}/c?sslmode=verify-full")).trusting("nonsense");
+    let error = Database::connect(&url, &led, Limits::default()).await.unwrap_err();
+    assert!(matches!(error, Error::TlsRefused(_)), "{error:?}");
+    assert!(error.to_string().contains("extra CA certificates"), "{error}");
 }

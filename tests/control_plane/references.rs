@@ -66,3 +66,121 @@ async fn a_secret_is_read_once_a_pass_however_many_keys_are_used() {
     assert!(passes >= 1);
     assert_eq!(reads, passes, "one read of the Secret a pass");
 }
+
+/// Generation of the Deployment, checksum on its pods, versions beside them.
+async fn marks(stage: &Stage, ns: &str) -> (Value, Value, Value) {
+    let deployment = stage.get("deployment", ns, "coder").await.unwrap();
+    let on_pods = &deployment["spec"]["template"]["metadata"]["annotations"]["coder.com/checksum"];
+    let beside = &deployment["metadata"]["labels"]["coder.com/consumed-versions"];
+    assert!(on_pods.is_string() && beside.is_string(), "{deployment}");
+    (deployment["metadata"]["generation"].clone(), on_pods.clone(), beside.clone())
+}
+
+/// A control plane named `coder` whose pods read a Secret named `settings`.
+async fn reading(stage: &Stage, purpose: &str) -> String {
+    let ns = stage.cluster.namespace(purpose).await;
+    let words = format!("create secret generic settings -n {ns} --from-literal=PIN=1234");
+    stage.cluster.kubectl(&words).await.expect_ok();
+    stage.apply(&ns, "coder", &json!({ "envFrom": [{ "secretRef": { "name": "settings" } }] })).await;
+    stage.ready(&ns, "coder").await;
+    ns
+}
+
+async fn kubectl(stage: &Stage, words: &str) {
+    stage.cluster.kubectl(words).await.expect_ok();
+}
+
+/// Gives the Secret another value and waits until the pods have been rolled for it, once.
+async fn a_new_value_rolls_once(stage: &Stage, ns: &str, pin: &str) {
+    let (generation, checksum, _) = marks(stage, ns).await;
+    let value = json!({ "stringData": { "PIN": pin } });
+    kubectl(stage, &format!("patch secret settings -n {ns} --type=merge -p {value}")).await;
+    let rolled = |object: &Value| {
+        object["spec"]["template"]["metadata"]["annotations"]["coder.com/checksum"] != checksum
+    };
+    stage.until_object("deployment", ns, "coder", "to roll", rolled).await;
+    stage.pass(ns, "coder", &format!("rolled-{pin}")).await;
+    assert_eq!(marks(stage, ns).await.0, json!(generation.as_i64().unwrap() + 1), "once");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_value_rolls_once_and_the_same_contents_roll_nothing() {
+    let stage = Stage::shared().await;
+    let ns = reading(stage, "same").await;
+    a_new_value_rolls_once(stage, &ns, "1235").await;
+    let (generation, checksum, versions) = marks(stage, &ns).await;
+    for words in [
+        format!("label secret settings -n {ns} team=a"),
+        format!("delete secret settings -n {ns}"),
+        format!("create secret generic settings -n {ns} --from-literal=PIN=1235"),
+    ] {
+        kubectl(stage, &words).await;
+        stage.pass(&ns, "coder", &words.split(' ').next().unwrap().to_owned()).await;
+        let now = marks(stage, &ns).await;
+        assert_eq!((&now.0, &now.1), (&generation, &checksum), "{words}");
+    }
+    let now = marks(stage, &ns).await;
+    assert_ne!(now.2, versions, "it is known which objects the checksum is of");
+}
+
+/// The value of the key's Secret in the operator's namespace.
+async fn key(stage: &Stage) -> Value {
+    let namespace = &stage.installation.namespace;
+    let secret = stage.get("secret", namespace, "coder-k8s-checksum-key").await.unwrap_or_default();
+    secret["data"]["key"].clone()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_key_is_made_anew_and_rolls_nothing() {
+    let stage = Stage::shared().await;
+    let ns = reading(stage, "key").await;
+    let (before, first) = (marks(stage, &ns).await, key(stage).await);
+    assert!(first.is_string(), "there is a key");
+    let namespace = &stage.installation.namespace;
+    kubectl(stage, &format!("delete secret coder-k8s-checksum-key -n {namespace}")).await;
+    stage.restart(&[]).await;
+    stage.pass(&ns, "coder", "lost").await;
+    let second = key(stage).await;
+    assert!(second.is_string() && second != first, "another key");
+    assert_eq!(marks(stage, &ns).await, before, "the pods run on");
+    a_new_value_rolls_once(stage, &ns, "1236").await;
+    stage.restart(&[]).await;
+    let after = marks(stage, &ns).await;
+    stage.pass(&ns, "coder", "again").await;
+    assert_eq!((key(stage).await, marks(stage, &ns).await), (second, after), "a key that is there stays");
+}
+
+/// As releases before there was a key made it.
+fn salted(secret: &Value) -> String {
+    let mut hash = ring::digest::Context::new(&ring::digest::SHA256);
+    for part in ["Secret", "settings", text(secret, "/metadata/uid")] {
+        hash.update(part.as_bytes());
+    }
+    for part in ["PIN", text(secret, "/data/PIN")] {
+        hash.update(&part.len().to_le_bytes());
+        hash.update(part.as_bytes());
+    }
+    hash.finish().as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_checksum_of_an_earlier_release_stays_until_the_contents_change() {
+    let stage = Stage::shared().await;
+    let ns = reading(stage, "upgrade").await;
+    let secret = stage.get("secret", &ns, "settings").await.unwrap();
+    let earlier = salted(&secret);
+    // What an earlier release left: its checksum on the pods, and nothing beside them.
+    let patch = json!({ "metadata": { "labels": { "coder.com/consumed-versions": null } },
+        "spec": { "template": { "metadata": { "annotations": { "coder.com/checksum": earlier } } } } });
+    let words = format!("patch deployment coder -n {ns} --type=merge -o json -p {patch}");
+    let left: Value = serde_json::from_str(&stage.cluster.kubectl(&words).await.expect_ok()).unwrap();
+    stage.pass(&ns, "coder", "upgraded").await;
+    let known = |object: &Value| object["metadata"]["labels"]["coder.com/consumed-versions"].is_string();
+    let now = stage.until_object("deployment", &ns, "coder", "its versions", known).await;
+    assert_eq!(now["spec"], left["spec"], "the pods run on");
+    a_new_value_rolls_once(stage, &ns, "1237").await;
+    assert_ne!(
+        marks(stage, &ns).await.1,
+        json!(salted(&stage.get("secret", &ns, "settings").await.unwrap()))
+    );
+}

@@ -112,20 +112,14 @@ fn words(wrong: Wrong) -> &'static str {
     }
 }
 
+/// Before anybody has answered as coderd does it is not told what is there instead.
+const NOBODY: &str = "nothing answers at its Service, or not as coderd does";
+
 fn of_call(call: Call, wrong: Wrong) -> Cell {
     use Then::{Over, Retried, Waits};
     let final_word = matches!(wrong, Wrong::Status(401 | 403 | 404));
     let (condition, then) = match (call, wrong) {
-        (Call::Healthz, wrong) => {
-            let reason = match wrong {
-                Wrong::Timeout => "TimedOut",
-                Wrong::Reset | Wrong::HalfBody => "Unreachable",
-                Wrong::Status(429) => "RateLimited",
-                Wrong::Status(500) => "ServerError",
-                _ => "UnexpectedAnswer",
-            };
-            (("CoderdReachable", "False", reason), Retried)
-        }
+        (Call::Healthz, _) => (("CoderdReachable", "False", "Unreachable"), Retried),
         // It is there all the same.
         (Call::BuildInfo, _) => (("CoderdReachable", "True", "Answered"), Retried),
         // Nothing depends on them: what was read before stays, and the message says so.
@@ -152,6 +146,7 @@ fn of_call(call: Call, wrong: Wrong) -> Cell {
         (Call::Licenses, _) => (("LicenseApplied", "True", "Applied"), Retried),
     };
     let words = match (call, wrong) {
+        (Call::Healthz, _) => NOBODY,
         (Call::Standing | Call::Proof, Wrong::Status(401)) => "may name another database than coderd uses",
         _ => words(wrong),
     };
@@ -161,9 +156,10 @@ fn of_call(call: Call, wrong: Wrong) -> Cell {
 fn of_step(step: Step, broken: Broken) -> Cell {
     use Then::{Retried, Waits};
     let (reason, words, then) = match broken {
-        Broken::Refused => ("DatabaseUnreachable", "the database cannot be reached", Retried),
-        Broken::WrongPassword => ("DatabaseLoginRefused", "does not accept the user and password", Waits),
-        Broken::TlsRefused => ("DatabaseTlsRefused", "the server does not offer TLS", Waits),
+        // Which of them it was is not for whoever chose the address.
+        Broken::Refused | Broken::WrongPassword | Broken::TlsRefused => {
+            ("DatabaseLoginFailed", "cannot log in to coderd's database", Retried)
+        }
         Broken::StatementTimeout => ("DatabaseTimedOut", "did not answer in time", Retried),
         Broken::Reset | Broken::AnswerLost => {
             ("DatabaseUnreachable", "the connection to the database was lost", Retried)

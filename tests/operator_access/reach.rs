@@ -128,7 +128,7 @@ async fn ordinary_certificates_are_enough() {
     ] {
         stage.coderd.present(&format!("coder.{ns}.svc.cluster.local"), &pair);
         stage.pass(ns, "stranger").await;
-        let plane = stage.until_reason(ns, "CoderdReachable", "TlsFailed").await;
+        let plane = stage.until_reason(ns, "CoderdReachable", "Unreachable").await;
         assert_eq!(condition(&plane, "Ready")["reason"], "CoderdUnreachable");
         stage.coderd.present(&format!("coder.{ns}.svc.cluster.local"), &self_signed);
     }

@@ -16,9 +16,11 @@ pub const LIMIT: Duration = Duration::from_secs(60);
 const RELEASE: &str = "v2.36.1";
 /// A name behind which nobody listens.
 pub const NOBODY: &str = "gone.team.svc.cluster.local";
+/// An address that the operator is told not to dial.
+pub const DENIED: &str = "127.0.0.9";
 
 /// Control planes with a coderd of their own, for tests that change how it behaves.
-const ALONE: [&str; 4] = ["redirected", "flaky", "ending", "stopped"];
+const ALONE: [&str; 5] = ["redirected", "flaky", "ending", "stopped", "hostile"];
 
 /// The namespace of a control plane named `coder`, and its own coderd.
 pub struct Alone {
@@ -34,7 +36,7 @@ pub struct Stage {
     pub postgres: Postgres,
     alone: Vec<Alone>,
     databases: Mutex<Vec<String>>,
-    _operator: Operator,
+    operator: Operator,
 }
 
 impl Stage {
@@ -64,6 +66,8 @@ impl Stage {
         let mut options = installation.operator("controller").await;
         options.flags.push(format!("--resolve={}", postgres.resolve_rule()));
         options.flags.push(format!("--resolve={NOBODY}=127.0.0.1:1"));
+        options.flags.extend(crate::strangers::started());
+        options.flags.push(format!("--deny-cidr=192.0.2.0/24,{DENIED}/32"));
         let mut alone = Vec::new();
         for purpose in ALONE {
             let namespace = cluster.namespace(purpose).await;
@@ -75,7 +79,12 @@ impl Stage {
         let mut operator = Operator::start(BINARY, &options).await;
         operator.ready(LIMIT).await;
         let databases = Mutex::default();
-        Self { cluster, installation, coderd, postgres, alone, databases, _operator: operator }
+        Self { cluster, installation, coderd, postgres, alone, databases, operator }
+    }
+
+    /// What the operator has logged so far.
+    pub fn log(&self) -> String {
+        self.operator.log()
     }
 
     /// Every token in every database.

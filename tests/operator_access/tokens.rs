@@ -152,7 +152,7 @@ async fn a_suspended_control_plane_renews_its_token_and_nothing_else() {
     stage.postgres.sql(&database, "DELETE FROM api_keys");
     stage.followed();
     stage.pass(&ns, "ended").await;
-    let plane = stage.until_reason(&ns, "OperatorAccessReady", "DatabaseUnreachable").await;
+    let plane = stage.until_reason(&ns, "OperatorAccessReady", "DatabaseLoginFailed").await;
     assert_eq!(plane["status"]["operatorAccessReady"], false);
     assert_eq!(condition(&plane, "Suspended")["status"], "True");
     assert_eq!(condition(&plane, "Ready")["status"], "True", "it keeps its Ready");

@@ -14,8 +14,17 @@ pub fn fault(message: &str) -> Option<String> {
     if length > LONGEST {
         return Some(format!("{length} characters: {message}"));
     }
+    if let Some(letter) = unseen(message) {
+        return Some(format!("{letter:?} in: {message:?}"));
+    }
     let dumped = DUMPED.iter().find(|dumped| message.contains(**dumped));
     dumped.map(|dumped| format!("{dumped:?} in: {message}"))
+}
+
+/// A character that commands a terminal or changes how others are shown, if there is one.
+pub fn unseen(text: &str) -> Option<char> {
+    let turns = |letter: char| matches!(letter, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+    text.chars().find(|letter| letter.is_control() || turns(*letter))
 }
 
 /// Fails on a condition of an object that is not a sentence.
@@ -48,5 +57,6 @@ mod tests {
         assert_eq!(fault("the Deployment is being made"), None);
         assert!(fault("ApiError: no: Forbidden (Status { code: 403 })").is_some());
         assert!(fault(&"x".repeat(301)).is_some());
+        assert!(fault("gone \u{1b}[2J").is_some() && fault("gone \u{202e}").is_some());
     }
 }

@@ -4,7 +4,9 @@
 use crate::coderd::error::{Error, Operation};
 use crate::coderd::license::License;
 use crate::confidential::Confidential;
+use crate::foreign::Foreign;
 use bytes::Bytes;
+use http::uri::Authority;
 use http::{HeaderValue, StatusCode, Uri};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -14,7 +16,8 @@ use std::time::Duration;
 /// Go's limiter counts by the minute.
 const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(60);
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(600);
-const LONGEST_MESSAGE: usize = 200;
+/// A name, a colon and a port.
+const LONGEST_HOST: usize = 253 + 6;
 /// A readable beginning of a secret is a leak too.
 const USEFUL_PREFIX: usize = 12;
 
@@ -182,8 +185,11 @@ impl Answer {
         let location = self.location.as_ref().filter(|_| self.status == StatusCode::TEMPORARY_REDIRECT)?;
         let uri: Uri = location.parse().ok()?;
         uri.scheme()?;
-        let host = uri.authority().filter(|authority| !authority.as_str().contains('@'))?;
-        HeaderValue::from_str(host.as_str()).ok()
+        // We send it back, so it has to be a host and no more.
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:[]".contains(&byte);
+        let is_host = |host: &&str| host.len() <= LONGEST_HOST && host.bytes().all(plain);
+        let host = uri.authority().map(Authority::as_str).filter(is_host)?;
+        HeaderValue::from_str(host).ok()
     }
 
     /// Success with a value.
@@ -242,25 +248,30 @@ impl Answer {
         seconds.map_or(DEFAULT_RETRY_AFTER, Duration::from_secs).min(LONGEST_RETRY_AFTER)
     }
 
-    /// coderd's words for people: message and detail, without control characters, without what we sent, cut.
-    fn message(&self) -> String {
+    /// coderd's words for people: message and detail, cleaned and cut, without what we sent. Only what would be shown is
+    /// searched: whoever answers chooses how much there is.
+    fn message(&self) -> Foreign {
         let said = self.said();
         let parts = [said.message, said.detail].into_iter().filter(|part| !part.is_empty());
-        let text = parts.collect::<Vec<String>>().join(": ");
-        if self.secrets.iter().any(|secret| shows(&text, secret.expose())) {
-            return "(withheld: it repeats what was sent)".to_owned();
+        let text = Foreign::new(&parts.collect::<Vec<String>>().join(": "));
+        let joined: String = text.as_str().split(' ').collect();
+        let repeats = |secret: &str| shows(text.as_str(), secret) || shows(&joined, secret);
+        if self.secrets.iter().any(|secret| repeats(secret.expose())) {
+            return "(withheld: it repeats what was sent)".into();
         }
-        let clean: String =
-            text.chars().filter(|letter| !letter.is_control()).take(LONGEST_MESSAGE).collect();
-        if clean.is_empty() { "(nothing)".to_owned() } else { clean }
+        if text.as_str().is_empty() { "(nothing)".into() } else { text }
     }
 }
 
-/// Whether any stretch of the secret that is long enough to be of use occurs in the text.
+/// Whether any stretch of the secret that is long enough to be of use occurs in the text, which is short.
 fn shows(text: &str, secret: &str) -> bool {
-    let letters: Vec<char> = secret.chars().collect();
-    let mut stretches = letters.windows(USEFUL_PREFIX.min(letters.len()).max(1));
-    stretches.any(|stretch| text.contains(&stretch.iter().collect::<String>()))
+    let length = USEFUL_PREFIX.min(secret.chars().count()).max(1);
+    let starts: Vec<usize> = text.char_indices().map(|(at, _)| at).chain([text.len()]).collect();
+    let mut stretches = starts.windows(length + 1).filter_map(|ends| match ends {
+        [first, .., last] => text.get(*first..*last),
+        _ => None,
+    });
+    stretches.any(|stretch| secret.contains(stretch))
 }
 
 #[cfg(test)]
@@ -314,13 +325,15 @@ mod tests {
     #[test]
     fn a_message_is_cut_cleaned_and_never_repeats_what_was_sent() {
         let said = |message: &str| match answer(400, &json!({ "message": message }).to_string()).done() {
-            Err(Error::Invalid { message, .. }) => message,
+            Err(Error::Invalid { message, .. }) => message.to_string(),
             other => panic!("{other:?}"),
         };
-        assert_eq!(said("Invalid\u{7}\n license"), "Invalid license");
-        assert_eq!(said(&"ä".repeat(500)).chars().count(), 200);
+        assert_eq!(said("Invalid\u{7}\n \u{202e}license"), "Invalid license");
+        assert_eq!(said(&"ä".repeat(500)).chars().count(), 201);
         assert!(said("bad token eyJhbGciOiJFZERTQSJ9").starts_with("(withheld"));
         assert!(said("bad DSJ9.secret.part").starts_with("(withheld"));
+        let spread: String = "DSJ9.secret.part".chars().flat_map(|letter| [letter, '\u{200b}']).collect();
+        assert!(said(&spread).starts_with("(withheld"), "however it is spread out");
         let text = answer(400, "<html>plain").done().unwrap_err().to_string();
         assert!(text.ends_with("(nothing)"), "{text}");
     }
@@ -341,6 +354,8 @@ mod tests {
             (307, "coder.example.com"),
             (307, "https://user:hunter2@coder.example.com"),
             (307, "no url"),
+            (307, "https://coder.example.com;evil"),
+            (307, &format!("https://{}", "a".repeat(300))),
         ] {
             assert_eq!(host(status, location), None, "{status} {location}");
         }

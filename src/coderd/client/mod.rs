@@ -79,9 +79,11 @@ impl Client {
         Self { pause: Some(pause), ..self }
     }
 
-    /// Whether coderd is up. It says nothing about its database.
+    /// Whether coderd is up: the first question, which decides whether somebody is there who answers as coderd does. It
+    /// says nothing about its database.
     pub async fn healthz(&self) -> Result<(), Error> {
-        self.call(Request::healthz()).await.and_then(|answer| answer.says("OK"))
+        let answer = self.call(Request::healthz()).await.and_then(|answer| answer.says("OK"));
+        answer.map_err(|error| error.of_first_question(self.transport.scheme()))
     }
 
     /// Version and identity, and this client as coderd wants to be asked. One that redirects to its access URL

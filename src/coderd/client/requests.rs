@@ -4,7 +4,8 @@
 use crate::coderd::error::Operation;
 use crate::confidential::Confidential;
 use http::Method;
-use serde_json::json;
+use serde::Serialize;
+use zeroize::Zeroizing;
 
 /// A request before it is sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,11 +57,11 @@ impl Request {
     }
 
     pub(super) fn upload_license(jwt: &Confidential<String>) -> Self {
-        let jwt = jwt.expose().trim();
+        let secret = jwt.clone().trimmed();
         Self {
             method: Method::POST,
-            body: Some(Confidential::new(json!({ "license": jwt }).to_string())),
-            secret: Some(Confidential::new(jwt.to_owned())),
+            body: Some(license_body(secret.expose())),
+            secret: Some(secret),
             ..Self::get(Operation::UploadLicense, "/api/v2/licenses")
         }
     }
@@ -71,6 +72,20 @@ impl Request {
         let path = format!("/api/v2/users/me/keys/{id}");
         Self { method: Method::DELETE, ..Self::get(Operation::DeleteToken, &path) }
     }
+}
+
+/// The license in the JSON that coderd takes, written once into a place that is large enough: what is moved to a larger
+/// one stays behind in the smaller.
+fn license_body(jwt: &str) -> Confidential<String> {
+    #[derive(Serialize)]
+    struct Upload<'a> {
+        license: &'a str,
+    }
+    let mut bytes = Zeroizing::new(Vec::with_capacity(2 * jwt.len() + 32));
+    // One text under one name always serialises, and JSON is UTF-8.
+    let written = serde_json::to_writer(&mut *bytes, &Upload { license: jwt });
+    let text = written.ok().and_then(|()| std::str::from_utf8(&bytes).ok()).unwrap_or_default();
+    Confidential::new(text.to_owned())
 }
 
 #[cfg(test)]

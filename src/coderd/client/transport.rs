@@ -9,6 +9,7 @@ use crate::coderd::error::{Error, Lost, Operation};
 use crate::coderd::resolve::Resolve;
 use crate::coderd::tls::{self, Check, TrustError};
 use crate::confidential::Confidential;
+use crate::foreign::Foreign;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::header::{
@@ -28,6 +29,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::TlsConnector;
+use zeroize::Zeroizing;
 
 const SESSION_TOKEN: &str = "coder-session-token";
 /// The name of the access URL, for a coderd that redirects whoever does not come by it. `Host` would do as well, but a
@@ -66,13 +68,14 @@ impl Default for Limits {
 #[derive(Debug)]
 pub(super) struct Transport {
     client: Client<Connector, Full<Bytes>>,
+    scheme: Scheme,
     base: String,
     limits: Limits,
 }
 
 impl Transport {
     pub(super) fn new(endpoint: Endpoint, resolve: Resolve, limits: Limits) -> Result<Self, TrustError> {
-        let base = endpoint.to_string();
+        let (scheme, base) = (endpoint.scheme, endpoint.to_string());
         let tls = match endpoint.scheme {
             Scheme::Http => None,
             Scheme::Https => {
@@ -91,7 +94,12 @@ impl Transport {
             .pool_idle_timeout(limits.idle)
             .pool_max_idle_per_host(limits.idle_connections)
             .build(connector);
-        Ok(Self { client, base, limits })
+        Ok(Self { client, scheme, base, limits })
+    }
+
+    /// Plain HTTP or TLS.
+    pub(super) fn scheme(&self) -> Scheme {
+        self.scheme
     }
 
     /// Sends a request and reads its whole answer.
@@ -131,14 +139,14 @@ impl Transport {
             builder = builder.header(FORWARDED_HOST, host);
         }
         if let Some(token) = token {
-            let mut value = HeaderValue::from_str(token.expose().trim()).ok()?;
+            let mut value = HeaderValue::from_maybe_shared(wiped(token.expose().trim())).ok()?;
             value.set_sensitive(true);
             builder = builder.header(SESSION_TOKEN, value);
         }
         let body = match request.body {
             Some(body) => {
                 builder = builder.header(CONTENT_TYPE, "application/json");
-                Bytes::copy_from_slice(body.expose().as_bytes())
+                wiped(body.expose())
             }
             None => Bytes::new(),
         };
@@ -157,6 +165,11 @@ impl Transport {
             Err(_) => Err(Error::Unreachable { operation, lost: Lost::Cut }),
         }
     }
+}
+
+/// The bytes of a secret, which are wiped when the last one who holds them lets go.
+fn wiped(secret: &str) -> Bytes {
+    Bytes::from_owner(Zeroizing::new(secret.as_bytes().to_vec()))
 }
 
 /// The class of a call that brought no answer.
@@ -191,7 +204,7 @@ enum ConnectFailure {
     #[error(transparent)]
     Dial(DialError),
     #[error("TLS: {0}")]
-    Tls(String),
+    Tls(Foreign),
     #[error("the connection ended during the TLS handshake")]
     Cut,
 }
@@ -244,7 +257,8 @@ impl Place {
 /// A broken promise of TLS, or just a broken connection.
 fn handshake(error: io::Error) -> ConnectFailure {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
-        Some(reason) => ConnectFailure::Tls(reason.to_string()),
+        // It may quote the names of a certificate.
+        Some(reason) => ConnectFailure::Tls(Foreign::new(&reason.to_string())),
         None => ConnectFailure::Cut,
     }
 }

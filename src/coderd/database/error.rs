@@ -1,8 +1,10 @@
 //! What can go wrong with coderd's database, by what somebody has to do about it.
-//! It never holds the URL, a password, a statement or a row; of the server's words only its SQLSTATE.
+//! It never holds the URL, a password, a statement or a row; of the server's words only its SQLSTATE. Whoever writes a URL
+//! chooses what we dial: before a server has proven itself, its errors say no more than that nobody could log in.
 
 use crate::coderd::addresses::Forbidden;
 use crate::coderd::dial::DialError;
+use crate::foreign::Foreign;
 use tokio_postgres::error::SqlState;
 
 /// A failed use of the database.
@@ -14,12 +16,19 @@ pub enum Error {
     /// The host is an address we never dial.
     #[error("the database's host is {0}, which is refused; --resolve can lead there on purpose")]
     Refused(Forbidden),
+    /// No login, and the server had not proven who it is. What stood in the way is for [`Error::detail`] alone: it would
+    /// tell whoever chose the address what listens there.
+    #[error(
+        "cannot log in to coderd's database: nothing answers there, or not with the TLS that sslmode asks for, or it \
+         does not accept the user and password; the logs of coderd's own pods say which"
+    )]
+    NoLogin(Box<Self>),
     /// The server refuses user or password.
     #[error("the database does not accept the user and password of the URL")]
     WrongPassword,
     /// The URL asks for TLS and the server or its certificate does not comply.
     #[error("no TLS connection to the database, which the URL's sslmode asks for: {0}")]
-    TlsRefused(String),
+    TlsRefused(Foreign),
     /// Connecting, a lock or a statement took too long; nothing was changed.
     #[error("the database did not answer in time")]
     TimedOut,
@@ -60,8 +69,33 @@ pub enum Error {
     #[error("{0}")]
     Request(&'static str),
     /// Anything else, by its SQLSTATE.
-    #[error("the database answered with error {0}")]
-    Other(String),
+    #[error("the database answered with {0}")]
+    Other(State),
+}
+
+/// A SQLSTATE: five capital letters and digits, whatever the server sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct State([u8; 5]);
+
+impl State {
+    /// What stands for a text that is none.
+    const UNKNOWN: Self = Self(*b"?????");
+
+    /// Reads a SQLSTATE; a text that is none is not kept.
+    pub fn new(text: &str) -> Self {
+        let plain =
+            |state: &[u8; 5]| state.iter().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit());
+        text.as_bytes().try_into().ok().filter(plain).map_or(Self::UNKNOWN, Self)
+    }
+}
+
+impl std::fmt::Display for State {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            &Self::UNKNOWN => out.write_str("an error without a SQLSTATE"),
+            Self(state) => write!(out, "error {}", std::str::from_utf8(state).unwrap_or_default()),
+        }
+    }
 }
 
 /// When it makes sense to try again.
@@ -74,10 +108,30 @@ pub enum Retry {
 }
 
 impl Error {
+    /// The same for the operator's log, with what is not for whoever chose the address.
+    pub fn detail(&self) -> &Self {
+        match self {
+            Self::NoLogin(detail) => detail,
+            other => other,
+        }
+    }
+
+    /// An error before the login, given whether the server's certificate has proven who it is. Our own refusals are told.
+    /// So is what a server says only to somebody it has let in: that there is no such database, or none for this user.
+    pub(super) fn before_login(self, proven: bool) -> Self {
+        let let_in = matches!(self, Self::PermissionDenied) || self == Self::Other(State::new("3D000"));
+        match self {
+            Self::Refused(_) | Self::NoLogin(_) => self,
+            other if proven || let_in => other,
+            other => Self::NoLogin(Box::new(other)),
+        }
+    }
+
     /// When to try again.
     pub fn retry(&self) -> Retry {
         match self {
             Self::Unreachable
+            | Self::NoLogin(_)
             | Self::TimedOut
             | Self::ConnectionLost
             | Self::NotMigrated
@@ -119,7 +173,7 @@ impl Error {
                 unknown("a type or one of its values is missing")
             }
             s if *s == SqlState::NOT_NULL_VIOLATION => unknown("a column needs a value we do not know"),
-            other => Self::Other(other.code().to_owned()),
+            other => Self::Other(State::new(other.code())),
         }
     }
 }
@@ -165,6 +219,54 @@ mod tests {
         for code in ["42703", "42P01", "42704", "22P02", "23502"] {
             assert!(matches!(class(code), Error::UnsupportedSchema { .. }), "{code}");
         }
-        assert_eq!(class("53300"), Error::Other("53300".to_owned()));
+        assert_eq!(class("53300"), Error::Other(State::new("53300")));
+    }
+
+    #[test]
+    fn a_state_is_five_letters_and_digits_or_none() {
+        let told = |code: &str| Error::of_state(&SqlState::from_code(code)).to_string();
+        assert_eq!(told("XX000"), "the database answered with error XX000");
+        for hostile in
+            ["", "xx000", "XX00", "XX0000", "\u{1b}[2J0", "\u{202e}XX", "53 00", &"A".repeat(1 << 20)]
+        {
+            assert_eq!(
+                told(hostile),
+                "the database answered with an error without a SQLSTATE",
+                "{hostile:.9}"
+            );
+        }
+    }
+
+    #[test]
+    fn whoever_chose_the_address_learns_the_same_whatever_listens_there() {
+        let obstacles = || {
+            [
+                Error::Unreachable,
+                Error::TimedOut,
+                Error::ConnectionLost,
+                Error::WrongPassword,
+                Error::TlsRefused("the server does not offer TLS".into()),
+                Error::Other(State::new("53300")),
+                Error::UnsupportedSchema { problems: Vec::new() },
+            ]
+        };
+        let told: Vec<(String, Retry)> = obstacles()
+            .map(|error| error.before_login(false))
+            .map(|error| (error.to_string(), error.retry()))
+            .into();
+        assert!(told.iter().all(|one| *one == told[0]), "{told:?}");
+        for error in obstacles() {
+            assert_eq!(error.clone().before_login(false).detail(), &error, "the log has it");
+            assert_eq!(
+                error.clone().before_login(true),
+                error,
+                "a server that is known may say what it likes"
+            );
+        }
+        for told in
+            [Error::Refused(Forbidden::Loopback), Error::PermissionDenied, Error::Other(State::new("3D000"))]
+        {
+            assert_eq!(told.clone().before_login(false), told);
+        }
     }
 }

@@ -10,6 +10,6 @@ mod session;
 mod url;
 
 pub use access::{AccessRequest, EMAIL_DOMAIN, Ensured, Role, go_operator_token_name};
-pub use error::{Error, Retry};
+pub use error::{Error, Retry, State};
 pub use session::{Database, Limits};
 pub use url::{DatabaseUrl, SslMode, UrlError};

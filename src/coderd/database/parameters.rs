@@ -1,8 +1,12 @@
 //! The `name=value` pairs of a database URL, from both forms that coderd's driver reads.
 //! It takes text apart; what a parameter means, and which are refused, is decided in `url`.
 
+use zeroize::Zeroizing;
+
+/// A value, of which one is the password.
+type Text = Zeroizing<String>;
 /// The pairs, or which part cannot be read.
-pub(super) type Pairs = Result<Vec<(String, String)>, &'static str>;
+pub(super) type Pairs = Result<Vec<(String, Text)>, &'static str>;
 
 /// Takes either form apart.
 pub(super) fn pairs(text: &str) -> Pairs {
@@ -50,7 +54,7 @@ fn unescaped_password(rest: &str, fragment: bool) -> Pairs {
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
     let (place, rest) = rest.split_at(end);
     let user = decoded(user, false).ok_or(BROKEN)?;
-    let mut pairs = vec![("user".to_owned(), user), ("password".to_owned(), password.to_owned())];
+    let mut pairs = vec![("user".to_owned(), user), ("password".to_owned(), text(password))];
     pairs.extend(place_of(place).map_err(|_| BROKEN)?);
     pairs.extend(path_and_query(rest)?);
     Ok(pairs)
@@ -88,7 +92,7 @@ fn place_of(place: &str) -> Pairs {
         return Err("its port is not a number");
     }
     let host = decoded(host, false).ok_or("its host has a broken percent-encoding")?;
-    let given = [("host", host), ("port", port.to_owned())];
+    let given = [("host", host), ("port", text(port))];
     Ok(given.into_iter().filter(|(_, v)| !v.is_empty()).map(|(k, v)| (k.to_owned(), v)).collect())
 }
 
@@ -103,15 +107,17 @@ fn path_and_query(rest: &str) -> Pairs {
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let both = decoded(name, true).zip(decoded(value, true));
-        pairs.push(both.ok_or("a parameter has a broken percent-encoding")?);
+        let (name, value) = both.ok_or("a parameter has a broken percent-encoding")?;
+        pairs.push((name.to_string(), value));
     }
     Ok(pairs)
 }
 
 /// Percent-decoding; in a query `+` is a blank.
-fn decoded(text: &str, query: bool) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
+fn decoded(encoded: &str, query: bool) -> Option<Text> {
+    // As large as it can get: whatever is moved to a larger place stays behind in the smaller one.
+    let mut bytes = Zeroizing::new(Vec::with_capacity(encoded.len()));
+    let mut rest = encoded.bytes();
     while let Some(byte) = rest.next() {
         bytes.push(match byte {
             b'%' => {
@@ -123,7 +129,11 @@ fn decoded(text: &str, query: bool) -> Option<String> {
             other => other,
         });
     }
-    String::from_utf8(bytes).ok()
+    std::str::from_utf8(&bytes).ok().map(text)
+}
+
+fn text(plain: &str) -> Text {
+    Zeroizing::new(plain.to_owned())
 }
 
 /// `name=value` pairs divided by blanks; values may be quoted, and a backslash keeps the next character.
@@ -146,7 +156,7 @@ fn of_dsn(text: &str) -> Pairs {
         }
         while letters.next_if(|letter| letter.is_whitespace()).is_some() {}
         let quoted = letters.next_if_eq(&'\'').is_some();
-        let mut value = String::new();
+        let mut value = Zeroizing::new(String::with_capacity(text.len()));
         loop {
             match letters.next() {
                 Some('\'') if quoted => break,
@@ -167,7 +177,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> String {
-        pairs(text).unwrap().iter().map(|(name, value)| format!("{name}={value}|")).collect()
+        pairs(text).unwrap().iter().map(|(name, value)| format!("{name}={}|", value.as_str())).collect()
     }
 
     #[test]
@@ -212,7 +222,7 @@ mod tests {
             "postgres://u:p@db/%zz",
             "postgres://u:p#w@db/c",
         ] {
-            assert!(pairs(text).is_err(), "{text}: {:?}", pairs(text));
+            assert!(pairs(text).is_err(), "{text}: {:?}", pairs(text).map(|pairs| pairs.len()));
         }
     }
 }

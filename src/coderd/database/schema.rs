@@ -86,10 +86,11 @@ pub(super) fn judge(found: &[Found]) -> Result<(), Error> {
     let mut problems: Vec<String> =
         missing.map(|(place, name)| format!("{place}.{name} is missing")).collect();
     for (table, known) in tables {
-        let unknown = found.iter().filter(|column| column.place == table && column.needed);
-        let unknown = unknown.filter(|column| !known.contains(&column.name.as_str()));
-        problems
-            .extend(unknown.map(|column| format!("{table}.{} needs a value we do not know", column.name)));
+        let mut needed = found.iter().filter(|column| column.place == table && column.needed);
+        if needed.any(|column| !known.contains(&column.name.as_str())) {
+            // Its name is the server's word, and not repeated.
+            problems.push(format!("a column of {table} that we do not know needs a value"));
+        }
     }
     if problems.is_empty() { Ok(()) } else { Err(Error::UnsupportedSchema { problems }) }
 }
@@ -124,9 +125,11 @@ mod tests {
     fn what_is_missing_or_needed_is_named() {
         let mut found: Vec<Found> = known().into_iter().filter(|found| found.name != "coder:all").collect();
         found.retain(|column| column.name != "allow_list");
-        found.push(Found { place: "users".to_owned(), name: "tenant".to_owned(), needed: true });
+        for name in ["tenant", "\u{1b}[2J\u{202e}"] {
+            found.push(Found { place: "users".to_owned(), name: name.to_owned(), needed: true });
+        }
         let problems = ["api_keys.allow_list is missing", "api_key_scope.coder:all is missing"];
-        let problems = [&problems[..], &["users.tenant needs a value we do not know"]].concat();
+        let problems = [&problems[..], &["a column of users that we do not know needs a value"]].concat();
         let problems = problems.into_iter().map(str::to_owned).collect();
         assert_eq!(judge(&found), Err(Error::UnsupportedSchema { problems }));
     }

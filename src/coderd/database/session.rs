@@ -8,6 +8,8 @@ use super::url::{DatabaseUrl, SslMode};
 use crate::coderd::dial::dial;
 use crate::coderd::resolve::Resolve;
 use crate::coderd::tls::{self, Check};
+use crate::foreign::Foreign;
+use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use std::future::Future;
 use std::sync::Arc;
@@ -57,8 +59,11 @@ pub struct Database {
 impl Database {
     /// Connects and authenticates.
     pub async fn connect(url: &DatabaseUrl, resolve: &Resolve, limits: Limits) -> Result<Self, Error> {
-        let connecting = open(url, resolve, limits);
-        tokio::time::timeout(limits.connect, connecting).await.map_err(|_| Error::TimedOut)?
+        // What is wrong on our side is known before anybody is dialled, and told.
+        let tls = encryption(url)?;
+        let connecting = open(url, tls, resolve, limits);
+        let opened = tokio::time::timeout(limits.connect, connecting).await;
+        opened.unwrap_or_else(|_| Err(Error::TimedOut.before_login(false)))
     }
 
     /// Starts a transaction that ends by itself, sees only coderd's schema, and found the schema to be as we know it.
@@ -99,15 +104,52 @@ impl std::fmt::Debug for Database {
     }
 }
 
-async fn open(url: &DatabaseUrl, resolve: &Resolve, limits: Limits) -> Result<Database, Error> {
-    let stream = dial(resolve, &url.host, url.port, limits.connect).await?;
-    match url.ssl_mode {
-        SslMode::Disable => authenticate(url, stream, limits).await,
-        mode => match offered(stream).await? {
-            (stream, true) => authenticate(url, secured(url, mode, stream).await?, limits).await,
-            (stream, false) if mode == SslMode::Prefer => authenticate(url, stream, limits).await,
-            (_, false) => Err(Error::TlsRefused("the server does not offer TLS".to_owned())),
-        },
+/// How TLS is spoken, and with whom.
+struct Encryption {
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+    /// Whether the certificate proves who the server is.
+    proves: bool,
+}
+
+/// How TLS is spoken with this database, if it is.
+fn encryption(url: &DatabaseUrl) -> Result<Option<Encryption>, Error> {
+    let check = match url.ssl_mode {
+        SslMode::Disable => return Ok(None),
+        SslMode::VerifyFull => Check::Full,
+        SslMode::VerifyCa => Check::Chain,
+        SslMode::Prefer | SslMode::Require => Check::Nothing,
+    };
+    let refused = |reason: &str| Error::TlsRefused(Foreign::new(reason));
+    let mut config =
+        tls::client(url.extra_ca.as_deref(), check).map_err(|error| refused(&error.to_string()))?;
+    config.alpn_protocols = vec![b"postgresql".to_vec()];
+    // The dot that makes a name absolute is no part of a certificate's.
+    let name = ServerName::try_from(url.host.trim_end_matches('.').to_owned());
+    let name = name.map_err(|_| refused("the host is no name a certificate can have"))?;
+    Ok(Some(Encryption { config: Arc::new(config), name, proves: check != Check::Nothing }))
+}
+
+async fn open(
+    url: &DatabaseUrl,
+    tls: Option<Encryption>,
+    resolve: &Resolve,
+    limits: Limits,
+) -> Result<Database, Error> {
+    let unproven = |error: Error| error.before_login(false);
+    let dialled = dial(resolve, &url.host, url.port, limits.connect).await;
+    let stream = dialled.map_err(|error| unproven(error.into()))?;
+    let Some(tls) = tls else { return authenticate(url, stream, limits).await.map_err(unproven) };
+    match offered(stream).await.map_err(unproven)? {
+        (stream, true) => {
+            let proves = tls.proves;
+            let stream = secured(tls, stream).await.map_err(unproven)?;
+            authenticate(url, stream, limits).await.map_err(|error| error.before_login(proves))
+        }
+        (stream, false) if url.ssl_mode == SslMode::Prefer => {
+            authenticate(url, stream, limits).await.map_err(unproven)
+        }
+        (_, false) => Err(unproven(Error::TlsRefused("the server does not offer TLS".into()))),
     }
 }
 
@@ -120,30 +162,19 @@ async fn offered(mut stream: TcpStream) -> Result<(TcpStream, bool), Error> {
     match asking.await {
         Ok(b'S') => Ok((stream, true)),
         Ok(b'N') => Ok((stream, false)),
-        Ok(_) => Err(Error::TlsRefused("the server does not understand the question for TLS".to_owned())),
+        Ok(_) => Err(Error::TlsRefused("the server does not understand the question for TLS".into())),
         Err(_) => Err(Error::Unreachable),
     }
 }
 
 async fn secured(
-    url: &DatabaseUrl,
-    mode: SslMode,
+    tls: Encryption,
     stream: TcpStream,
 ) -> Result<tokio_rustls::client::TlsStream<TcpStream>, Error> {
-    let check = match mode {
-        SslMode::VerifyFull => Check::Full,
-        SslMode::VerifyCa => Check::Chain,
-        SslMode::Disable | SslMode::Prefer | SslMode::Require => Check::Nothing,
-    };
-    let refused = |reason: String| Error::TlsRefused(reason);
-    let mut config =
-        tls::client(url.extra_ca.as_deref(), check).map_err(|error| refused(error.to_string()))?;
-    config.alpn_protocols = vec![b"postgresql".to_vec()];
-    let name = ServerName::try_from(url.host.clone());
-    let name = name.map_err(|_| refused("the host is no name a certificate can have".to_owned()))?;
-    let connected = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
+    let connected = TlsConnector::from(tls.config).connect(tls.name, stream).await;
     connected.map_err(|error| match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
-        Some(reason) => refused(reason.to_string()),
+        // It may quote the names of a certificate.
+        Some(reason) => Error::TlsRefused(Foreign::new(&reason.to_string())),
         None => Error::Unreachable,
     })
 }

@@ -41,6 +41,9 @@ pub enum UrlError {
     /// It lacks what we need.
     #[error("the database URL has no {0}")]
     Missing(&'static str),
+    /// A control character, written as it is or percent-encoded: nobody means it, and who reads it next may obey it.
+    #[error("{0} of the database URL has a control character")]
+    Control(&'static str),
     /// A parameter that we refuse.
     #[error("the database URL's parameter {name} is not supported: {reason}")]
     Parameter {
@@ -76,6 +79,10 @@ impl DatabaseUrl {
     /// only tune coderd's own sessions are ignored.
     pub fn parse(text: &Confidential<String>) -> Result<Self, UrlError> {
         let pairs = parameters::pairs(text.expose().trim()).map_err(UrlError::Shape)?;
+        let controls = |text: &str| text.contains(char::is_control);
+        if let Some((name, _)) = pairs.iter().find(|(name, value)| controls(name) || controls(value)) {
+            return Err(UrlError::Control(part(name)));
+        }
         if let Some((name, reason)) =
             REFUSED.iter().find(|(name, _)| pairs.iter().any(|(given, _)| given == name))
         {
@@ -84,7 +91,7 @@ impl DatabaseUrl {
         // The last one counts, as in the driver.
         let last =
             |wanted: &str| pairs.iter().rev().find(|(name, value)| name == wanted && !value.is_empty());
-        let value = |wanted: &str| last(wanted).map(|(_, value)| value.clone());
+        let value = |wanted: &str| last(wanted).map(|(_, value)| value.to_string());
         let user = value("user").ok_or(UrlError::Missing("user"))?;
         Ok(Self {
             host: host(value("host").ok_or(UrlError::Missing("host"))?)?,
@@ -109,6 +116,18 @@ impl DatabaseUrl {
     }
 }
 
+/// What a parameter is called where it is told; others may hold anything.
+fn part(name: &str) -> &'static str {
+    match name {
+        "user" => "the user",
+        "password" => "the password",
+        "host" => "the host",
+        "port" => "the port",
+        "dbname" => "the database name",
+        _ => "a parameter",
+    }
+}
+
 fn host(host: String) -> Result<String, UrlError> {
     let refused = |reason| Err(UrlError::Parameter { name: "host", reason });
     match host {
@@ -118,7 +137,7 @@ fn host(host: String) -> Result<String, UrlError> {
         _ if host.contains(',') => {
             refused("it names several hosts; name one, or the address in front of them")
         }
-        _ if host.contains(|letter: char| letter.is_control() || letter.is_whitespace()) => {
+        _ if !host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte)) => {
             refused("it is not a host name")
         }
         _ => Ok(host),
@@ -196,6 +215,42 @@ mod tests {
                 Err(UrlError::Parameter { name: refused, .. }) => assert_eq!(refused, name, "{text}"),
                 other => panic!("{text}: {other:?}"),
             }
+        }
+    }
+
+    #[test]
+    fn control_characters_are_refused_in_every_part() {
+        for (text, part) in [
+            ("postgres://u%00x:p@db/c", "the user"),
+            ("postgres://u:p%0Aw@db/c", "the password"),
+            ("postgres://u:p\u{7}/w@db/c", "the password"),
+            ("postgres://u:p@d%1bb/c", "the host"),
+            ("postgres://u:p@db/c%7f", "the database name"),
+            ("postgres://u:p@db/c\u{1}", "the database name"),
+            ("postgres://u:p@db/c?user=x%C2%85", "the user"),
+            ("postgres://u:p@db/c?port=5%0d432", "the port"),
+            ("postgres://u:p@db/c?options=-c%00x", "a parameter"),
+            ("postgres://u:p@db/c?application_name=a%0ab", "a parameter"),
+            ("postgres://u:p@db/c?a%0ab=c", "a parameter"),
+            ("host=db user='a\nb'", "the user"),
+            ("host=db user=u password='a\tb'", "the password"),
+            ("host=db user=u dbname=a\u{0}b", "the database name"),
+            ("host=db user=u sslmode='dis\u{0}able'", "a parameter"),
+        ] {
+            assert_eq!(parse(text), Err(UrlError::Control(part)), "{text:?}");
+        }
+        assert!(parse("host=db\n\tuser=u\n").is_ok(), "white space between parameters is none of theirs");
+    }
+
+    #[test]
+    fn a_host_is_a_name_or_an_address() {
+        for text in ["postgres://u@d\u{202e}b/c", "postgres://u@d%20b/c", "host=d;b user=u", "host=dä user=u"]
+        {
+            let refused = parse(text).unwrap_err();
+            assert!(matches!(refused, UrlError::Parameter { name: "host", .. }), "{text:?}: {refused}");
+        }
+        for text in ["postgres://u@[fd12::1]/c", "host=db_1.team-a.svc. user=u", "host=10.0.0.1 user=u"] {
+            assert!(parse(text).is_ok(), "{text}");
         }
     }
 

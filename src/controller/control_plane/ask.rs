@@ -135,7 +135,7 @@ fn trust_too(trust: &mut Trust, name: &str, secret: &Value) -> Result<(), String
                  that coderd needs into it"
             ));
         }
-        Ok(decoded(value).filter(|pem| !pem.trim().is_empty()))
+        Ok(decoded(value).filter(|pem| !pem.is_blank()).map(|pem| pem.expose().clone()))
     };
     let (certificate, authorities) = (pem("tls.crt")?, pem("ca.crt")?);
     trust.certificates.extend(certificate);

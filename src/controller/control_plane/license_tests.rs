@@ -43,7 +43,7 @@ fn every_refusal_has_its_reason_and_what_may_pass_is_tried_again() {
     for (licensed, state, reason) in [
         (said(Err(NotALicense::NotAJwt.into())), WishState::Refused, "Invalid"),
         (
-            call(Error::Invalid { operation: OPERATION, message: "expired".to_owned() }),
+            call(Error::Invalid { operation: OPERATION, message: "expired".into() }),
             WishState::Refused,
             "Invalid",
         ),

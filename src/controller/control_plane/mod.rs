@@ -4,6 +4,8 @@
 pub mod access;
 mod accounts;
 mod ask;
+mod checksum;
+mod checksum_key;
 pub mod consent;
 mod deletion;
 pub mod desired;

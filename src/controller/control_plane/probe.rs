@@ -43,6 +43,7 @@ pub async fn probe(url: &str, trust: Trust, egress: &Egress, pause: Pause) -> Pr
         Err(error) => return silent(error.to_string()),
     };
     if let Err(error) = client.healthz().await {
+        tracing::warn!(url, error = %error.detail(), "coderd does not answer as it should");
         let coderd = Coderd::Silent(reason(&error), error.to_string());
         return Probe { coderd, client: None, error: Some(error) };
     }
@@ -94,12 +95,12 @@ pub fn left_alone(before: &CoderControlPlaneStatus) -> Option<Coderd> {
         .then(|| Coderd::Answered { version: before.version.clone(), trouble: Some(trouble.to_owned()) })
 }
 
-/// Why coderd counts as not reached: nobody there, nobody in time, or an answer that is none.
+/// Why coderd counts as not reached. Before somebody has answered as coderd does it is one word, whatever is there.
 fn reason(error: &Error) -> &'static str {
     match error {
-        Error::Unreachable { .. } => "Unreachable",
-        Error::TimedOut { .. } => "TimedOut",
-        Error::Tls { .. } => "TlsFailed",
+        Error::NotCoderd { .. } | Error::Unreachable { .. } | Error::TimedOut { .. } | Error::Tls { .. } => {
+            "Unreachable"
+        }
         Error::Refused { .. } => "AddressRefused",
         Error::RateLimited { .. } => "RateLimited",
         Error::Server { .. } => "ServerError",
@@ -136,9 +137,10 @@ mod tests {
     fn nobody_there_and_a_wrong_answer_are_told_apart() {
         let operation = Operation::Healthz;
         for (error, expected) in [
+            (Error::NotCoderd { operation, detail: Box::new(Error::Malformed { operation }) }, "Unreachable"),
             (Error::Unreachable { operation, lost: Lost::Connect }, "Unreachable"),
-            (Error::TimedOut { operation }, "TimedOut"),
-            (Error::Tls { operation, reason: String::new() }, "TlsFailed"),
+            (Error::TimedOut { operation }, "Unreachable"),
+            (Error::Tls { operation, reason: "x".into() }, "Unreachable"),
             (Error::RateLimited { operation, retry_after: std::time::Duration::ZERO }, "RateLimited"),
             (Error::Server { operation, status: 502 }, "ServerError"),
             (Error::Forbidden { operation }, "UnexpectedAnswer"),
@@ -162,7 +164,8 @@ mod tests {
         };
         let asked = probe("http://coder.ns.svc:80", Trust::default(), &egress, Pause::default());
         let told = tokio::time::timeout(Duration::from_secs(5), asked).await.expect("the flag counts");
-        assert!(matches!(told.coderd, Coderd::Silent("TimedOut", _)));
+        assert!(matches!(told.coderd, Coderd::Silent("Unreachable", _)));
+        assert!(matches!(told.error.unwrap().detail(), Error::TimedOut { .. }));
     }
 
     #[test]
@@ -179,7 +182,7 @@ mod tests {
 
     #[test]
     fn the_first_question_that_fails_takes_nothing_away_and_the_second_does() {
-        let silent = || Coderd::Silent("TimedOut", "why".to_owned());
+        let silent = || Coderd::Silent("Unreachable", "why".to_owned());
         let faltered = Coderd::Faltered { version: Some("v1".to_owned()), message: "why".to_owned() };
         assert_eq!(judged(silent(), &said("True"), false), faltered);
         assert_eq!(judged(silent(), &said("True"), true), silent());

@@ -3,6 +3,7 @@
 
 use super::access::{Asked, Owner};
 use super::ask::Memory;
+use super::checksum_key::ChecksumKey;
 use super::consent::Consent;
 use super::desired::{self, Children, Inputs};
 use super::external::{self, External};
@@ -64,6 +65,7 @@ pub struct Reconciler {
     /// For what everything no longer wanted was removed: it is not looked for again.
     swept: Mutex<BTreeMap<Key, Swept>>,
     pub(super) memory: Memory,
+    checksum_key: ChecksumKey,
     pub(super) abroad: Arc<Abroad>,
 }
 
@@ -98,7 +100,8 @@ impl Reconciler {
     /// A reconciler of control planes.
     pub fn new(kube: Kube, events: Events, config: Config, consent: Consent, egress: Egress) -> Self {
         let (swept, memory, abroad) = (Mutex::default(), Memory::default(), Arc::default());
-        Self { kube, config, consent, egress, events, swept, memory, abroad }
+        let checksum_key = ChecksumKey::default();
+        Self { kube, config, consent, egress, events, swept, memory, checksum_key, abroad }
     }
 
     /// What whoever follows the cluster tells it of rights in other namespaces.
@@ -208,7 +211,8 @@ impl Reconciler {
                 return self.write_unreadable(&key, &object, before, generation, why).await;
             }
         };
-        let contents = match references::read(&self.kube, &subject.resolved, running).await {
+        let read = references::read(&self.kube, &self.checksum_key, &subject.resolved, running);
+        let contents = match read.await {
             Ok(contents) => contents,
             Err(error) => return self.write_unread(subject, error.to_string()).await,
         };
@@ -220,7 +224,7 @@ impl Reconciler {
         });
         let abroad = children.workspace_access.iter().any(|access| access.namespace != namespace);
         let mut observed = nothing_observed();
-        observed.missing = contents.missing;
+        observed.missing.clone_from(&contents.missing);
         observed.broken.clone_from(&subject.broken);
         // Before the first right abroad is granted, somebody must be there to take it back.
         if abroad && self.mark(&subject, true, &mut observed).await? {
@@ -229,6 +233,7 @@ impl Reconciler {
         subject.deadline.ended("reading what it refers to", Instant::now());
         let service = self.settle_home(&subject, &children, &mut observed).await;
         let deployment = self.settle_deployment(&subject, &children.deployment, live, &mut observed).await;
+        self.remember_versions(deployment.as_ref(), children.deployment.target(), &contents).await;
         self.settle_exposure(&subject, &children, &mut observed).await;
         let in_place = self.settle_workspaces(&subject, &children, &mut observed).await;
         let swept = self.sweep(&subject, &children, &in_place, &mut observed).await;

@@ -1,67 +1,112 @@
 //! Reads what a control plane refers to: Secrets and ConfigMaps, by name, one at a time, when they are needed.
 //! What it reads is hashed or handed on out of sight; it keeps nothing.
 
+use super::checksum::{NOTER, Running, Sums, noting};
+use super::checksum_key::{ChecksumKey, KeyError};
 use super::desired::{self, ACCESS_URL, Consumed, Keys, Source};
 use super::kept;
+use super::reconcile::Reconciler;
 use crate::confidential::Confidential;
 use crate::kubernetes::{CallError, Kube, Target};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use crds::CoderControlPlane;
-use crds::well_known::annotation;
-use k8s_openapi::ByteString;
-use ring::digest::{Context, SHA256};
 use serde_json::Value;
+use zeroize::Zeroizing;
 
 /// The contents of what the pods consume.
 #[derive(Debug, Default)]
 pub struct Contents {
     /// One hash over all of it, so that a changed value rolls out.
     pub checksum: Option<String>,
+    /// One hash over the versions of the objects, so that it is known later whether any of them changed.
+    pub versions: Option<String>,
     /// What is not there although it must be.
     pub missing: Vec<String>,
     /// Whether some `envFrom` gives the address that would be our default.
     pub provided: bool,
 }
 
+/// Why it is not known what the pods consume.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// An object could not be read.
+    #[error(transparent)]
+    Object(#[from] CallError),
+    /// There is no key for a checksum that is needed.
+    #[error("what the pods read has no checksum: {0}")]
+    Key(#[from] KeyError),
+}
+
 /// Reads everything that the pods of a control plane consume, each object once. `running` is the Deployment that is
-/// there: what it has stays in force while something is missing.
+/// there: what it has stays in force while something is missing, and while nothing has changed.
 pub async fn read(
     kube: &Kube,
+    key: &ChecksumKey,
     control_plane: &CoderControlPlane,
     running: Option<&Value>,
-) -> Result<Contents, CallError> {
+) -> Result<Contents, ReadError> {
     let consumed = desired::consumed(control_plane);
+    if consumed.is_empty() {
+        return Ok(Contents::default());
+    }
     let namespace = control_plane.metadata.namespace.as_deref().unwrap_or_default();
     let mut contents = Contents::default();
-    let mut hash = Context::new(&SHA256);
+    let key = key.get(kube).await;
+    let mut sums = Sums::new(key.as_ref().ok().copied());
     // They come in order, so that what is read of one object stands together.
     for group in consumed.chunk_by(|one, next| (one.kind, &one.name) == (next.kind, &next.name)) {
         let Some(first) = group.first() else { continue };
         let object = kube.read(target(namespace, first.kind, &first.name)).await?;
         contents.missing.extend(missing(control_plane, group, object.as_ref()));
-        let Some(object) = object else { continue };
-        contents.provided |= gives_access_url(control_plane, first, &object);
-        group.iter().for_each(|one| add_object(&mut hash, one, &object));
+        group.iter().for_each(|one| sums.add(kind_name(one.kind), one, object.as_ref()));
+        contents.provided |= object.is_some_and(|object| gives_access_url(control_plane, first, &object));
     }
-    if !consumed.is_empty() {
-        let digest = hash.finish();
-        contents.checksum = Some(digest.as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect());
-    }
+    let (sum, before) = (sums.finish(), Running::of(running));
     if let Some(running) = running.filter(|_| !contents.missing.is_empty()) {
-        keep(&mut contents, running);
+        contents.provided = !sets_access_url(running);
+        if let Some(checksum) = before.checksum {
+            // What vanished may be back in a moment: pods that run keep what they have until it is whole again.
+            contents.checksum = Some(checksum.to_owned());
+            contents.versions = before.versions.map(str::to_owned);
+            return Ok(contents);
+        }
     }
+    contents.checksum = match (before.kept(&sum), sum.keyed, key) {
+        (Some(kept), ..) => Some(kept.to_owned()),
+        (None, Some(keyed), _) => Some(keyed),
+        (None, None, Err(error)) => return Err(error.into()),
+        (None, None, Ok(_)) => None,
+    };
+    contents.versions = Some(sum.versions);
     Ok(contents)
 }
 
-/// What vanished may be back in a moment: pods that run keep what they have until it is whole again.
-fn keep(contents: &mut Contents, running: &Value) {
-    let annotations = running.pointer("/spec/template/metadata/annotations");
-    let checksum = annotations.and_then(|all| all.get(annotation::CHECKSUM)?.as_str());
-    if let Some(checksum) = checksum {
-        contents.checksum = Some(checksum.to_owned());
+impl Reconciler {
+    /// Notes the versions of what the pods read beside a Deployment that was applied for them. It is needed only if our key
+    /// is ever lost, so that a failure keeps nobody waiting.
+    pub(super) async fn remember_versions(
+        &self,
+        deployment: Option<&Value>,
+        target: Target<'_>,
+        contents: &Contents,
+    ) {
+        let (Some(deployment), Some(checksum), Some(versions)) =
+            (deployment, &contents.checksum, &contents.versions)
+        else {
+            return;
+        };
+        let Some(patch) = noting(deployment, checksum, versions) else { return };
+        if let Err(error) = self.kube.patch_as(NOTER, target, patch).await {
+            tracing::warn!(%error, "the versions of what pods read could not be noted; it is tried again");
+        }
     }
+}
+
+/// Whether the pods that run are given the address by a variable of ours.
+fn sets_access_url(running: &Value) -> bool {
     let variables = kept::container(running).and_then(|container| container["env"].as_array());
-    let set = variables.into_iter().flatten().any(|variable| variable["name"] == ACCESS_URL);
-    contents.provided = !set;
+    variables.into_iter().flatten().any(|variable| variable["name"] == ACCESS_URL)
 }
 
 /// What of an object is not there although it must be, and what to do.
@@ -109,30 +154,6 @@ fn gives_access_url(control_plane: &CoderControlPlane, one: &Consumed, object: &
         name == Some(&one.name)
             && desired::provides_access_url(source.prefix.as_deref(), keys.iter().copied())
     })
-}
-
-fn add_object(hash: &mut Context, one: &Consumed, object: &Value) {
-    hash.update(kind_name(one.kind).as_bytes());
-    hash.update(one.name.as_bytes());
-    // Whoever reads the Deployment sees the hash. Without the uid, which only readers of the object know, a short
-    // value could be guessed from it.
-    hash.update(object["metadata"]["uid"].as_str().unwrap_or_default().as_bytes());
-    for section in ["data", "binaryData"] {
-        add(hash, one, &object[section]);
-    }
-}
-
-fn add(hash: &mut Context, one: &Consumed, section: &Value) {
-    for (key, value) in section.as_object().into_iter().flatten() {
-        if matches!(&one.keys, Keys::One(only) if only != key) {
-            continue;
-        }
-        for part in [key.as_str(), value.as_str().unwrap_or_default()] {
-            // The length in front keeps two neighbours from being read as one.
-            hash.update(&part.len().to_le_bytes());
-            hash.update(part.as_bytes());
-        }
-    }
 }
 
 fn lacking<'a>(one: &'a Consumed, object: &Value) -> Option<&'a str> {
@@ -191,17 +212,17 @@ fn found(object: Option<&Value>, name: &str, key: &str) -> Found {
     if value.is_null() {
         return lacking(format!("Secret {name} has no key {key}; add it, or name the key that it has"));
     }
-    match decoded(value).as_deref().map(str::trim) {
+    match decoded(value) {
         None => lacking(format!("the key {key} of Secret {name} is not text; correct it")),
-        Some("") => lacking(format!("the key {key} of Secret {name} is empty; fill it")),
-        Some(text) => Found::Text(Confidential::new(text.to_owned())),
+        Some(text) if text.is_blank() => lacking(format!("the key {key} of Secret {name} is empty; fill it")),
+        Some(text) => Found::Text(text.trimmed()),
     }
 }
 
 /// Text of a value as Secrets carry it.
-pub fn decoded(value: &Value) -> Option<String> {
-    let bytes: ByteString = serde_json::from_value(value.clone()).ok()?;
-    String::from_utf8(bytes.0).ok()
+pub fn decoded(value: &Value) -> Option<Confidential<String>> {
+    let bytes = Zeroizing::new(STANDARD.decode(value.as_str()?).ok()?);
+    std::str::from_utf8(&bytes).ok().map(|text| Confidential::new(text.to_owned()))
 }
 
 #[cfg(test)]
@@ -253,15 +274,9 @@ mod tests {
     }
 
     #[test]
-    fn while_something_is_missing_the_pods_keep_what_they_have() {
-        let running = |env: Value| {
-            json!({"spec": {"template": {"metadata": {"annotations": {"coder.com/checksum": "before"}},
-                "spec": {"containers": [{"name": "coder", "env": env}]}}}})
-        };
-        for (env, provided) in [(json!([]), true), (json!([{"name": "CODER_ACCESS_URL"}]), false)] {
-            let mut contents = Contents { checksum: Some("now".to_owned()), ..Contents::default() };
-            keep(&mut contents, &running(env));
-            assert_eq!((contents.checksum.as_deref(), contents.provided), (Some("before"), provided));
-        }
+    fn it_is_seen_who_gives_the_pods_their_address() {
+        let running = |env: Value| json!({"spec": {"template": {"spec": {"containers": [{"name": "coder", "env": env}]}}}});
+        assert!(!sets_access_url(&running(json!([]))) && !sets_access_url(&json!({})));
+        assert!(sets_access_url(&running(json!([{"name": "CODER_ACCESS_URL"}]))));
     }
 }

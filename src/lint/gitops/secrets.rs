@@ -10,8 +10,8 @@ use super::units::Units;
 use crds::names::DerivedKind;
 use std::collections::BTreeMap;
 
-/// Made by the operator for its certificates.
-const CA_SECRET: &str = "coder-k8s-ca";
+/// Made by the operator for its certificates, and for its checksums.
+const OWN_SECRETS: [&str; 2] = ["coder-k8s-ca", crds::well_known::CHECKSUM_KEY_SECRET];
 
 /// Names of the Secrets that the operator keeps for each object; nothing where no Secret is given to compare with.
 #[derive(Default)]
@@ -59,7 +59,7 @@ pub(super) fn judge<'a>(
         let mut makers = kept.makers(secret.name).iter();
         let maker = makers.find(|object| object.is_near(secret) && units.are_beside(secret, object));
         let maker = maker.map(|object| object.title());
-        let maker = maker.or_else(|| (secret.name == CA_SECRET).then(|| "the operator".to_owned()));
+        let maker = maker.or_else(|| OWN_SECRETS.contains(&secret.name).then(|| "the operator".to_owned()));
         if let Some(maker) = maker {
             let message = format!("this empty Secret would erase what {maker} keeps in it");
             collected.field(secret, "metadata.name", Spot::Value, Draft::new(&codes::EMPTY_SECRET, message));

@@ -6,6 +6,7 @@ mod json;
 mod text;
 
 use super::findings::{Report, Severity};
+use crate::foreign::is_unseen;
 use clap::ValueEnum;
 use std::io::{self, Write};
 
@@ -47,9 +48,9 @@ pub(super) fn summary(report: &Report) -> String {
     summary
 }
 
-/// A text in one line without control characters.
+/// A text in one line without what a terminal would obey.
 fn plain(text: &str) -> String {
-    text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
+    text.chars().map(|letter| if is_unseen(letter) { ' ' } else { letter }).collect()
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use super::record::{self, Found};
 use super::source::{self, Source};
 use super::steps::{self, LIFETIME, Record, Seen, Standing, Step, Which};
 use super::{Accessed, Asked, Deed, reference, retire, waiting_for_coderd, worked_before};
-use crate::coderd::database::{self, AccessRequest, Database, DatabaseUrl, Limits, Role};
+use crate::coderd::database::{self, AccessRequest, Database, DatabaseUrl, Role};
 use crate::coderd::{Error, NewToken, Uuid};
 use crate::controller::control_plane::status::WishState;
 use crds::well_known::secret_key;
@@ -293,7 +293,7 @@ impl<'a> Work<'a> {
                 let url = self.url.clone()?;
                 let Asked { kube, owner, spec, egress, .. } = self.asked;
                 let url = source::trusting(kube, owner.namespace, spec, url).await?;
-                Database::connect(&url, &egress.resolve, Limits::default()).await?
+                source::connect(*owner, egress, &url).await?
             }
         };
         Ok(self.database.insert(database))

@@ -45,12 +45,13 @@ impl Trouble {
 impl From<database::Error> for Trouble {
     fn from(error: database::Error) -> Self {
         use database::Error::{
-            ConnectionLost, Deleted, ForeignUser, NoFreeName, NotMigrated, Other, PermissionDenied, Refused,
-            Request, Suspended, TimedOut, TlsRefused, TokenTaken, Unreachable, UnsupportedSchema,
+            ConnectionLost, Deleted, ForeignUser, NoFreeName, NoLogin, NotMigrated, Other, PermissionDenied,
+            Refused, Request, Suspended, TimedOut, TlsRefused, TokenTaken, Unreachable, UnsupportedSchema,
             UserElsewhere, WrongPassword,
         };
         let reason = match &error {
             Unreachable | ConnectionLost => "DatabaseUnreachable",
+            NoLogin(_) => "DatabaseLoginFailed",
             TimedOut => "DatabaseTimedOut",
             NotMigrated => "DatabaseNotMigrated",
             TokenTaken | Other(_) | Request(_) => "DatabaseError",
@@ -121,9 +122,10 @@ mod tests {
             (E::ConnectionLost, WishState::Pending, "DatabaseUnreachable"),
             (E::NotMigrated, WishState::Pending, "DatabaseNotMigrated"),
             (E::TokenTaken, WishState::Pending, "DatabaseError"),
-            (E::Other("53300".to_owned()), WishState::Pending, "DatabaseError"),
+            (E::Other(database::State::new("53300")), WishState::Pending, "DatabaseError"),
+            (E::NoLogin(Box::new(E::WrongPassword)), WishState::Pending, "DatabaseLoginFailed"),
             (E::WrongPassword, WishState::Refused, "DatabaseLoginRefused"),
-            (E::TlsRefused("no".to_owned()), WishState::Refused, "DatabaseTlsRefused"),
+            (E::TlsRefused("no".into()), WishState::Refused, "DatabaseTlsRefused"),
             (E::PermissionDenied, WishState::Refused, "DatabasePermissionDenied"),
             (E::UnsupportedSchema { problems: vec![] }, WishState::Refused, "DatabaseSchemaUnknown"),
             (E::Suspended, WishState::Refused, "UserSuspended"),

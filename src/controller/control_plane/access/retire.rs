@@ -7,7 +7,7 @@ use super::record::{self, Found, Owner};
 use super::source::{self, Source};
 use super::steps::Record;
 use crate::coderd::Egress;
-use crate::coderd::database::{Database, DatabaseUrl, EMAIL_DOMAIN, Error, Limits};
+use crate::coderd::database::{Database, DatabaseUrl, EMAIL_DOMAIN, Error};
 use crate::controller::drift;
 use crate::kubernetes::{CallError, Kube, Target};
 use crds::CoderControlPlaneSpec;
@@ -146,7 +146,7 @@ async fn revoke_once(
     made: Option<Made<'_>>,
     former: bool,
 ) -> Result<bool, Error> {
-    let mut database = Database::connect(url, &egress.resolve, Limits::default()).await?;
+    let mut database = source::connect(owner, egress, url).await?;
     let mut known = false;
     if let Some((record, uid)) = made {
         known = disable(&mut database, owner.of_record(uid), record).await?;

@@ -2,7 +2,9 @@
 //! It reads what is named and nothing else, and keeps nothing.
 
 use super::plan::{Absent, Kind, Place};
-use crate::coderd::database::DatabaseUrl;
+use super::record::Owner;
+use crate::coderd::Egress;
+use crate::coderd::database::{Database, DatabaseUrl, Error, Limits};
 use crate::confidential::Confidential;
 use crate::controller::control_plane::references::{Found, decoded, secret_value};
 use crate::kubernetes::{CallError, Kube, Target};
@@ -89,6 +91,15 @@ fn add(pems: &mut String, pem: &str) -> Result<(), TrustError> {
     Ok(())
 }
 
+/// Logs in to the database. What stands in the way before its server has proven itself is told in the operator's log only.
+pub async fn connect(owner: Owner<'_>, egress: &Egress, url: &DatabaseUrl) -> Result<Database, Error> {
+    let database = Database::connect(url, &egress.resolve, Limits::default()).await;
+    database.inspect_err(|error| {
+        let (namespace, name) = (owner.namespace, owner.name);
+        tracing::warn!(namespace, name, error = %error.detail(), "no connection to coderd's database");
+    })
+}
+
 fn target<'a>(kind: Kind, namespace: &'a str, name: &'a str) -> Target<'a> {
     let (kind, plural) = match kind {
         Kind::Secret => ("Secret", "secrets"),
@@ -110,12 +121,12 @@ fn at(place: &Place, object: Option<&Value>) -> Option<Source> {
     };
     let value = object["data"].get(key).and_then(|value| match kind {
         Kind::Secret => decoded(value),
-        Kind::ConfigMap => value.as_str().map(str::to_owned),
+        Kind::ConfigMap => value.as_str().map(|text| Confidential::new(text.to_owned())),
     });
     match (value, absent) {
         // Set and empty is what coderd sees, too: no URL at all.
-        (Some(url), _) if url.trim().is_empty() => Some(Source::Nowhere),
-        (Some(url), _) => Some(Source::Url(Confidential::new(url.trim().to_owned()))),
+        (Some(url), _) if url.is_blank() => Some(Source::Nowhere),
+        (Some(url), _) => Some(Source::Url(url.trimmed())),
         (None, Absent::Wait) => missing(format!("{word} {name} has no key {key}")),
         (None, Absent::WaitForObject | Absent::Skip) => None,
     }
