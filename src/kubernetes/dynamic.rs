@@ -4,9 +4,9 @@
 use super::Kube;
 use super::objects::{CallError, FIELD_MANAGER, READ_LIMIT, WRITE_LIMIT, within};
 use json_patch::Patch as JsonPatch;
-use kube::Api;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions};
 use kube::core::{GroupVersionKind, ObjectMeta, Status};
+use kube::{Api, Client};
 use serde_json::Value;
 
 /// Objects that come at once: annotations of each may take 256 KiB.
@@ -33,6 +33,20 @@ impl Target<'_> {
     /// The calls about it. Names come from objects that may have been stored before there were rules: one that is no
     /// name of anything would lead to another path, and does not exist by its looks.
     fn api(&self, kube: &Kube) -> Result<Api<DynamicObject>, CallError> {
+        self.api_of(&kube.calls)
+    }
+
+    /// The same for a change. What gives rights is written as the account that holds what may be handed on: Kubernetes
+    /// lets nobody grant more than he holds, and we hold more than anybody is to be given.
+    fn writing(&self, kube: &Kube) -> Result<Api<DynamicObject>, CallError> {
+        self.api_of(if self.gives_rights() { &kube.as_grants } else { &kube.calls })
+    }
+
+    fn gives_rights(&self) -> bool {
+        self.api_version.split('/').next() == Some("rbac.authorization.k8s.io")
+    }
+
+    fn api_of(&self, client: &Client) -> Result<Api<DynamicObject>, CallError> {
         if ![self.namespace, self.name].into_iter().all(is_segment) {
             let missing = Status::failure("there can be no object of this name", "NotFound").with_code(404);
             let (operation, source) = (self.operation("use"), Box::new(kube::Error::Api(Box::new(missing))));
@@ -42,8 +56,8 @@ impl Target<'_> {
         let kind = GroupVersionKind::gvk(group, version, self.kind);
         let resource = ApiResource::from_gvk_with_plural(&kind, self.plural);
         Ok(match self.namespace {
-            "" => Api::all_with(kube.calls.clone(), &resource),
-            namespace => Api::namespaced_with(kube.calls.clone(), namespace, &resource),
+            "" => Api::all_with(client.clone(), &resource),
+            namespace => Api::namespaced_with(client.clone(), namespace, &resource),
         })
     }
 
@@ -78,9 +92,9 @@ impl Kube {
     /// Applies the fields we mean to own; a field of ours that somebody else changed becomes ours again.
     pub async fn apply(&self, target: Target<'_>, manifest: &Value) -> Result<Value, CallError> {
         let params = PatchParams::apply(FIELD_MANAGER).force();
-        let (api, patch) = (target.api(self)?, Patch::Apply(manifest));
+        let (api, patch) = (target.writing(self)?, Patch::Apply(manifest));
         let call = api.patch(target.name, &params, &patch);
-        let applied = within(WRITE_LIMIT, || target.operation("apply"), call).await?;
+        let applied = self.change(target, "apply", call).await?;
         Ok(serde_json::to_value(applied).unwrap_or_default())
     }
 
@@ -97,18 +111,29 @@ impl Kube {
         patch: JsonPatch,
     ) -> Result<Value, CallError> {
         let params = PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() };
-        let (api, patch) = (target.api(self)?, Patch::<()>::Json(patch));
+        let (api, patch) = (target.writing(self)?, Patch::<()>::Json(patch));
         let call = api.patch(target.name, &params, &patch);
-        let patched = within(WRITE_LIMIT, || target.operation("patch"), call).await?;
+        let patched = self.change(target, "patch", call).await?;
         Ok(serde_json::to_value(patched).unwrap_or_default())
     }
 
     /// Writes the status of an object as far as it is given; the object must still be at this resourceVersion.
     pub async fn write_status(&self, target: Target<'_>, patch: JsonPatch) -> Result<(), CallError> {
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        let (api, patch) = (target.api(self)?, Patch::<()>::Json(patch));
+        let (api, patch) = (target.writing(self)?, Patch::<()>::Json(patch));
         let call = api.patch_status(target.name, &params, &patch);
-        within(WRITE_LIMIT, || target.operation("write the status of"), call).await.map(drop)
+        self.change(target, "write the status of", call).await.map(drop)
+    }
+
+    /// Waits for a change, as long as one may take.
+    async fn change<T>(
+        &self,
+        target: Target<'_>,
+        verb: &str,
+        call: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, CallError> {
+        let answer = within(WRITE_LIMIT, || target.operation(verb), call).await;
+        if target.gives_rights() { answer.map_err(|error| self.as_grants_failed(error)) } else { answer }
     }
 
     /// Whether the API server knows the kind and says that there is no object of this name: less is no proof.
@@ -140,8 +165,8 @@ impl Kube {
         let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version };
         let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
         let removal = async {
-            let api = target.api(self)?;
-            within(WRITE_LIMIT, || target.operation("delete"), api.delete(target.name, &params)).await
+            let api = target.writing(self)?;
+            self.change(target, "delete", api.delete(target.name, &params)).await
         };
         match removal.await {
             Ok(_) => Ok(true),
@@ -197,6 +222,20 @@ impl Kube {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_what_gives_rights_is_written_as_the_account_for_grants() {
+        let gives_rights = |api_version| {
+            let (kind, plural) = ("Kind", "kinds");
+            Target { api_version, kind, plural, namespace: "a", name: "b" }.gives_rights()
+        };
+        assert!(gives_rights("rbac.authorization.k8s.io/v1"));
+        for other in
+            ["v1", "apps/v1", "networking.k8s.io/v1", "authorization.k8s.io/v1", "coder.com/v1alpha1"]
+        {
+            assert!(!gives_rights(other), "{other}");
+        }
+    }
 
     #[test]
     fn a_name_that_would_lead_to_another_path_is_no_name() {
