@@ -18,7 +18,8 @@ const BINARY: &str = env!("CARGO_BIN_EXE_coder-k8s");
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn pages() -> Vec<PathBuf> {
-    let mut pages = vec![repository().join("README.md"), repository().join("CONTRIBUTING.md")];
+    let mut pages =
+        ["README.md", "CONTRIBUTING.md", "SECURITY.md"].map(|page| repository().join(page)).to_vec();
     let docs = std::fs::read_dir(repository().join("docs")).unwrap().map(|entry| entry.unwrap().path());
     pages.extend(docs.filter(|path| path.extension().is_some_and(|extension| extension == "md")));
     pages.sort();

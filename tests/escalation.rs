@@ -5,6 +5,8 @@
 mod changes;
 #[path = "escalation/gains.rs"]
 mod gains;
+#[path = "escalation/handed_on.rs"]
+mod handed_on;
 #[path = "escalation/tenant.rs"]
 mod tenant;
 

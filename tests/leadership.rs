@@ -104,7 +104,7 @@ async fn work_that_ignores_its_end_keeps_the_lease_and_is_reported_in_time() {
     let cluster = Cluster::shared().await;
     let installation = Installation::new(cluster, "stuck").await;
     let kubeconfig = installation.operator("controller").await.kubeconfig;
-    let kube = Kube::connect(Some(&kubeconfig), installation.namespace.clone()).await.unwrap();
+    let kube = Kube::connect(Some(&kubeconfig), installation.namespace.clone(), String::new()).await.unwrap();
     let started = Arc::new(Notify::new());
     let work: Work = {
         let started = started.clone();
@@ -173,7 +173,7 @@ async fn a_duty_told_to_stop_ends_once_and_does_not_lead_again() {
         ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p"];
     let cluster = Cluster::shared().await;
     let namespace = cluster.namespace("obedient").await;
-    let kube = Kube::connect(Some(&cluster.kubeconfig()), namespace).await.unwrap();
+    let kube = Kube::connect(Some(&cluster.kubeconfig()), namespace, String::new()).await.unwrap();
     let (begun, stop) = (Arc::new(AtomicUsize::new(0)), CancellationToken::new());
     let running: Vec<_> =
         LEASES.iter().map(|lease| tokio::spawn(counted(&kube, lease, &begun).run(stop.clone()))).collect();

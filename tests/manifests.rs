@@ -106,8 +106,14 @@ impl Built {
             let namespace = &deployment["metadata"]["namespace"];
             let account = &deployment["spec"]["template"]["spec"]["serviceAccountName"];
             references.push(("ServiceAccount".into(), namespace.clone(), account.clone()));
+            references.push(("ServiceAccount".into(), namespace.clone(), grants_account(deployment).into()));
             for name in serving_names(deployment) {
                 references.push(("Service".into(), namespace.clone(), name.into()));
+            }
+        }
+        for role in self.of_kind("Role") {
+            for account in impersonated(role) {
+                references.push(("ServiceAccount".into(), role["metadata"]["namespace"].clone(), account));
             }
         }
         references
@@ -156,9 +162,11 @@ impl Built {
         found
     }
 
+    /// Names that rights are limited to, but for those of accounts, which are references.
     fn resource_names(&self) -> BTreeSet<String> {
         let mut names = BTreeSet::new();
-        for rule in self.0.iter().flat_map(|object| object["rules"].as_array().into_iter().flatten()) {
+        let rules = self.0.iter().flat_map(|object| object["rules"].as_array().into_iter().flatten());
+        for rule in rules.filter(|rule| rule["resources"] != json!(["serviceaccounts"])) {
             let limited = rule["resourceNames"].as_array().into_iter().flatten();
             names.extend(limited.map(|name| name.as_str().unwrap().to_owned()));
         }
@@ -200,8 +208,25 @@ fn for_each_value(value: &Value, visit: &mut impl FnMut(&str, &Value)) {
     }
 }
 
-/// The Services in CODER_K8S_SERVING_NAME, its references to other variables filled in as the kubelet does.
+/// The accounts that a Role lets its holder impersonate.
+fn impersonated(role: &Value) -> Vec<Value> {
+    let rules = role["rules"].as_array().into_iter().flatten();
+    let rules = rules.filter(|rule| rule["verbs"] == json!(["impersonate"]));
+    rules.flat_map(|rule| rule["resourceNames"].as_array().unwrap().clone()).collect()
+}
+
+/// The account that Roles are written as, as the process learns it.
+fn grants_account(deployment: &Value) -> String {
+    environment(deployment)["CODER_K8S_GRANTS_ACCOUNT"].clone()
+}
+
+/// The Services in CODER_K8S_SERVING_NAME.
 fn serving_names(deployment: &Value) -> Vec<String> {
+    environment(deployment)["CODER_K8S_SERVING_NAME"].split(',').map(str::to_owned).collect()
+}
+
+/// The variables of the operator, their references to annotations and other variables filled in as the kubelet does.
+fn environment(deployment: &Value) -> BTreeMap<&str, String> {
     let template = &deployment["spec"]["template"];
     let mut known: BTreeMap<&str, String> = BTreeMap::new();
     for variable in template["spec"]["containers"][0]["env"].as_array().unwrap() {
@@ -217,7 +242,7 @@ fn serving_names(deployment: &Value) -> Vec<String> {
         }
         known.insert(variable["name"].as_str().unwrap(), value);
     }
-    known["CODER_K8S_SERVING_NAME"].split(',').map(str::to_owned).collect()
+    known
 }
 
 /// A kustomization of a user: one folder below it, and what it changes.
@@ -259,6 +284,18 @@ async fn the_default_overlay_is_whole_and_in_one_namespace() {
     built.assert_whole("coder-system");
     assert_eq!(built.only("Namespace")["metadata"]["name"], "coder-system");
     assert_eq!(serving_names(built.only("Deployment")), ["coder-k8s-mcp", "coder-k8s-metrics"]);
+    assert_eq!(grants_account(built.only("Deployment")), rbac::GRANTS_ACCOUNT);
+}
+
+/// It would be a second way to what the operator impersonates, without its reasons.
+#[tokio::test]
+async fn no_pod_runs_as_the_account_for_grants_and_it_gets_no_token() {
+    let built = Built::from(&repository().join("kustomize/overlays/default")).await;
+    let account = built.of_kind("ServiceAccount").find(|one| one["metadata"]["name"] == rbac::GRANTS_ACCOUNT);
+    assert_eq!(account.unwrap()["automountServiceAccountToken"], false);
+    for deployment in built.of_kind("Deployment") {
+        assert_eq!(deployment["spec"]["template"]["spec"]["serviceAccountName"], rbac::SERVICE_ACCOUNT);
+    }
 }
 
 /// What the Go operator is installed with in the namespace we share, or outside of all.
@@ -280,7 +317,8 @@ async fn nothing_has_the_name_of_an_object_of_the_go_operator_but_what_is_shared
         assert!(!taken, "{kind} {name} is the Go operator's");
     }
     // So that never both of them reconcile, and so that what is bound to the account can be taken back from it.
-    assert_eq!(built.only("ServiceAccount")["metadata"]["name"], "coder-k8s");
+    let mut accounts = built.of_kind("ServiceAccount").map(|one| one["metadata"]["name"].as_str().unwrap());
+    assert!(accounts.any(|name| name == "coder-k8s"));
     assert_eq!(built.only("Namespace")["metadata"]["name"], "coder-system");
 }
 
@@ -292,6 +330,8 @@ async fn a_changed_namespace_and_prefix_reach_every_reference() {
     assert_eq!(built.only("Namespace")["metadata"]["name"], "elsewhere");
     assert_eq!(built.only("Deployment")["metadata"]["name"], "team-coder-k8s-operator");
     assert_eq!(serving_names(built.only("Deployment")), ["team-coder-k8s-mcp", "team-coder-k8s-metrics"]);
+    assert_eq!(grants_account(built.only("Deployment")), "team-coder-k8s-grants");
+    assert_eq!(impersonated(built.only("Role")), ["team-coder-k8s-grants"]);
 }
 
 #[tokio::test]
@@ -303,6 +343,8 @@ async fn a_prefix_far_above_the_base_reaches_it_too() {
     built.assert_whole("second");
     let names = ["outer-inner-coder-k8s-mcp-b", "outer-inner-coder-k8s-metrics-b"];
     assert_eq!(serving_names(built.only("Deployment")), names);
+    assert_eq!(grants_account(built.only("Deployment")), "outer-inner-coder-k8s-grants-b");
+    assert_eq!(impersonated(built.only("Role")), ["outer-inner-coder-k8s-grants-b"]);
 }
 
 #[tokio::test]
@@ -318,6 +360,9 @@ async fn the_checks_find_planted_faults() {
     assert_ne!(broken("RoleBinding", "/roleRef/name", json!("other")).dangling(), [""; 0]);
     let annotation = "/spec/template/metadata/annotations/coder.com~1mcp-service";
     assert_ne!(broken("Deployment", annotation, json!("other")).dangling(), [""; 0]);
+    let annotation = "/spec/template/metadata/annotations/coder.com~1grants-account";
+    assert_ne!(broken("Deployment", annotation, json!("other")).dangling(), [""; 0]);
+    assert_ne!(broken("Role", "/rules/4/resourceNames", json!(["other"])).dangling(), [""; 0]);
     assert_ne!(broken("Role", "/metadata/namespace", json!("other")).misplaced("coder-system"), [""; 0]);
     let bundle = json!({ "caBundle": "Cg==" });
     assert_ne!(broken("ServiceAccount", "/metadata/labels", bundle).misplaced("coder-system"), [""; 0]);
@@ -372,8 +417,8 @@ async fn the_operator_may_do_in_a_cluster_what_the_table_says_and_no_more() {
     let moved = overlay("rights", &default, "namespace: rights\nnamePrefix: rights-");
     cluster.kubectl_with_input("apply --server-side -f -", &text_of(&moved).await).await.expect_ok();
 
-    let account = "system:serviceaccount:rights:rights-coder-k8s";
-    for (question, expected) in [
+    let (account, grants) = ("rights-coder-k8s", "rights-coder-k8s-grants");
+    let questions = [
         ("watch codercontrolplanes.coder.com --all-namespaces", true),
         ("update codercontrolplanes.coder.com --all-namespaces", false),
         ("patch validatingwebhookconfigurations.admissionregistration.k8s.io", true),
@@ -389,17 +434,38 @@ async fn the_operator_may_do_in_a_cluster_what_the_table_says_and_no_more() {
         ("patch deployments.apps --namespace=default", true),
         ("escalate roles.rbac.authorization.k8s.io --all-namespaces", false),
         ("bind roles.rbac.authorization.k8s.io --all-namespaces", false),
+        ("create roles.rbac.authorization.k8s.io --all-namespaces", false),
+        ("patch rolebindings.rbac.authorization.k8s.io --all-namespaces", false),
+        ("impersonate serviceaccounts/rights-coder-k8s-grants --namespace=rights", true),
+        ("impersonate serviceaccounts/rights-coder-k8s-grants --namespace=default", false),
+        ("impersonate serviceaccounts/default --namespace=rights", false),
+        ("impersonate users", false),
+        ("impersonate groups", false),
         ("create clusterroles.rbac.authorization.k8s.io", false),
         ("create events.events.k8s.io --namespace=rights", true),
         ("create pods --subresource=exec --all-namespaces", false),
-    ] {
-        let answer = cluster.kubectl(&format!("auth can-i {question} --as={account}")).await;
-        assert_eq!(
-            answer.stdout.trim(),
-            if expected { "yes" } else { "no" },
-            "{question}: {}",
-            answer.stderr
-        );
+    ];
+    // What may be handed on, and the writing of roles.
+    let of_grants = [
+        ("create roles.rbac.authorization.k8s.io --all-namespaces", true),
+        ("delete rolebindings.rbac.authorization.k8s.io --all-namespaces", true),
+        ("escalate roles.rbac.authorization.k8s.io --all-namespaces", false),
+        ("bind roles.rbac.authorization.k8s.io --all-namespaces", false),
+        ("get roles.rbac.authorization.k8s.io --all-namespaces", false),
+        ("create clusterroles.rbac.authorization.k8s.io", false),
+        ("create pods --all-namespaces", true),
+        ("create pods --subresource=exec --all-namespaces", false),
+        ("get secrets --all-namespaces", false),
+        ("delete ingresses.networking.k8s.io --all-namespaces", false),
+        ("impersonate serviceaccounts --namespace=rights", false),
+    ];
+    let questions = questions.map(|(question, expected)| (account, question, expected));
+    let of_grants = of_grants.map(|(question, expected)| (grants, question, expected));
+    for (account, question, expected) in questions.into_iter().chain(of_grants) {
+        let words = format!("auth can-i {question} --as=system:serviceaccount:rights:{account}");
+        let answer = cluster.kubectl(&words).await;
+        let expected = if expected { "yes" } else { "no" };
+        assert_eq!(answer.stdout.trim(), expected, "{account} {question}: {}", answer.stderr);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::time::Duration;
+use support::audit;
 use support::wait::holds;
 use support::{Cluster, ClusterOptions, Installation, Operator, until};
 
@@ -15,44 +16,54 @@ fn right(verb: &str, group: &str, resource: &str) -> Right {
     format!("{verb} {group}/{resource}")
 }
 
-/// What the roles bound to the service account grant, by the API server's own word.
-async fn granted(cluster: &Cluster, installation: &Installation<'_>) -> BTreeSet<Right> {
+/// Every right of some rules.
+fn rights_of(rules: &serde_json::Value) -> BTreeSet<Right> {
     let mut rights = BTreeSet::new();
-    let prefix = format!("{}-coder-k8s", installation.namespace);
-    let namespace = &installation.namespace;
-    for words in [
-        format!("get clusterrole {prefix}-operator -o json"),
-        format!("get clusterrole {prefix}-front-proxy-reader -o json"),
-        format!("get role {prefix}-operator -n {namespace} -o json"),
-    ] {
-        let role: serde_json::Value =
-            serde_json::from_str(&cluster.kubectl(&words).await.expect_ok()).unwrap();
-        for rule in role["rules"].as_array().unwrap() {
-            let all = |field: &str| -> Vec<String> {
-                rule[field].as_array().unwrap().iter().map(|word| word.as_str().unwrap().to_owned()).collect()
-            };
-            for (group, resource, verb) in all("apiGroups").iter().flat_map(|group| {
-                let verbs = all("verbs");
-                all("resources").into_iter().flat_map(move |resource| {
-                    let group = group.clone();
-                    verbs.clone().into_iter().map(move |verb| (group.clone(), resource.clone(), verb))
-                })
-            }) {
-                rights.insert(right(&verb, &group, &resource));
-            }
+    for rule in rules.as_array().unwrap() {
+        let all = |field: &str| -> Vec<&str> {
+            rule[field].as_array().unwrap().iter().map(|word| word.as_str().unwrap()).collect()
+        };
+        for (group, resource) in all("apiGroups")
+            .into_iter()
+            .flat_map(|group| all("resources").into_iter().map(move |resource| (group, resource)))
+        {
+            rights.extend(all("verbs").into_iter().map(|verb| right(verb, group, resource)));
         }
     }
     rights
 }
 
-/// What the service account did, by the audit log, and what it was refused.
-fn used(cluster: &Cluster, installation: &Installation<'_>) -> (BTreeSet<Right>, Vec<String>) {
-    let user = format!("system:serviceaccount:{}:{}", installation.namespace, installation.service_account);
+/// What the roles bound to one of our accounts grant, by the API server's own word: a binding that nobody thought of
+/// counts too.
+async fn granted(cluster: &Cluster, installation: &Installation<'_>, account: &str) -> BTreeSet<Right> {
+    let (namespace, mut rights) = (&installation.namespace, BTreeSet::new());
+    let bindings = cluster.kubectl("get clusterrolebindings,rolebindings -A -o json").await.expect_ok();
+    let bindings: serde_json::Value = serde_json::from_str(&bindings).unwrap();
+    let subject = |binding: &&serde_json::Value| {
+        let mut subjects = binding["subjects"].as_array().into_iter().flatten();
+        subjects.any(|subject| subject["name"] == account && subject["namespace"] == namespace.as_str())
+    };
+    for binding in bindings["items"].as_array().unwrap().iter().filter(subject) {
+        let (kind, name) = (binding["roleRef"]["kind"].as_str().unwrap(), &binding["roleRef"]["name"]);
+        let place = binding["metadata"]["namespace"].as_str().unwrap_or("default");
+        let words = format!("get {kind} {} -n {place} -o json", name.as_str().unwrap());
+        let role: serde_json::Value =
+            serde_json::from_str(&cluster.kubectl(&words).await.expect_ok()).unwrap();
+        rights.extend(rights_of(&role["rules"]));
+    }
+    rights
+}
+
+/// What was done with the rights of a user, by the audit log, and what was refused.
+fn used(cluster: &Cluster, user: &str) -> (BTreeSet<Right>, Vec<String>) {
     let (mut rights, mut refused) = (BTreeSet::new(), Vec::new());
     let log = cluster.audit_log();
-    for line in log.lines().filter(|line| line.contains(&user)) {
+    for line in log.lines().filter(|line| line.contains(user)) {
         let event: serde_json::Value = serde_json::from_str(line).unwrap();
-        if event["user"]["username"] != user.as_str() {
+        if event["user"]["username"] == user && !event["impersonatedUser"].is_null() {
+            rights.insert(right("impersonate", "", "serviceaccounts"));
+        }
+        if audit::rights_of(&event) != user {
             continue;
         }
         let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
@@ -72,8 +83,8 @@ fn used(cluster: &Cluster, installation: &Installation<'_>) -> (BTreeSet<Right>,
         // An apply that makes an object needs both rights.
         if event["verb"] == "patch" && event["responseStatus"]["code"] == 201 {
             rights.insert(right("create", &text(&object["apiGroup"]), &resource));
-            if resource == "deployments" {
-                // Admission asked for it, because this child holds back the deletion of its owner.
+            if ["deployments", "roles"].contains(&resource.as_str()) {
+                // Admission asked for it, because these children hold back the deletion of their owner.
                 rights.insert(right("update", "coder.com", "codercontrolplanes/finalizers"));
             }
         }
@@ -91,22 +102,31 @@ async fn granted_minus_used_is_nothing_and_nothing_is_refused() {
     let mut operator = Operator::start(BINARY, &options).await;
     operator.ready(LIMIT).await;
     exercise(&cluster, &installation, operator.ports.webhooks, operator.ports.metrics).await;
-    run_a_control_plane(&cluster, &installation.namespace).await;
+    let handed_on = run_a_control_plane(&cluster, &installation.namespace).await;
 
-    let granted = granted(&cluster, &installation).await;
-    until("every granted right to be used", LIMIT, async || {
-        let (used, _) = used(&cluster, &installation);
-        let idle: Vec<_> = granted.difference(&used).collect();
-        holds(idle.is_empty(), format!("granted but never used: {idle:?}"))
-    })
-    .await;
-    let (used, refused) = used(&cluster, &installation);
-    assert_eq!(refused, Vec::<String>::new(), "the operator tried what it may not do");
-    assert_eq!(used.difference(&granted).collect::<Vec<_>>(), Vec::<&Right>::new());
+    // What may be handed on is used by being handed on, and else not at all.
+    for (account, user, handed_on) in [
+        (&installation.service_account, installation.user(), BTreeSet::new()),
+        (&installation.grants_account, installation.grants_user(), handed_on),
+    ] {
+        let granted = granted(&cluster, &installation, account).await;
+        assert!(granted.len() > 5, "{account}: {granted:?}");
+        until("every granted right to be used", LIMIT, async || {
+            let used = &used(&cluster, &user).0 | &handed_on;
+            let idle: Vec<_> = granted.difference(&used).collect();
+            holds(idle.is_empty(), format!("granted to {account} but never used: {idle:?}"))
+        })
+        .await;
+        let (used, refused) = used(&cluster, &user);
+        assert_eq!(refused, Vec::<String>::new(), "{account} tried what it may not do");
+        assert_eq!(used.difference(&granted).collect::<Vec<_>>(), Vec::<&Right>::new(), "{account}");
+        assert_eq!(used.intersection(&handed_on).collect::<Vec<_>>(), Vec::<&Right>::new(), "{account}");
+    }
 }
 
-/// Makes the operator do everything it does for a control plane, and take all of it back again.
-async fn run_a_control_plane(cluster: &Cluster, namespace: &str) {
+/// Makes the operator do everything it does for a control plane, and take all of it back again. Returns what coderd was
+/// given in a namespace of its workspaces.
+async fn run_a_control_plane(cluster: &Cluster, namespace: &str) -> BTreeSet<Right> {
     let gateway = serde_json::json!({ "host": "coder.example.com", "parentRefs": [{ "name": "edge" }] });
     kinds_that_come_later(cluster, namespace, &gateway).await;
     let team = cluster.namespace("team").await;
@@ -140,6 +160,13 @@ async fn run_a_control_plane(cluster: &Cluster, namespace: &str) {
     }))
     .await;
     count("deployment,ingress,poddisruptionbudget,servicemonitor", 4).await;
+    let handed_on = until("the rights abroad", LIMIT, async || {
+        let words = format!("get roles -n {team} -o jsonpath={{.items[0].rules}}");
+        let rules = cluster.kubectl(&words).await;
+        holds(rules.ok, rules.stderr)?;
+        Ok::<_, String>(rights_of(&serde_json::from_str(&rules.stdout).unwrap()))
+    })
+    .await;
     // Nobody else writes it here: a rollout that is late, so that its pods are looked at.
     let late = r#"{"status":{"conditions":[{"type":"Progressing","status":"False","reason":"ProgressDeadlineExceeded","message":"late"}],"observedGeneration":9}}"#;
     let words = format!("patch deployment coder -n {namespace} --subresource=status --type=merge -p {late}");
@@ -160,6 +187,7 @@ async fn run_a_control_plane(cluster: &Cluster, namespace: &str) {
     apply(serde_json::json!({})).await;
     count("httproute", 0).await;
     cluster.kubectl(&format!("delete ccp coder -n {namespace} --timeout=30s")).await.expect_ok();
+    handed_on
 }
 
 /// A control plane asks for an HTTPRoute before the cluster knows the kind: it is made when the kind comes, and followed

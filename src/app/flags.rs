@@ -37,6 +37,10 @@ pub struct Flags {
     #[arg(long, env = "CODER_K8S_KUBECONFIG")]
     pub kubeconfig: Option<PathBuf>,
 
+    /// The ServiceAccount of our own namespace that Roles and RoleBindings are written as; it holds what may be handed on.
+    #[arg(long, default_value = crate::manifests::rbac::GRANTS_ACCOUNT, env = "CODER_K8S_GRANTS_ACCOUNT")]
+    pub grants_account: String,
+
     /// The coderd that --app=aggregated-apiserver serves.
     #[arg(long, env = "CODER_K8S_CODER_URL", value_parser = http_url)]
     pub coder_url: Option<String>,

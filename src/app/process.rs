@@ -139,7 +139,8 @@ async fn operate(flags: Flags, set_log_level: SetLogLevel) -> Result<(), Fatal> 
 }
 
 async fn prepare(flags: Flags, set_log_level: SetLogLevel) -> Result<Context, Fatal> {
-    let kube = Kube::connect(flags.kubeconfig.as_deref(), own_namespace()).await?;
+    let account = flags.grants_account.clone();
+    let kube = Kube::connect(flags.kubeconfig.as_deref(), own_namespace(), account).await?;
     let name = std::env::var("POD_NAME")
         .or_else(|_| std::env::var("HOSTNAME"))
         .unwrap_or_else(|_| "coder-k8s".into());

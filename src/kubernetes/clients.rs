@@ -1,10 +1,12 @@
 //! How the process reaches the API server: one client per purpose, none with hidden retries.
-//! A slow write never delays a lease renewal, and a watch is never cut by a call's deadline.
+//! A slow write never delays a lease renewal, a watch is never cut by a call's deadline, and nothing but Roles and
+//! RoleBindings is ever written as the account that holds what may be handed on.
 
 use super::configuration::{self, ConfigurationError};
-use super::objects::Objects;
+use super::grants;
+use super::objects::{CallError, Objects};
 use kube::core::NamespaceResourceScope;
-use kube::{Api, Client, Resource};
+use kube::{Api, Client, Config, Resource};
 use std::path::Path;
 use std::time::Duration;
 
@@ -18,7 +20,10 @@ pub struct Kube {
     pub(super) calls: Client,
     pub(super) watches: Client,
     pub(super) leases: Client,
+    /// Calls as the account that Roles and RoleBindings are written as.
+    pub(super) as_grants: Client,
     namespace: String,
+    grants_account: String,
 }
 
 /// Why there is no way to the API server.
@@ -37,16 +42,35 @@ pub enum ConnectError {
 
 impl Kube {
     /// Prepares the clients; nothing is sent yet. Without a kubeconfig, the way is found as every Kubernetes tool does.
-    pub async fn connect(kubeconfig: Option<&Path>, namespace: String) -> Result<Self, ConnectError> {
+    /// `grants_account` is the ServiceAccount of our namespace that Roles and RoleBindings are written as.
+    pub async fn connect(
+        kubeconfig: Option<&Path>,
+        namespace: String,
+        grants_account: String,
+    ) -> Result<Self, ConnectError> {
         let mut config = configuration::find(kubeconfig).await?;
         config.default_retry = false;
         config.read_timeout = Some(SILENCE_LIMIT);
         config.connect_timeout = Some(CONNECT_TIMEOUT);
-        let client = || {
+        let client = |config: &Config| {
             Client::try_from(config.clone())
                 .map_err(|source| ConnectError::Client { source: Box::new(source) })
         };
-        Ok(Self { calls: client()?, watches: client()?, leases: client()?, namespace })
+        let (calls, watches, leases) = (client(&config)?, client(&config)?, client(&config)?);
+        // The API server adds the groups of a service account by itself.
+        config.auth_info.impersonate = Some(grants::user(&namespace, &grants_account));
+        let as_grants = client(&config)?;
+        Ok(Self { calls, watches, leases, as_grants, namespace, grants_account })
+    }
+
+    /// A failed call of that client, with what to do where the account is why.
+    pub(super) fn as_grants_failed(&self, error: CallError) -> CallError {
+        grants::explained(error, &self.namespace, &self.grants_account)
+    }
+
+    /// The ServiceAccount that Roles and RoleBindings are written as, as people name it: `namespace/name`.
+    pub fn grants_account(&self) -> String {
+        format!("{}/{}", self.namespace, self.grants_account)
     }
 
     /// The namespace this process runs in.

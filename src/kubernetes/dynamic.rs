@@ -6,16 +6,15 @@ use super::answers::{Answer, LARGEST, LARGEST_PAGE};
 use super::objects::{CallError, FIELD_MANAGER, READ_LIMIT, WRITE_LIMIT, within};
 use super::trimmed;
 use json_patch::Patch as JsonPatch;
-use kube::Api;
 use kube::api::{
     ApiResource, DeleteParams, DynamicObject, GetParams, ListParams, Patch, PatchParams, Preconditions,
     Request,
 };
 use kube::core::request::Error as RequestError;
 use kube::core::{GroupVersionKind, ObjectMeta, Status};
+use kube::{Api, Client};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use std::time::Duration;
 
 /// Objects of a page where the API server does not send a list as a stream.
 pub(super) const PAGE: u32 = 4;
@@ -48,6 +47,20 @@ impl Target<'_> {
     /// The calls about it. Names come from objects that may have been stored before there were rules: one that is no
     /// name of anything would lead to another path, and does not exist by its looks.
     fn api(&self, kube: &Kube) -> Result<Api<DynamicObject>, CallError> {
+        self.api_of(&kube.calls)
+    }
+
+    /// The same for a change. What gives rights is written as the account that holds what may be handed on: Kubernetes
+    /// lets nobody grant more than he holds, and we hold more than anybody is to be given.
+    fn writing(&self, kube: &Kube) -> Result<Api<DynamicObject>, CallError> {
+        self.api_of(if self.gives_rights() { &kube.as_grants } else { &kube.calls })
+    }
+
+    fn gives_rights(&self) -> bool {
+        self.api_version.split('/').next() == Some("rbac.authorization.k8s.io")
+    }
+
+    fn api_of(&self, client: &Client) -> Result<Api<DynamicObject>, CallError> {
         if ![self.namespace, self.name].into_iter().all(is_segment) {
             let missing = Status::failure("there can be no object of this name", "NotFound").with_code(404);
             let (operation, source) = (self.operation("use"), Box::new(kube::Error::Api(Box::new(missing))));
@@ -57,8 +70,8 @@ impl Target<'_> {
         let kind = GroupVersionKind::gvk(group, version, self.kind);
         let resource = ApiResource::from_gvk_with_plural(&kind, self.plural);
         Ok(match self.namespace {
-            "" => Api::all_with(kube.calls.clone(), &resource),
-            namespace => Api::namespaced_with(kube.calls.clone(), namespace, &resource),
+            "" => Api::all_with(client.clone(), &resource),
+            namespace => Api::namespaced_with(client.clone(), namespace, &resource),
         })
     }
 
@@ -108,6 +121,23 @@ fn is_segment(text: &str) -> bool {
     !matches!(text, "." | "..") && !text.contains(splits)
 }
 
+/// Sends a request and reads its answer, unless it is larger than this.
+async fn ask(
+    api: Api<DynamicObject>,
+    most: u64,
+    build: impl FnOnce(&Request) -> Built,
+) -> kube::Result<Option<Answer>> {
+    let request = build(&Request::new(api.resource_url())).map_err(kube::Error::BuildRequest)?;
+    Answer::of(&api.into_client(), request, most).await
+}
+
+/// The object that an answer consists of.
+fn whole(target: Target<'_>, verb: &str, answer: Option<Answer>) -> Result<Value, CallError> {
+    let operation = || target.operation(verb);
+    let too_large = || CallError::TooLarge { operation: operation(), limit: kibibytes(LARGEST) };
+    answer.ok_or_else(too_large)?.object(target.most_values(), operation)
+}
+
 impl Kube {
     /// Reads an object; `None` when it, or its whole kind, does not exist.
     pub async fn read(&self, target: Target<'_>) -> Result<Option<Value>, CallError> {
@@ -115,49 +145,30 @@ impl Kube {
             return Ok(None);
         }
         let get = |request: &Request| request.get(target.name, &GetParams::default());
-        match self.object(target, "get", READ_LIMIT, get).await {
+        match self.answer(target, "get", LARGEST, get).await.and_then(|found| whole(target, "get", found)) {
             Ok(found) => Ok(Some(found)),
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// The object that the answer to a request consists of.
-    async fn object(
-        &self,
-        target: Target<'_>,
-        verb: &str,
-        limit: Duration,
-        build: impl FnOnce(&Request) -> Built,
-    ) -> Result<Value, CallError> {
-        let operation = || target.operation(verb);
-        let answer = self.answer(target, verb, limit, LARGEST, build).await?;
-        let too_large = || CallError::TooLarge { operation: operation(), limit: kibibytes(LARGEST) };
-        answer.ok_or_else(too_large)?.object(target.most_values(), operation)
-    }
-
-    /// The answer to a request, unless it is larger than this.
+    /// The answer to a request that reads, unless it is larger than this.
     async fn answer(
         &self,
         target: Target<'_>,
         verb: &str,
-        limit: Duration,
         most: u64,
         build: impl FnOnce(&Request) -> Built,
     ) -> Result<Option<Answer>, CallError> {
-        let api = target.api(self)?;
-        let request = build(&Request::new(api.resource_url()));
-        let call = async {
-            Answer::of(&api.clone().into_client(), request.map_err(kube::Error::BuildRequest)?, most).await
-        };
-        within(limit, || target.operation(verb), call).await
+        let call = ask(target.api(self)?, most, build);
+        within(READ_LIMIT, || target.operation(verb), call).await
     }
 
     /// Applies the fields we mean to own; a field of ours that somebody else changed becomes ours again.
     pub async fn apply(&self, target: Target<'_>, manifest: &Value) -> Result<Value, CallError> {
         let params = PatchParams::apply(FIELD_MANAGER).force();
         let apply = |request: &Request| request.patch(target.name, &params, &Patch::Apply(manifest));
-        self.object(target, "apply", WRITE_LIMIT, apply).await
+        whole(target, "apply", self.change(target, "apply", apply).await?)
     }
 
     /// Changes an object by a JSON patch, and gives it back as it is then.
@@ -174,7 +185,7 @@ impl Kube {
     ) -> Result<Value, CallError> {
         let params = PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() };
         let patch = |request: &Request| request.patch(target.name, &params, &Patch::<()>::Json(patch));
-        self.object(target, "patch", WRITE_LIMIT, patch).await
+        whole(target, "patch", self.change(target, "patch", patch).await?)
     }
 
     /// Writes the status of an object as far as it is given; the object must still be at this resourceVersion.
@@ -182,7 +193,29 @@ impl Kube {
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let patch = Patch::<()>::Json(patch);
         let write = |request: &Request| request.patch_subresource("status", target.name, &params, &patch);
-        self.answer(target, "write the status of", WRITE_LIMIT, LARGEST, write).await.map(drop)
+        self.change(target, "write the status of", write).await.map(drop)
+    }
+
+    /// The answer to a request that changes an object.
+    async fn change(
+        &self,
+        target: Target<'_>,
+        verb: &str,
+        build: impl FnOnce(&Request) -> Built,
+    ) -> Result<Option<Answer>, CallError> {
+        let call = ask(target.writing(self)?, LARGEST, build);
+        self.changed(target, verb, call).await
+    }
+
+    /// Waits for a change, as long as one may take.
+    async fn changed<T>(
+        &self,
+        target: Target<'_>,
+        verb: &str,
+        call: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, CallError> {
+        let answer = within(WRITE_LIMIT, || target.operation(verb), call).await;
+        if target.gives_rights() { answer.map_err(|error| self.as_grants_failed(error)) } else { answer }
     }
 
     /// Whether the API server knows the kind and says that there is no object of this name: less is no proof.
@@ -214,8 +247,8 @@ impl Kube {
         let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version };
         let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
         let removal = async {
-            let api = target.api(self)?;
-            within(WRITE_LIMIT, || target.operation("delete"), api.delete(target.name, &params)).await
+            let api = target.writing(self)?;
+            self.changed(target, "delete", api.delete(target.name, &params)).await
         };
         match removal.await {
             Ok(_) => Ok(true),
@@ -287,7 +320,7 @@ impl Kube {
         let mut params = ListParams::default().labels(selector).limit(FULL_PAGE);
         loop {
             let build = |request: &Request| list(request, &params);
-            let Some(answer) = self.answer(target, "list", READ_LIMIT, LARGEST_PAGE, build).await? else {
+            let Some(answer) = self.answer(target, "list", LARGEST_PAGE, build).await? else {
                 let limit = || kibibytes(LARGEST_PAGE);
                 let fewer = fewer(params.limit)
                     .ok_or_else(|| CallError::TooLarge { operation: operation(), limit: limit() })?;
@@ -359,6 +392,20 @@ mod tests {
         };
         assert_eq!(of("coder.com/v1alpha1", "CoderControlPlane"), usize::MAX);
         assert!(of("v1", "Secret") < of("apps/v1", "Deployment"));
+    }
+
+    #[test]
+    fn only_what_gives_rights_is_written_as_the_account_for_grants() {
+        let gives_rights = |api_version| {
+            let (kind, plural) = ("Kind", "kinds");
+            Target { api_version, kind, plural, namespace: "a", name: "b" }.gives_rights()
+        };
+        assert!(gives_rights("rbac.authorization.k8s.io/v1"));
+        for other in
+            ["v1", "apps/v1", "networking.k8s.io/v1", "authorization.k8s.io/v1", "coder.com/v1alpha1"]
+        {
+            assert!(!gives_rights(other), "{other}");
+        }
     }
 
     #[test]

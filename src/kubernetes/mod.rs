@@ -7,6 +7,7 @@ mod clients;
 mod configuration;
 mod dynamic;
 pub mod events;
+mod grants;
 pub mod lease;
 mod namespace;
 mod objects;

@@ -7,6 +7,9 @@ use crds::well_known;
 
 /// The ServiceAccount the operator runs as.
 pub const SERVICE_ACCOUNT: &str = "coder-k8s";
+/// The ServiceAccount the operator writes Roles and RoleBindings as, by impersonation. What it holds is what may be handed
+/// on: Kubernetes lets nobody grant more than he has. No pod runs as it.
+pub const GRANTS_ACCOUNT: &str = "coder-k8s-grants";
 /// What the operator's own objects are called. Not as its account: the Go operator has a Deployment and a
 /// ClusterRoleBinding of that name, and what is immutable in them would stop an installation over it half way.
 pub const OPERATOR: &str = "coder-k8s-operator";
@@ -38,6 +41,8 @@ pub enum Holder {
     OperatorEverywhere,
     /// The operator, in its own namespace only: Role and RoleBinding.
     OperatorAtHome,
+    /// The account that Roles and RoleBindings are written as, in every namespace: ClusterRole and ClusterRoleBinding.
+    GrantsEverywhere,
     /// Whoever an administrator binds it to, and whoever has one of these built-in roles: ClusterRole.
     Users {
         /// `view`, `edit` or `admin`.
@@ -139,8 +144,9 @@ pub const ROLES: &[Role] = &[
                     group: "rbac.authorization.k8s.io",
                     resources: &["roles", "rolebindings"],
                 },
-                verbs: &["get", "list", "watch", "create", "patch", "delete"],
-                reason: "What coderd may do where it runs workspaces; taken back when it is no longer asked for.",
+                verbs: &["get", "list", "watch"],
+                reason: "What coderd may do where it runs workspaces. It is written and taken back as another account, \
+                         coder-k8s-grants, which holds only what may be handed on.",
             },
             Grant {
                 on: On::Resources { group: "networking.k8s.io", resources: &["ingresses"] },
@@ -206,11 +212,33 @@ pub const ROLES: &[Role] = &[
         ],
     },
     Role {
+        name: GRANTS_ACCOUNT,
+        holder: Holder::GrantsEverywhere,
+        purpose: "What the account does that Roles and RoleBindings are written as. It reads nothing and has no pod; the \
+                  operator impersonates it for these calls alone.",
+        grants: &[
+            Grant {
+                on: On::Resources {
+                    group: "rbac.authorization.k8s.io",
+                    resources: &["roles", "rolebindings"],
+                },
+                verbs: &["create", "patch", "delete"],
+                reason: "What coderd may do where it runs workspaces; taken back when it is no longer asked for.",
+            },
+            Grant {
+                on: On::Resources { group: well_known::GROUP, resources: &["codercontrolplanes/finalizers"] },
+                verbs: &["update"],
+                reason: "At home Roles and RoleBindings hold back a deletion of their owner, as every child does, and clusters \
+                         that guard this ask whoever makes them; nothing is ever called with it.",
+            },
+        ],
+    },
+    Role {
         name: well_known::HANDED_ON,
-        holder: Holder::OperatorEverywhere,
-        purpose: "What the operator hands on to coderd for its workspaces and does not do itself: Kubernetes lets nobody \
-                  grant what he does not hold. A rule of spec.rbac.extraRules beyond this needs a ClusterRole of your own \
-                  that is bound to the operator.",
+        holder: Holder::GrantsEverywhere,
+        purpose: "What coderd may be given for its workspaces. Kubernetes lets nobody grant what he does not hold, and the \
+                  account that Roles are written as holds this and no more. A rule of spec.rbac.extraRules beyond it needs \
+                  a ClusterRole of your own that is bound to that account.",
         grants: &[
             Grant {
                 on: On::Resources { group: "", resources: &["pods", "persistentvolumeclaims"] },
@@ -269,6 +297,12 @@ pub const ROLES: &[Role] = &[
                 on: On::Named { group: "", resources: &["secrets"], names: &[CA_SECRET] },
                 verbs: &["get", "list", "watch", "update"],
                 reason: "Every replica follows the CA that signs its certificate; one of them rotates it.",
+            },
+            Grant {
+                on: On::Named { group: "", resources: &["serviceaccounts"], names: &[GRANTS_ACCOUNT] },
+                verbs: &["impersonate"],
+                reason: "Roles and RoleBindings are written as this account, so that nothing can be handed on that it does \
+                         not hold, whatever the operator itself may do. No other account can be impersonated.",
             },
             Grant {
                 on: On::Resources { group: "", resources: &["secrets"] },
@@ -364,8 +398,26 @@ mod tests {
         for (role, grant) in rows() {
             let forbidden =
                 |word: &&str| word.contains('*') || ["escalate", "bind", "impersonate"].contains(word);
-            assert_eq!(words(grant).iter().find(|word| forbidden(word)), None, "{}", role.name);
+            let found = words(grant).into_iter().find(forbidden);
+            let cap = On::Named { group: "", resources: &["serviceaccounts"], names: &[GRANTS_ACCOUNT] };
+            let is_cap = grant.on == cap && grant.verbs == ["impersonate"];
+            assert!(
+                found.is_none() || (is_cap && role.holder == Holder::OperatorAtHome),
+                "{}: {found:?}",
+                role.name
+            );
         }
+    }
+
+    /// Else whoever fools the operator into granting something would be stopped by nothing.
+    #[test]
+    fn the_operator_writes_no_role_and_holds_nothing_only_to_hand_it_on() {
+        for (role, grant) in rows().filter(|(_, grant)| words(grant).contains(&"rbac.authorization.k8s.io")) {
+            let writes = grant.verbs.iter().any(|verb| !["get", "list", "watch"].contains(verb));
+            assert_eq!(writes, role.holder == Holder::GrantsEverywhere, "{grant:?}");
+        }
+        let holders = |name| ROLES.iter().filter(move |role| role.name == name).map(|role| role.holder);
+        assert_eq!(holders(well_known::HANDED_ON).collect::<Vec<_>>(), [Holder::GrantsEverywhere]);
     }
 
     #[test]

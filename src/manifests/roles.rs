@@ -1,7 +1,7 @@
-//! Decides how the table of rights becomes RBAC objects: a role for each entry, a binding where the operator holds it.
+//! Decides how the table of rights becomes RBAC objects: a role for each entry, a binding where an account of ours holds it.
 //! It never adds a right: every rule is a row of [`super::rbac::ROLES`].
 
-use super::rbac::{Grant, Holder, On, PLACEHOLDER_NAMESPACE, ROLES, Role, SERVICE_ACCOUNT};
+use super::rbac::{GRANTS_ACCOUNT, Grant, Holder, On, PLACEHOLDER_NAMESPACE, ROLES, Role, SERVICE_ACCOUNT};
 use super::{File, Generated, ManifestError, yaml};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -39,16 +39,16 @@ fn rules_and_purpose(role: &Role) -> Result<String, ManifestError> {
     Ok(text)
 }
 
-fn role_kind(holder: Holder) -> &'static str {
+pub(super) fn role_kind(holder: Holder) -> &'static str {
     match holder {
         Holder::OperatorAtHome => "Role",
-        Holder::OperatorEverywhere | Holder::Users { .. } => "ClusterRole",
+        Holder::OperatorEverywhere | Holder::GrantsEverywhere | Holder::Users { .. } => "ClusterRole",
     }
 }
 
 fn metadata(role: &Role) -> Value {
     match role.holder {
-        Holder::OperatorEverywhere => json!({ "name": role.name }),
+        Holder::OperatorEverywhere | Holder::GrantsEverywhere => json!({ "name": role.name }),
         Holder::OperatorAtHome => json!({ "name": role.name, "namespace": PLACEHOLDER_NAMESPACE }),
         Holder::Users { aggregate_to: [] } => json!({ "name": role.name }),
         Holder::Users { aggregate_to } => {
@@ -59,11 +59,12 @@ fn metadata(role: &Role) -> Value {
     }
 }
 
-/// What gives the role to the operator; roles for users are bound by whoever runs the cluster.
+/// What gives the role to an account of ours; roles for users are bound by whoever runs the cluster.
 fn binding(role: &Role) -> Option<Value> {
-    let kind = match role.holder {
-        Holder::OperatorEverywhere => "ClusterRoleBinding",
-        Holder::OperatorAtHome => "RoleBinding",
+    let (kind, account) = match role.holder {
+        Holder::OperatorEverywhere => ("ClusterRoleBinding", SERVICE_ACCOUNT),
+        Holder::OperatorAtHome => ("RoleBinding", SERVICE_ACCOUNT),
+        Holder::GrantsEverywhere => ("ClusterRoleBinding", GRANTS_ACCOUNT),
         Holder::Users { .. } => return None,
     };
     Some(json!({
@@ -74,7 +75,7 @@ fn binding(role: &Role) -> Option<Value> {
             "apiGroup": "rbac.authorization.k8s.io", "kind": role_kind(role.holder), "name": role.name,
         },
         "subjects": [{
-            "kind": "ServiceAccount", "name": SERVICE_ACCOUNT, "namespace": PLACEHOLDER_NAMESPACE,
+            "kind": "ServiceAccount", "name": account, "namespace": PLACEHOLDER_NAMESPACE,
         }],
     }))
 }
@@ -146,11 +147,16 @@ mod tests {
     }
 
     #[test]
-    fn only_the_operator_is_bound() {
+    fn only_our_two_accounts_are_bound_and_each_to_its_own_roles() {
         for object in documents() {
             let Some(subjects) = object.get("subjects") else { continue };
-            let operator = json!([{ "kind": "ServiceAccount", "name": "coder-k8s", "namespace": "system" }]);
-            assert_eq!(subjects, &operator);
+            let handed_on = ["coder-k8s-grants", "coder-k8s-workspaces"].map(Value::from);
+            let account =
+                if handed_on.contains(&object["roleRef"]["name"]) { "coder-k8s-grants" } else { "coder-k8s" };
+            assert_eq!(
+                subjects,
+                &json!([{ "kind": "ServiceAccount", "name": account, "namespace": "system" }])
+            );
         }
     }
 }

@@ -9,7 +9,7 @@ use support::until;
 use support::wait::holds;
 
 const VERBS: [&str; 8] = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
-/// The operator holds neither, so it cannot hand them on.
+/// The account for grants does not hold it, so it cannot be handed on.
 const NOT_HELD: &str = "delete secrets";
 
 fn rule(group: &str, resource: &str, verbs: &[&str]) -> Value {
@@ -76,7 +76,12 @@ async fn a_rule_that_may_not_be_granted_takes_nothing_away_and_is_named() {
     let before = all().await;
     assert_eq!(before.each_ref().map(rules), [3, 3]);
 
-    let extra = json!([rule("", "secrets", &["get", "delete"]), rule("example.com", "widgets", &["get"])]);
+    // The operator itself may read Secrets, which gives nobody anything.
+    let extra = json!([
+        rule("", "secrets", &["get", "delete"]),
+        rule("example.com", "widgets", &["get"]),
+        rule("", "pods", &["get"])
+    ]);
     stage.apply(&ns, "coder", &spec(&extra)).await;
     let plane = stage
         .until(&ns, "coder", "the refusal to be told", |plane| {
@@ -88,29 +93,38 @@ async fn a_rule_that_may_not_be_granted_takes_nothing_away_and_is_named() {
         assert_eq!(condition(&plane, about)["reason"], "WorkspaceGrantRefused", "{}", plane["status"]);
     }
     assert_eq!(condition(&plane, "Stalled")["status"], "True");
+    let account = format!("{}:{}", stage.installation.namespace, stage.installation.grants_account);
     for about in ["Ready", "WorkspaceRBACReady"] {
         let message = text(condition(&plane, about), "/message");
-        for words in [NOT_HELD, "get widgets.example.com", "ClusterRole coder-k8s-workspaces"] {
+        let account = format!("ServiceAccount {}", account.replace(':', "/"));
+        for words in ["delete,get secrets", "get widgets.example.com", &account] {
             assert!(message.contains(words), "{about}: {message}");
         }
-        assert!(!message.contains("get secrets") && !message.contains("get,delete"), "held: {message}");
+        assert!(!message.contains("pods"), "held: {message}");
         assert!(message.len() <= 300 && !message.contains('{'), "{message}");
     }
     assert_eq!(all().await.each_ref().map(versions), before.each_ref().map(versions));
     stage.pass(&ns, "coder", "again").await;
     assert_eq!(all().await.each_ref().map(versions), before.each_ref().map(versions));
 
-    // As the message says: whoever runs the operator gives it what it is to hand on.
+    // As the message says: whoever runs the operator gives that account what it is to hand on.
     let name = format!("{ns}-handed-on");
     let role = json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
         "metadata": { "name": name }, "rules": extra });
     stage.apply_object(&role).await;
-    let account = format!("{}:{}", stage.installation.namespace, stage.installation.service_account);
     let bind = format!("create clusterrolebinding {name} --clusterrole={name} --serviceaccount={account}");
     stage.cluster.kubectl(&bind).await.expect_ok();
     stage.ready(&ns, "coder").await;
-    assert_eq!(all().await.each_ref().map(rules), [5, 5]);
+    assert_eq!(all().await.each_ref().map(rules), [6, 6]);
+
+    // What was granted when it could be is not rewritten when it cannot: so it is after an upgrade from a build whose own
+    // account was the limit.
+    let granted = all().await;
     stage.cluster.kubectl(&format!("delete clusterrolebinding {name}")).await.expect_ok();
+    stage.pass(&ns, "coder", "kept").await;
+    let plane = stage.ready(&ns, "coder").await;
+    assert_eq!(condition(&plane, "WorkspaceRBACReady")["reason"], "Granted", "{}", plane["status"]);
+    assert_eq!(all().await.each_ref().map(versions), granted.each_ref().map(versions));
 }
 
 /// Everything the older operator, written in Go, leaves of a grant at home.
@@ -194,7 +208,7 @@ async fn consent_that_is_withdrawn_freezes_a_grant_and_none_revokes_it() {
     let message = text(condition(&plane, "WorkspaceRBACReady"), "/message").to_owned();
     let fix = format!("kubectl label namespace {team} coder.com/workspaces-from={ns} --overwrite");
     assert!(message.contains(&fix), "{message}");
-    stage.apply(&ns, "coder", &spec(json!([rule("", "configmaps", &["get"])]))).await;
+    stage.apply(&ns, "coder", &spec(json!([rule("", "pods", &["get"])]))).await;
     let plane = stage.until(&ns, "coder", "Ready", is_ready).await;
     assert_eq!(condition(&plane, "WorkspaceRBACReady")["reason"], "GrantFrozen");
     assert_eq!(rules(&grant(stage, &ns, "coder", &ns).await), 4, "at home the rule is granted");

@@ -259,20 +259,29 @@ async fn uninstall(walk: &mut Walk) {
     assert_eq!(left, told, "the page says exactly what stays");
 }
 
-/// The objects of an earlier build differ from those of today by these names.
+/// The objects of an earlier build differ from those of today by these names, and by one account for everything.
 async fn earlier_build() -> String {
     let today = kustomize(&repository().join("kustomize/overlays/default")).await.expect_ok();
     let earlier = today
         .replace("coder-k8s-operator", "coder-k8s")
         .replace("coder-k8s-aggregated", "coder-k8s-apiserver");
     assert_ne!(earlier, today);
-    earlier
+    let mut objects: Vec<Value> = serde_saphyr::from_multiple(&earlier).unwrap();
+    objects.retain(|object| object["metadata"]["name"] != "coder-k8s-grants");
+    let handed_on = objects.iter_mut().filter(|object| object["roleRef"]["name"] == "coder-k8s-workspaces");
+    handed_on.for_each(|binding| binding["subjects"][0]["name"] = json!("coder-k8s"));
+    json!({ "apiVersion": "v1", "kind": "List", "items": objects }).to_string()
 }
 
 async fn from_an_earlier_build(walk: &mut Walk) {
     let earlier = earlier_build().await;
     walk.cluster.kubectl_with_input("apply --server-side -f -", &earlier).await.expect_ok();
     walk.kubectl("rollout status deployment/coder-k8s -n coder-system --timeout=60s").await;
+    // What somebody gave it to hand on.
+    let services = "create clusterrole coder-workspace-services --verb=delete --resource=services";
+    walk.kubectl(services).await;
+    let bind = "create clusterrolebinding coder-workspace-services --clusterrole=coder-workspace-services";
+    walk.kubectl(&format!("{bind} --serviceaccount=coder-system:coder-k8s")).await;
     walk.follow("From an earlier build of this operator").await;
     let left = walk.ours("deployment,pdb,role,rolebinding -n coder-system").await;
     assert!(left.len() == 4 && left.iter().all(|name| name.ends_with("/coder-k8s-operator")), "{left:?}");
@@ -282,4 +291,10 @@ async fn from_an_earlier_build(walk: &mut Walk) {
         "{left:?}"
     );
     assert!(walk.may_in("coder-system", "get secrets").await, "the rights of the new names are in force");
+    walk.follow("Rights that you gave the operator to hand on").await;
+    for right in ["create pods", "delete services", "create roles"] {
+        assert!(!walk.may(right).await, "{right} is for the other account");
+        let words = format!("auth can-i {right} -n kube-system --as={ACCOUNT}-grants");
+        assert_eq!(walk.kubectl(&words).await.trim(), "yes", "{right}");
+    }
 }

@@ -18,6 +18,8 @@ pub struct Request {
     pub uri: String,
     /// The status code of the answer; zero while there is none.
     pub code: u64,
+    /// With whose rights: the user that was impersonated, or the one who asked.
+    pub with_rights_of: String,
 }
 
 impl Request {
@@ -43,12 +45,19 @@ impl Request {
             namespace: text("/objectRef/namespace").to_owned(),
             uri: text("/requestURI").to_owned(),
             code: event.pointer("/responseStatus/code").and_then(Value::as_u64).unwrap_or_default(),
+            with_rights_of: rights_of(event).to_owned(),
         }
     }
 }
 
+/// With whose rights a request of the audit log was made: those of the user that was impersonated, if somebody was.
+pub fn rights_of(event: &Value) -> &str {
+    let text = |path: &str| event.pointer(path).and_then(Value::as_str);
+    text("/impersonatedUser/username").or_else(|| text("/user/username")).unwrap_or_default()
+}
+
 impl Cluster {
-    /// Everything this user asked, in order; the cluster must have been started with an audit log.
+    /// Everything this user asked, as itself or as somebody else, in order; the cluster must have been started with an audit log.
     pub fn requests_of(&self, user: &str) -> Vec<Request> {
         let (log, mut seen) = (self.audit_log(), BTreeSet::new());
         assert!(!log.is_empty(), "this cluster writes no audit log");

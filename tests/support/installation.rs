@@ -19,6 +19,9 @@ pub struct Installation<'a> {
     pub namespace: String,
     /// The service account it runs as.
     pub service_account: String,
+    /// The one it writes Roles and RoleBindings as.
+    pub grants_account: String,
+    manifests: String,
     /// The shipped webhook configurations: they fail closed, so they wait for an operator that answers.
     admission: Vec<Value>,
 }
@@ -28,8 +31,10 @@ impl<'a> Installation<'a> {
     pub async fn new(cluster: &'a Cluster, purpose: &str) -> Self {
         let namespace = cluster.namespace(purpose).await;
         let service_account = format!("{namespace}-coder-k8s");
-        let admission = apply(cluster, &manifests(&namespace).await).await;
-        Self { cluster, namespace, service_account, admission }
+        let grants_account = format!("{namespace}-coder-k8s-grants");
+        let manifests = manifests(&namespace).await;
+        let admission = apply(cluster, &manifests).await;
+        Self { cluster, namespace, service_account, grants_account, manifests, admission }
     }
 
     /// Applies the overlay as it is shipped, into `coder-system`.
@@ -40,13 +45,25 @@ impl<'a> Installation<'a> {
             cluster,
             namespace: "coder-system".to_owned(),
             service_account: "coder-k8s".to_owned(),
+            grants_account: "coder-k8s-grants".to_owned(),
+            manifests,
             admission,
         }
+    }
+
+    /// Applies everything but the webhook configurations once more, over what a test has broken.
+    pub async fn mend(&self) {
+        apply(self.cluster, &self.manifests).await;
     }
 
     /// The name under which the operator appears to the API server.
     pub fn user(&self) -> String {
         format!("system:serviceaccount:{}:{}", self.namespace, self.service_account)
+    }
+
+    /// The name under which it appears where it writes Roles and RoleBindings.
+    pub fn grants_user(&self) -> String {
+        format!("system:serviceaccount:{}:{}", self.namespace, self.grants_account)
     }
 
     /// Applies the shipped webhook configurations, answered at `port`, and waits until they carry our CA. With
@@ -91,7 +108,8 @@ impl<'a> Installation<'a> {
     /// The same through a proxy.
     pub async fn operator_through(&self, app: &'static str, url: &str) -> OperatorOptions {
         let kubeconfig = self.cluster.kubeconfig_for(&self.namespace, &self.service_account, url).await;
-        OperatorOptions { app, namespace: self.namespace.clone(), kubeconfig, flags: Vec::new() }
+        let (namespace, grants_account) = (self.namespace.clone(), self.grants_account.clone());
+        OperatorOptions { app, namespace, kubeconfig, grants_account, flags: Vec::new() }
     }
 
     /// The CA bundle of this installation, as the Secret holds it.

@@ -20,6 +20,8 @@ pub struct OperatorOptions {
     pub namespace: String,
     /// How it reaches the API server.
     pub kubeconfig: PathBuf,
+    /// The service account that it writes Roles and RoleBindings as; its Deployment tells it in the environment.
+    pub grants_account: String,
     /// More flags.
     pub flags: Vec<String>,
 }
@@ -94,6 +96,7 @@ impl Operator {
             .arg(format!("--metrics-address=127.0.0.1:{}", ports.metrics))
             .arg("--log-format=json")
             .args(&options.flags)
+            .env("CODER_K8S_GRANTS_ACCOUNT", &options.grants_account)
             .env("POD_NAMESPACE", &options.namespace);
         Self { process: Process::start("operator", &folder, command), ports }
     }

@@ -11,7 +11,7 @@ use super::{finalizer, sweep};
 use crate::controller::drift;
 use crate::controller::settle::{Settled, settle};
 use crate::kubernetes::{CallError, Target};
-use crds::well_known::{HANDED_ON, finalizer as name, label};
+use crds::well_known::{finalizer as name, label};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde_json::{Value, from_value};
 
@@ -156,7 +156,8 @@ impl Reconciler {
         let bound = ours(&binding, &access.binding)
             && binding.as_ref().is_some_and(|live| is_bound(live, &access.binding));
         let live = role.as_ref().filter(|_| ours(&role, &access.role) && bound).map(rules);
-        let told = explained(place, &lacking, live.as_deref(), &rules(&access.role.manifest));
+        let account = self.kube.grants_account();
+        let told = explained(place, &account, &lacking, live.as_deref(), &rules(&access.role.manifest));
         let message = told.as_ref().map_or_else(|(_, message)| Some(message), Option::as_ref);
         let all = lacking::words(&lacking, usize::MAX);
         if message.is_none_or(|message| !message.contains(&all)) {
@@ -179,15 +180,19 @@ fn fitted<const N: usize>(lists: [&[PolicyRule]; N], text: impl Fn([String; N]) 
     text(lists.map(|list| lacking::words(list, room.max(20))))
 }
 
-/// What to say when the rules `lacking` keep us from writing those `wanted`, where the rules `live` are in force.
+/// What to say when the rules `lacking`, which `account` does not hold, keep us from writing those `wanted`, where the
+/// rules `live` are in force.
 fn explained(
     place: &str,
+    account: &str,
     lacking: &[PolicyRule],
     live: Option<&[PolicyRule]>,
     wanted: &[PolicyRule],
 ) -> Result<Option<String>, Trouble> {
     let fix = |lacking: &str| {
-        format!("the operator may not hand on: {lacking}; add that to its ClusterRole {HANDED_ON}")
+        format!(
+            "the operator may not hand on: {lacking}; bind a ClusterRole with it to ServiceAccount {account}"
+        )
     };
     let refused = |begin: &str| {
         fitted([lacking], |[lacking]| {
@@ -250,6 +255,8 @@ mod tests {
     use crds::well_known::annotation;
     use serde_json::json;
 
+    const ACCOUNT: &str = "coder-system/coder-k8s-grants";
+
     fn rule(resource: &str, verb: &str) -> PolicyRule {
         from_value(json!({ "apiGroups": [""], "resources": [resource], "verbs": [verb] })).unwrap_or_default()
     }
@@ -258,15 +265,15 @@ mod tests {
     fn a_refusal_is_trouble_unless_what_is_wanted_is_in_force_already() {
         let (wanted, lacking) =
             ([rule("pods", "get"), rule("secrets", "delete")], [rule("secrets", "delete")]);
-        let told = |live: Option<&[PolicyRule]>| explained("team", &lacking, live, &wanted);
+        let told = |live: Option<&[PolicyRule]>| explained("team", ACCOUNT, &lacking, live, &wanted);
         for (live, begin) in [
             (None, "coderd has no permissions in namespace team yet"),
             (Some(&wanted[..1]), "the rights of coderd in namespace team stay as they are"),
         ] {
             let (reason, message) = told(live).unwrap_err();
             assert_eq!(reason, "Refused");
-            let fix = "the operator may not hand on: delete secrets; add that to its ClusterRole \
-                       coder-k8s-workspaces, or remove it from spec.rbac.extraRules";
+            let fix = "the operator may not hand on: delete secrets; bind a ClusterRole with it to ServiceAccount \
+                       coder-system/coder-k8s-grants, or remove it from spec.rbac.extraRules";
             assert_eq!(message, format!("{begin}: {fix}"));
         }
         assert!(told(Some(&wanted)).unwrap().is_some_and(|note| note.contains("delete secrets")));
@@ -280,9 +287,9 @@ mod tests {
         let many: Vec<PolicyRule> = (0..40).map(|number| rule(&format!("things{number}"), "get")).collect();
         let more = [&many[..], &[rule("nodes", "get")], &many[..]].concat();
         for live in [None, Some(&many[..1]), Some(&many[..]), Some(&more[..])] {
-            let told = explained(&"n".repeat(50), &many, live, &many);
+            let told = explained(&"n".repeat(50), ACCOUNT, &many, live, &many);
             let message = told.map_or_else(|(_, message)| message, Option::unwrap_or_default);
-            assert!(message.contains(HANDED_ON) && message.contains(" more"), "{message}");
+            assert!(message.contains(ACCOUNT) && message.contains(" more"), "{message}");
             assert!(message.len() <= LONGEST, "{}: {message}", message.len());
         }
     }
@@ -291,7 +298,7 @@ mod tests {
     #[test]
     fn no_sample_asks_for_more_than_the_operator_may_hand_on() {
         let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-        let everywhere = ROLES.iter().filter(|role| role.holder == Holder::OperatorEverywhere);
+        let everywhere = ROLES.iter().filter(|role| role.holder == Holder::GrantsEverywhere);
         let held = everywhere.flat_map(|role| role.grants).filter_map(|grant| match grant.on {
             On::Resources { group, resources } => Some(PolicyRule {
                 api_groups: Some(owned(&[group])),
