@@ -2,10 +2,11 @@
 //! A required kind gates readiness until its first list is complete; an optional one never does.
 
 use super::process::{Context, Fatal, Running};
-use crate::controller::control_plane::ControlPlanes;
+use crate::controller::control_plane::{ControlPlanes, Dependants};
 use crate::kubernetes::{Objects, Reflected, Selection};
 use crate::serving::metrics::Named;
 use crds::{CoderControlPlane, CoderProvisioner, CoderWorkspaceProxy};
+use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use kube::Resource;
 use kube::core::DeserializeGuard;
 use serde::de::DeserializeOwned;
@@ -13,7 +14,11 @@ use std::fmt::Debug;
 
 /// Follows the three kinds the reconcilers need. Guarded: an object our types cannot read is one bad object, not the
 /// end of its kind for everybody.
-pub fn follow(context: &Context, running: &mut Running) -> ControlPlanes {
+pub fn follow(
+    context: &Context,
+    running: &mut Running,
+    api_services: Reflected<APIService>,
+) -> (ControlPlanes, Dependants) {
     let kube = &context.kube;
     let control_planes = require(
         context,
@@ -21,14 +26,15 @@ pub fn follow(context: &Context, running: &mut Running) -> ControlPlanes {
         "CoderControlPlane",
         kube.everywhere::<DeserializeGuard<CoderControlPlane>>(),
     );
-    require(context, running, "CoderProvisioner", kube.everywhere::<DeserializeGuard<CoderProvisioner>>());
+    let provisioners =
+        require(context, running, "CoderProvisioner", kube.everywhere::<DeserializeGuard<CoderProvisioner>>());
     require(
         context,
         running,
         "CoderWorkspaceProxy",
         kube.everywhere::<DeserializeGuard<CoderWorkspaceProxy>>(),
     );
-    control_planes
+    (control_planes, Dependants { provisioners, api_services })
 }
 
 fn require<K>(

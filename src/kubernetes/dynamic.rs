@@ -5,7 +5,9 @@ use super::Kube;
 use super::objects::{CallError, FIELD_MANAGER, READ_LIMIT, WRITE_LIMIT, within};
 use json_patch::Patch as JsonPatch;
 use kube::Api;
-use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions};
+use kube::api::{
+    ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Preconditions,
+};
 use kube::core::{GroupVersionKind, ObjectMeta, Status};
 use serde_json::Value;
 
@@ -82,6 +84,24 @@ impl Kube {
         let call = api.patch(target.name, &params, &patch);
         let applied = within(WRITE_LIMIT, || target.operation("apply"), call).await?;
         Ok(serde_json::to_value(applied).unwrap_or_default())
+    }
+
+    /// Creates an object under a name in its `managedFields`; it fails if there is one already.
+    pub async fn create_as(
+        &self,
+        manager: &str,
+        target: Target<'_>,
+        manifest: Value,
+    ) -> Result<Value, CallError> {
+        let params = PostParams { field_manager: Some(manager.to_owned()), ..PostParams::default() };
+        let object = serde_json::from_value(manifest).map_err(|source| CallError::Failed {
+            operation: target.operation("create"),
+            source: Box::new(kube::Error::SerdeError(source)),
+        })?;
+        let api = target.api(self)?;
+        let created =
+            within(WRITE_LIMIT, || target.operation("create"), api.create(&params, &object)).await?;
+        Ok(serde_json::to_value(created).unwrap_or_default())
     }
 
     /// Changes an object by a JSON patch, and gives it back as it is then.

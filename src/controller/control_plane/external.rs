@@ -20,8 +20,11 @@ pub struct External {
 pub async fn settle(asked: &Asked<'_>) -> External {
     let accessed = access::settle(asked).await;
     let namespace = asked.owner.namespace;
-    let licensed =
-        license::settle(asked.kube, namespace, asked.spec, asked.before, &accessed, asked.now).await;
+    let licensed = if asked.frozen {
+        license::unsent(asked.spec, asked.before)
+    } else {
+        license::settle(asked.kube, namespace, asked.spec, asked.before, &accessed, asked.now).await
+    };
     External { accessed, licensed, entitlements: license::entitlements(asked.client).await }
 }
 

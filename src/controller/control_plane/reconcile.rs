@@ -1,16 +1,23 @@
 //! One pass over one control plane: read it, bring its children to what they should be, ask coderd, write the status.
 //! What should be, and what is said about it, is decided elsewhere; this reads, acts and writes.
 
-use super::access::{Asked, Owner};
+use super::access::{Asked, Needs, Owner};
 use super::ask::Memory;
+use super::break_glass::in_force;
 use super::consent::Consent;
-use super::desired::{self, Children, Inputs};
-use super::external::{self, External};
+use super::dependants::Dependants;
+use super::desired::{self, Children, Inputs, WorkspaceAccess};
+use super::external;
+use super::held::Held;
 use super::pace::outcome;
 use super::report::reconcile_at;
-use super::status::{Coderd, Exposure, Grants, Observed, Rollout, Wish, WishState};
+use super::runs_as::RunsAs;
+use super::status::{
+    ACCOUNT_NOT_OURS, ADMISSION_DISABLED, Coderd, Exposure, Grants, Observed, Rollout, Wish, WishState,
+};
 use super::sweep::{self, Origin, Wanted};
 use super::triggers::Abroad;
+use super::workspaces::Trouble;
 use super::{finalizer, kept, references};
 use crate::coderd::{Client, Egress};
 use crate::controller::drift;
@@ -47,7 +54,7 @@ impl Key {
         }
     }
 
-    fn deployment(&self) -> Target<'_> {
+    pub(super) fn deployment(&self) -> Target<'_> {
         let name = workload(&self.name);
         Target { api_version: "apps/v1", kind: "Deployment", plural: "deployments", name, ..self.target() }
     }
@@ -64,6 +71,7 @@ pub struct Reconciler {
     swept: Mutex<BTreeMap<Key, Swept>>,
     pub(super) memory: Memory,
     pub(super) abroad: Arc<Abroad>,
+    pub(super) dependants: Dependants,
 }
 
 /// Uid, generation and the request that was made last.
@@ -93,9 +101,16 @@ impl Subject {
 
 impl Reconciler {
     /// A reconciler of control planes.
-    pub fn new(kube: Kube, events: Events, config: Config, consent: Consent, egress: Egress) -> Self {
+    pub fn new(
+        kube: Kube,
+        events: Events,
+        config: Config,
+        consent: Consent,
+        egress: Egress,
+        dependants: Dependants,
+    ) -> Self {
         let (swept, memory, abroad) = (Mutex::default(), Memory::default(), Arc::default());
-        Self { kube, config, consent, egress, events, swept, memory, abroad }
+        Self { kube, config, consent, egress, events, swept, memory, abroad, dependants }
     }
 
     /// What whoever follows the cluster tells it of rights in other namespaces.
@@ -213,22 +228,41 @@ impl Reconciler {
             access_url_from_env_from: contents.provided,
             cluster_domain: &self.config.cluster_domain,
         });
+        let held = match self.held(&subject, &children).await {
+            Ok(held) => held,
+            Err(error) => return self.write_unread(subject, &error).await,
+        };
         let abroad = children.workspace_access.iter().any(|access| access.namespace != namespace);
         let mut observed = nothing_observed();
         observed.missing = contents.missing;
         observed.broken.clone_from(&subject.broken);
+        observed.held = held.as_ref().and_then(|held| held.told(&namespace));
+        let (frozen, held) = (held.is_some(), held.unwrap_or_default());
         // Before the first right abroad is granted, somebody must be there to take it back.
         if abroad && self.mark(&subject, true, &mut observed).await? {
             return Ok(Outcome::After(Duration::ZERO));
         }
-        let service = self.settle_home(&subject, &children, &mut observed).await;
-        let deployment = self.settle_deployment(&subject, &children.deployment, live, &mut observed).await;
-        self.settle_exposure(&subject, &children, &mut observed).await;
-        let in_place = self.settle_workspaces(&subject, &children, &mut observed).await;
-        let swept = self.sweep(&subject, &children, &in_place, &mut observed).await;
+        let runs_as =
+            self.settle_service_account(&subject, &children, &held, live.as_ref(), &mut observed).await;
+        let service = self.settle_home(&subject, &children, &held, &mut observed).await;
+        let applied = runs_as == RunsAs::Allowed && !held.has(&children.deployment);
+        let deployment = if applied {
+            self.settle_deployment(&subject, &children.deployment, live, &mut observed).await
+        } else {
+            self.leave_deployment(&subject, live, &mut observed)
+        };
+        self.settle_exposure(&subject, &children, &held, &mut observed).await;
+        let barred = |access: &WorkspaceAccess| bar(access, &runs_as, &held);
+        let in_place = self.settle_workspaces(&subject, &children, barred, &mut observed).await;
+        let rolled = applied && matches!(observed.rollout, Rollout::Complete(_) | Rollout::ScaledToZero);
+        let wanted = Wanted { access: &children.workspace_access, in_place: &in_place, rolled };
+        let swept = self.sweep(&subject, &children, wanted, frozen, &mut observed).await;
         let service = service.as_ref().map_err(|why| *why);
         let (client, retry) = self.ask_through(&subject, service, deployment.as_ref(), &mut observed).await;
-        let external = self.settle_external(&subject, client.as_ref()).await;
+        let in_force = (!applied && frozen).then(|| in_force(&subject.resolved.spec, deployment.as_ref()));
+        let mut asked = self.asked(&subject, client.as_ref(), frozen);
+        asked.spec = in_force.as_ref().unwrap_or(asked.spec);
+        let external = external::settle(&asked).await;
         // Recorded where they were done, so that they are never done, and told, twice.
         self.tell(&subject.key, &subject.uid, &external.deeds()).await;
         // Somebody must be there to take back what is granted or made elsewhere, until nothing of it is left.
@@ -280,16 +314,15 @@ impl Reconciler {
         &self,
         subject: &Subject,
         children: &Children,
-        in_place: &[&str],
+        wanted: Wanted<'_>,
+        frozen: bool,
         observed: &mut Observed,
     ) -> bool {
         let done = (subject.uid.clone(), subject.generation, reconcile_at(&subject.object));
         if self.swept().get(&subject.key) == Some(&done) {
             return true;
         }
-        let rolled = matches!(observed.rollout, Rollout::Complete(_) | Rollout::ScaledToZero);
-        let wanted = Wanted { access: &children.workspace_access, in_place, rolled };
-        match self.remove_unwanted(subject, children, wanted, observed).await {
+        match self.remove_unwanted(subject, children, wanted, frozen, observed).await {
             Ok(true) => {
                 self.swept().insert(subject.key.clone(), done);
                 true
@@ -307,22 +340,26 @@ impl Reconciler {
         subject: &Subject,
         children: &Children,
         wanted: Wanted<'_>,
+        frozen: bool,
         observed: &mut Observed,
     ) -> Result<bool, CallError> {
         let exposed = matches!(observed.exposure, Exposure::InPlace(_) | Exposure::NotAsked);
         sweep::optional_children(&self.kube, subject.origin(), children, exposed).await?;
         let left = sweep::grants(&self.kube, subject.origin(), wanted).await?;
         observed.failed.extend(left.told());
-        let accounts = self.settle_accounts(subject, children, wanted.rolled).await?;
+        // Who has an account is left as it is with the account.
+        let accounts = !frozen && self.settle_accounts(subject, children, wanted.rolled).await?;
         Ok(left.is_nothing() && accounts && exposed)
     }
 
-    /// The operator's access and the license.
-    async fn settle_external(&self, subject: &Subject, client: Option<&Client>) -> External {
-        external::settle(&self.asked(subject, client)).await
-    }
-
-    pub(super) fn asked<'a>(&'a self, subject: &'a Subject, client: Option<&'a Client>) -> Asked<'a> {
+    /// What the operator's access and the license are settled with.
+    pub(super) fn asked<'a>(
+        &'a self,
+        subject: &'a Subject,
+        client: Option<&'a Client>,
+        frozen: bool,
+    ) -> Asked<'a> {
+        let license = subject.resolved.spec.license_secret_ref.is_some();
         Asked {
             kube: &self.kube,
             egress: &self.egress,
@@ -330,6 +367,8 @@ impl Reconciler {
             spec: &subject.resolved.spec,
             before: &subject.before,
             held: finalizer::is_held(&subject.object),
+            needs: Needs { license, ..self.dependants.seen().of(&subject.key) },
+            frozen,
             client,
             now: Timestamp::now(),
         }
@@ -354,6 +393,22 @@ fn broken_rules(object: &Value) -> Vec<String> {
     webhooks::validate(&review).causes.iter().map(webhooks::Cause::line).collect()
 }
 
+/// Why the rights in a namespace are left as they are, if they are.
+fn bar(access: &WorkspaceAccess, runs_as: &RunsAs, held: &Held) -> Option<Trouble> {
+    let place = &access.namespace;
+    let left = format!("the rights of coderd in namespace {place} are left as they are");
+    match runs_as {
+        RunsAs::Refused(_) => {
+            Some((ACCOUNT_NOT_OURS, format!("{left}: its account is not ours; Ready says what to do")))
+        }
+        RunsAs::Unknown => Some(("Failed", format!("{left}: its account could not be read"))),
+        RunsAs::Allowed if held.has(&access.role) || held.has(&access.binding) => {
+            Some((ADMISSION_DISABLED, format!("{left}: admission is disabled; Ready says what to do")))
+        }
+        RunsAs::Allowed => None,
+    }
+}
+
 pub(super) fn nothing_observed() -> Observed {
     let not_asked = |what: &str| Wish {
         state: WishState::NotAsked,
@@ -363,6 +418,8 @@ pub(super) fn nothing_observed() -> Observed {
     Observed {
         unreadable: None,
         broken: Vec::new(),
+        account: None,
+        held: None,
         conflicts: Vec::new(),
         refused: Vec::new(),
         failed: Vec::new(),

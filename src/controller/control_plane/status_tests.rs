@@ -12,6 +12,8 @@ fn healthy() -> Observed {
     Observed {
         unreadable: None,
         broken: vec![],
+        account: None,
+        held: None,
         conflicts: vec![],
         refused: vec![],
         failed: vec![],

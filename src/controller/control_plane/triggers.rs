@@ -44,6 +44,8 @@ pub fn concerns(changed: Changed, change: &Change, control_plane: &CoderControlP
     };
     match changed {
         Changed::Child | Changed::Record => belongs(metadata, control_plane),
+        // Its own one says whether admission is disabled.
+        Changed::Namespace if control_plane.metadata.namespace.as_ref() == Some(name) => true,
         Changed::Namespace => {
             let rbac = control_plane.spec.rbac.as_ref();
             rbac.is_some_and(|rbac| {
