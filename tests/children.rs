@@ -129,13 +129,19 @@ async fn an_account_that_is_replaced_meanwhile_does_not_become_ours() {
     };
     let made = settle_account(&kube, target, manifest("1"), |_| true).await;
     let Settled::InPlace(made) = made else { panic!("{made:?}") };
-    assert_eq!((&made["metadata"]["labels"]["a"], &made["metadata"]["ownerReferences"]), (&json!("1"), &owner));
+    assert_eq!(
+        (&made["metadata"]["labels"]["a"], &made["metadata"]["ownerReferences"]),
+        (&json!("1"), &owner)
+    );
     let managers = made["metadata"]["managedFields"].as_array().unwrap();
     let ours = managers.iter().filter(|entry| entry["manager"] == "coder-k8s");
     assert_eq!(ours.map(|entry| entry["operation"].as_str().unwrap()).collect::<Vec<_>>(), ["Apply"]);
     let again = settle_account(&kube, target, manifest("1"), |_| true).await;
     let Settled::InPlace(again) = again else { panic!("{again:?}") };
-    assert_eq!(again["metadata"]["resourceVersion"], made["metadata"]["resourceVersion"], "nothing is written");
+    assert_eq!(
+        again["metadata"]["resourceVersion"], made["metadata"]["resourceVersion"],
+        "nothing is written"
+    );
 
     // Between our look and our apply it is deleted and made by somebody else.
     let replace = |_: &Value| {
@@ -151,7 +157,8 @@ async fn an_account_that_is_replaced_meanwhile_does_not_become_ours() {
     };
     let settled = settle_account(&kube, target, manifest("2"), replace).await;
     assert!(matches!(settled, Settled::Failed(..)), "{settled:?}");
-    let theirs = cluster.kubectl(&format!("get serviceaccount coder -n {namespace} -o json")).await.expect_ok();
+    let theirs =
+        cluster.kubectl(&format!("get serviceaccount coder -n {namespace} -o json")).await.expect_ok();
     let theirs: Value = serde_json::from_str(&theirs).unwrap();
     assert!(theirs["metadata"]["ownerReferences"].is_null(), "{theirs}");
     assert!(theirs["metadata"]["labels"].is_null(), "{theirs}");

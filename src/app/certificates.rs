@@ -4,8 +4,8 @@ use super::duties::{Duty, Work};
 use super::flags::WebhookCa;
 use super::kinds::reflect;
 use super::process::{Context, Running};
-use crate::kubernetes::{Reflected, Selection};
 use crate::kubernetes::lease::AUTHORITY_LEASE;
+use crate::kubernetes::{Reflected, Selection};
 use crate::serving::authority::{AuthorityDuty, SECRET};
 use crate::serving::external::ExternalCertificates;
 use crate::serving::injection::LABEL_SELECTOR;
@@ -85,11 +85,7 @@ fn start_own(
     duties.push(context.duty(AUTHORITY_LEASE, work));
 }
 
-fn follow_targets(
-    context: &Context,
-    running: &mut Running,
-    api_services: Reflected<APIService>,
-) -> Targets {
+fn follow_targets(context: &Context, running: &mut Running, api_services: Reflected<APIService>) -> Targets {
     let labelled = Selection::Labelled(LABEL_SELECTOR.to_owned());
     let kube = &context.kube;
     Targets {

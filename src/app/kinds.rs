@@ -26,8 +26,12 @@ pub fn follow(
         "CoderControlPlane",
         kube.everywhere::<DeserializeGuard<CoderControlPlane>>(),
     );
-    let provisioners =
-        require(context, running, "CoderProvisioner", kube.everywhere::<DeserializeGuard<CoderProvisioner>>());
+    let provisioners = require(
+        context,
+        running,
+        "CoderProvisioner",
+        kube.everywhere::<DeserializeGuard<CoderProvisioner>>(),
+    );
     require(
         context,
         running,

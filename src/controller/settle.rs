@@ -234,7 +234,9 @@ mod tests {
     #[test]
     fn the_advice_is_one_that_can_be_followed() {
         let target = |kind| Target { api_version: "v1", kind, plural: "", namespace: "a", name: "coder" };
-        assert!(conflict(target("ServiceAccount")).contains("spec.serviceAccount.name and disableCreate: true"));
+        assert!(
+            conflict(target("ServiceAccount")).contains("spec.serviceAccount.name and disableCreate: true")
+        );
         assert_eq!(
             conflict(target("Service")),
             "Service coder exists and is not ours; delete it, or give this control plane another name"

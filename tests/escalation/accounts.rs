@@ -37,7 +37,8 @@ impl Scene {
     }
 
     async fn list(&self, kinds: &str) -> Vec<Value> {
-        let list: Value = serde_json::from_str(&self.kubectl(&format!("get {kinds} -A -o json")).await).unwrap();
+        let list: Value =
+            serde_json::from_str(&self.kubectl(&format!("get {kinds} -A -o json")).await).unwrap();
         list["items"].as_array().unwrap().clone()
     }
 
@@ -78,14 +79,19 @@ impl Scene {
         for object in self.list("deployments,replicasets,pods").await {
             let spec = object.pointer("/spec/template/spec").unwrap_or(&object["spec"]);
             if spec["serviceAccountName"] == account && object["metadata"]["namespace"] == self.ns.as_str() {
-                used.push(format!("{} runs as it", object["kind"]));
+                used.push(format!("{} runs as it", object["kind"].as_str().unwrap()));
             }
         }
         for binding in self.list("rolebindings").await {
             let subjects = binding["subjects"].as_array().cloned().unwrap_or_default();
             let ours = binding["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "coder-k8s";
-            if ours && subjects.iter().any(|one| one["name"] == account && one["namespace"] == self.ns.as_str()) {
-                used.push(format!("a RoleBinding in {} names it", binding["metadata"]["namespace"]));
+            if ours
+                && subjects.iter().any(|one| one["name"] == account && one["namespace"] == self.ns.as_str())
+            {
+                used.push(format!(
+                    "RoleBinding in {} names it",
+                    binding["metadata"]["namespace"].as_str().unwrap()
+                ));
             }
         }
         used

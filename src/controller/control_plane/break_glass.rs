@@ -19,7 +19,11 @@ impl Reconciler {
     }
 
     /// What is held back; nothing where admission is in force.
-    pub(super) async fn held(&self, subject: &Subject, children: &Children) -> Result<Option<Held>, CallError> {
+    pub(super) async fn held(
+        &self,
+        subject: &Subject,
+        children: &Children,
+    ) -> Result<Option<Held>, CallError> {
         if !self.is_admission_disabled(&subject.key.namespace).await? {
             return Ok(None);
         }

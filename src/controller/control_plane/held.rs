@@ -67,7 +67,9 @@ fn widened(child: &Child, live: Option<&Value>) -> Option<&'static str> {
         ("Service", None) => differs(is_inside(wanted), "its type"),
         (_, None) => Some("it is not there yet"),
         ("Deployment", Some(live)) => differs(runs_the_same(live, wanted), "what its pods run"),
-        ("Role", Some(live)) => differs(lacking::beyond(&rules(wanted), &rules(live)).is_empty(), "its rules"),
+        ("Role", Some(live)) => {
+            differs(lacking::beyond(&rules(wanted), &rules(live)).is_empty(), "its rules")
+        }
         ("RoleBinding", Some(live)) => {
             let same = |field: &str| drift::holds(&live[field], &wanted[field]);
             differs(same("roleRef") && same("subjects"), "its account")
@@ -117,8 +119,7 @@ const MEASURES: [&str; 4] = ["resources", "readinessProbe", "livenessProbe", "st
 /// they read already. Any other difference counts: what is taken away may be a restriction.
 fn runs_the_same(live: &Value, wanted: &Value) -> bool {
     let template = |object: &Value| object["spec"]["template"].clone();
-    let (mut wanted, mut fields) =
-        (template(wanted), drift::written(live)["f:spec"]["f:template"].clone());
+    let (mut wanted, mut fields) = (template(wanted), drift::written(live)["f:spec"]["f:template"].clone());
     for (object, prefix) in [(&mut wanted, ""), (&mut fields, "f:")] {
         let (metadata, spec) = (format!("{prefix}metadata"), format!("{prefix}spec"));
         without(&mut object[metadata][format!("{prefix}annotations")], prefix, &[annotation::CHECKSUM]);

@@ -45,7 +45,9 @@ fn live(child: &Child) -> Value {
 fn told(before: &ControlPlane, after: &ControlPlane) -> Vec<String> {
     let (before, after) = (before.children(), after.children());
     let there = |child: &Child| {
-        before.all().find(|one| (one.kind, &one.namespace, &one.name) == (child.kind, &child.namespace, &child.name))
+        before
+            .all()
+            .find(|one| (one.kind, &one.namespace, &one.name) == (child.kind, &child.namespace, &child.name))
     };
     held(&after, &after.all().map(|child| there(child).map(live)).collect::<Vec<_>>()).told
 }

@@ -155,7 +155,8 @@ impl Reconciler {
             (None, None) => return,
         };
         if held.has(child) {
-            let message = format!("no {kind} is made or changed while admission is disabled; Ready says what to do");
+            let message =
+                format!("no {kind} is made or changed while admission is disabled; Ready says what to do");
             observed.exposure = Exposure::Held(message);
             return;
         }

@@ -104,7 +104,8 @@ mod tests {
 
     #[test]
     fn the_refusal_says_what_to_do_and_fits() {
-        let RunsAs::Refused(message) = of_made(&"a".repeat(40), "u", &Settled::Conflict(String::new())) else {
+        let RunsAs::Refused(message) = of_made(&"a".repeat(40), "u", &Settled::Conflict(String::new()))
+        else {
             panic!("it is somebody else's")
         };
         assert!(message.contains("set spec.serviceAccount.name") && message.len() <= 300, "{message}");

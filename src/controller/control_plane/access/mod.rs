@@ -145,10 +145,9 @@ async fn kept(asked: &Asked<'_>) -> Accessed {
         Ok(true) => renew(asked).await,
         Ok(false) if asked.frozen => without(refused(ADMISSION_DISABLED, NOT_MADE)),
         Ok(false) => without(pending("Preparing", "what needs the operator's access is being looked for")),
-        Err(error) => Accessed {
-            retry: Some(Retry::Backoff),
-            ..without(pending("RecordFailed", error.to_string()))
-        },
+        Err(error) => {
+            Accessed { retry: Some(Retry::Backoff), ..without(pending("RecordFailed", error.to_string())) }
+        }
     }
 }
 

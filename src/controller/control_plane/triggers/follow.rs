@@ -176,11 +176,7 @@ async fn listen_to_objects(mut control_planes: ControlPlanes, queue: Queue<Key>)
 }
 
 /// Asks for a pass of every control plane whose access is needed otherwise than before.
-async fn listen_to_dependants(
-    mut dependants: Dependants,
-    control_planes: ControlPlanes,
-    queue: Queue<Key>,
-) {
+async fn listen_to_dependants(mut dependants: Dependants, control_planes: ControlPlanes, queue: Queue<Key>) {
     let mut before = dependants.seen();
     loop {
         dependants.changed().await;
