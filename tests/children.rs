@@ -105,3 +105,61 @@ async fn a_restart_stays_and_a_new_checksum_changes_the_pods() {
     assert_eq!(after["coder.com/checksum"], "def");
     assert!(after["kubectl.kubernetes.io/restartedAt"].is_string(), "{after}");
 }
+
+/// An account that somebody makes while we look at ours is not taken over, whatever we saw a moment before.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_account_that_is_replaced_meanwhile_does_not_become_ours() {
+    use coder_k8s::controller::settle::{Settled, settle_account};
+    use coder_k8s::kubernetes::{Kube, Target};
+    let cluster: &'static Cluster = Cluster::shared().await;
+    let namespace = cluster.namespace("replaced").await;
+    let kube = Kube::connect(Some(&cluster.kubeconfig()), namespace.clone()).await.unwrap();
+    let owner = json!([{ "apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "controller": true,
+        "uid": "11111111-2222-4333-8444-555555555555" }]);
+    let manifest = |value: &str| {
+        json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "coder",
+            "namespace": namespace, "labels": { "a": value }, "ownerReferences": owner } })
+    };
+    let target = Target {
+        api_version: "v1",
+        kind: "ServiceAccount",
+        plural: "serviceaccounts",
+        namespace: &namespace,
+        name: "coder",
+    };
+    let made = settle_account(&kube, target, manifest("1"), |_| true).await;
+    let Settled::InPlace(made) = made else { panic!("{made:?}") };
+    assert_eq!(
+        (&made["metadata"]["labels"]["a"], &made["metadata"]["ownerReferences"]),
+        (&json!("1"), &owner)
+    );
+    let managers = made["metadata"]["managedFields"].as_array().unwrap();
+    let ours = managers.iter().filter(|entry| entry["manager"] == "coder-k8s");
+    assert_eq!(ours.map(|entry| entry["operation"].as_str().unwrap()).collect::<Vec<_>>(), ["Apply"]);
+    let again = settle_account(&kube, target, manifest("1"), |_| true).await;
+    let Settled::InPlace(again) = again else { panic!("{again:?}") };
+    assert_eq!(
+        again["metadata"]["resourceVersion"], made["metadata"]["resourceVersion"],
+        "nothing is written"
+    );
+
+    // Between our look and our apply it is deleted and made by somebody else.
+    let replace = |_: &Value| {
+        tokio::task::block_in_place(|| {
+            tokio::runtime::Handle::current().block_on(async {
+                for words in ["delete", "create"] {
+                    let words = format!("{words} serviceaccount coder -n {namespace}");
+                    cluster.kubectl(&words).await.expect_ok();
+                }
+            });
+        });
+        true
+    };
+    let settled = settle_account(&kube, target, manifest("2"), replace).await;
+    assert!(matches!(settled, Settled::Failed(..)), "{settled:?}");
+    let theirs =
+        cluster.kubectl(&format!("get serviceaccount coder -n {namespace} -o json")).await.expect_ok();
+    let theirs: Value = serde_json::from_str(&theirs).unwrap();
+    assert!(theirs["metadata"]["ownerReferences"].is_null(), "{theirs}");
+    assert!(theirs["metadata"]["labels"].is_null(), "{theirs}");
+}

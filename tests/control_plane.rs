@@ -3,6 +3,8 @@
 
 #[path = "control_plane/accounts.rs"]
 mod accounts;
+#[path = "control_plane/break_glass.rs"]
+mod break_glass;
 #[path = "control_plane/cluster_domain.rs"]
 mod cluster_domain;
 #[path = "control_plane/contract.rs"]

@@ -1,6 +1,8 @@
 //! Nobody gains through our objects what they do not hold themselves: people with few rights against the shipped
 //! webhooks on a real API server, in every way an object can be sent.
 
+#[path = "escalation/accounts.rs"]
+mod accounts;
 #[path = "escalation/changes.rs"]
 mod changes;
 #[path = "escalation/gains.rs"]

@@ -3,6 +3,8 @@
 
 #[path = "operator_access/ending_license.rs"]
 mod ending_license;
+#[path = "operator_access/needed.rs"]
+mod needed;
 #[path = "operator_access/reach.rs"]
 mod reach;
 #[path = "operator_access/stage.rs"]
@@ -29,6 +31,7 @@ fn from_secret() -> Value {
 async fn a_token_of_our_own_is_made_kept_and_taken_back() {
     let stage = Stage::shared().await;
     let ns = stage.cluster.namespace("generated").await;
+    stage.needed(&ns).await;
     let (database, url) = stage.database();
     stage.apply(&ns, &json!({ "extraEnv": from_secret() })).await;
     let waiting = stage.until_reason(&ns, "OperatorAccessReady", "DatabaseUrlMissing").await;
@@ -88,6 +91,7 @@ async fn a_token_of_our_own_is_made_kept_and_taken_back() {
 async fn operator_access_disabled_and_enabled_again() {
     let stage = Stage::shared().await;
     let ns = stage.cluster.namespace("again").await;
+    stage.needed(&ns).await;
     let (database, url) = stage.database();
     stage.secret(&ns, "db", &json!({ "url": url })).await;
     let spec =
@@ -121,6 +125,7 @@ async fn operator_access_disabled_and_enabled_again() {
 async fn a_license_needs_more_rights_and_gets_them_without_another_token() {
     let stage = Stage::shared().await;
     let ns = stage.cluster.namespace("license").await;
+    stage.needed(&ns).await;
     let (database, url) = stage.database();
     stage.secret(&ns, "db", &json!({ "url": url })).await;
     stage.apply(&ns, &json!({ "extraEnv": from_secret() })).await;
@@ -154,6 +159,7 @@ async fn a_license_needs_more_rights_and_gets_them_without_another_token() {
 async fn a_hiccup_of_the_database_takes_nothing_away_and_a_dead_one_lets_go() {
     let stage = Stage::shared().await;
     let ns = stage.cluster.namespace("hiccup").await;
+    stage.needed(&ns).await;
     let (_, url) = stage.database();
     let env_from = json!([{ "secretRef": { "name": "db" } }]);
     stage.secret(&ns, "db", &json!({ "CODER_PG_CONNECTION_URL": url })).await;
@@ -191,6 +197,7 @@ async fn a_hiccup_of_the_database_takes_nothing_away_and_a_dead_one_lets_go() {
 async fn a_wrong_password_is_said_without_the_url() {
     let stage = Stage::shared().await;
     let ns = stage.cluster.namespace("password").await;
+    stage.needed(&ns).await;
     let (_, url) = stage.database();
     let url = url.replace("postgres:cnry", "postgres:hunter2");
     stage.apply(&ns, &json!({ "extraEnv": [{ "name": "CODER_PG_CONNECTION_URL", "value": url }] })).await;
@@ -227,6 +234,7 @@ async fn a_given_token_is_used_as_it_is_until_coderd_refuses_it() {
 async fn what_the_older_operator_left_is_revoked_once_ours_works() {
     let stage = Stage::shared().await;
     let ns = stage.cluster.namespace("former").await;
+    stage.needed(&ns).await;
     let (database, url) = stage.database();
     let env = json!([{ "name": "CODER_PG_CONNECTION_URL", "value": url }]);
     stage.apply(&ns, &json!({ "extraEnv": env, "suspend": true })).await;

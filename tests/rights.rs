@@ -151,6 +151,9 @@ async fn run_a_control_plane(cluster: &Cluster, namespace: &str) -> BTreeSet<Rig
         })
         .await;
     };
+    let provisioner = serde_json::json!({ "apiVersion": "coder.com/v1alpha1", "kind": "CoderProvisioner",
+        "metadata": { "name": "builders", "namespace": namespace }, "spec": { "controlPlaneRef": { "name": "coder" } } });
+    cluster.kubectl_with_input("apply --server-side -f -", &provisioner.to_string()).await.expect_ok();
     let database = serde_json::json!({ "name": "CODER_PG_CONNECTION_URL",
         "value": "postgres://coder@nobody.invalid/coder" });
     apply(serde_json::json!({

@@ -63,6 +63,10 @@ pub mod label {
     pub const CONSUMED_VERSIONS: &str = "coder.com/consumed-versions";
     /// On a namespace: consent that control planes of the named namespace run workspaces here.
     pub const WORKSPACES_FROM: &str = "coder.com/workspaces-from";
+    /// On a namespace: `disabled` switches off our webhooks there, as a way out when they cannot answer.
+    pub const ADMISSION: &str = "coder.com/admission";
+    /// Value of [`ADMISSION`] that does it.
+    pub const ADMISSION_DISABLED: &str = "disabled";
     /// On webhook configurations and APIServices: `"true"` asks for our `caBundle`.
     pub const INJECT_CA: &str = "coder.com/inject-ca";
 }
@@ -149,6 +153,9 @@ pub mod condition {
     pub const SUSPENDED: &str = "Suspended";
     /// What the object has outside its namespace is taken back; there only while that fails and holds up its deletion.
     pub const CLEANED_UP: &str = "CleanedUp";
+    /// CoderControlPlane: what its children may do is what the spec asks for; there only while it is not, because
+    /// admission is disabled in its namespace.
+    pub const AUTHORITY_APPLIED: &str = "AuthorityApplied";
     /// CoderControlPlane: the license is in coderd.
     pub const LICENSE_APPLIED: &str = "LicenseApplied";
     /// CoderProvisioner: the control plane exists and has an address.

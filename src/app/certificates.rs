@@ -4,19 +4,26 @@ use super::duties::{Duty, Work};
 use super::flags::WebhookCa;
 use super::kinds::reflect;
 use super::process::{Context, Running};
-use crate::kubernetes::Selection;
 use crate::kubernetes::lease::AUTHORITY_LEASE;
+use crate::kubernetes::{Reflected, Selection};
 use crate::serving::authority::{AuthorityDuty, SECRET};
 use crate::serving::external::ExternalCertificates;
 use crate::serving::injection::LABEL_SELECTOR;
 use crate::serving::leaf::CurrentLeaf;
 use crate::serving::own_certificates::{OwnCertificates, Targets};
 use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use std::collections::BTreeSet;
 
-/// Starts it; the result is what listeners serve.
-pub fn start(context: &Context, running: &mut Running, duties: &mut Vec<Duty>) -> CurrentLeaf {
+/// Starts it; the result is what listeners serve, and the APIServices of ours for whoever else follows them.
+pub fn start(
+    context: &Context,
+    running: &mut Running,
+    duties: &mut Vec<Duty>,
+) -> (CurrentLeaf, Reflected<APIService>) {
     let leaf = CurrentLeaf::default();
+    let labelled = Selection::Labelled(LABEL_SELECTOR.to_owned());
+    let api_services = reflect(context, running, "APIService", context.kube.everywhere(), &labelled);
     match (context.flags.certificates.webhook_ca, &context.flags.certificates.tls_dir) {
         (WebhookCa::External, Some(folder)) => {
             let external = ExternalCertificates {
@@ -31,16 +38,22 @@ pub fn start(context: &Context, running: &mut Running, duties: &mut Vec<Duty>) -
                 Ok(())
             });
         }
-        _ => start_own(context, running, duties, &leaf),
+        _ => start_own(context, running, duties, &leaf, api_services.clone()),
     }
-    leaf
+    (leaf, api_services)
 }
 
-fn start_own(context: &Context, running: &mut Running, duties: &mut Vec<Duty>, leaf: &CurrentLeaf) {
+fn start_own(
+    context: &Context,
+    running: &mut Running,
+    duties: &mut Vec<Duty>,
+    leaf: &CurrentLeaf,
+    api_services: Reflected<APIService>,
+) {
     let kube = &context.kube;
     let secret =
         reflect(context, running, "Secret", kube.ours::<Secret>(), &Selection::Named(SECRET.to_owned()));
-    let targets = follow_targets(context, running);
+    let targets = follow_targets(context, running, api_services);
     let flags = &context.flags.certificates;
     let own = OwnCertificates {
         secret: secret.clone(),
@@ -72,12 +85,12 @@ fn start_own(context: &Context, running: &mut Running, duties: &mut Vec<Duty>, l
     duties.push(context.duty(AUTHORITY_LEASE, work));
 }
 
-fn follow_targets(context: &Context, running: &mut Running) -> Targets {
+fn follow_targets(context: &Context, running: &mut Running, api_services: Reflected<APIService>) -> Targets {
     let labelled = Selection::Labelled(LABEL_SELECTOR.to_owned());
     let kube = &context.kube;
     Targets {
         mutating: reflect(context, running, "MutatingWebhookConfiguration", kube.everywhere(), &labelled),
         validating: reflect(context, running, "ValidatingWebhookConfiguration", kube.everywhere(), &labelled),
-        api_services: reflect(context, running, "APIService", kube.everywhere(), &labelled),
+        api_services,
     }
 }

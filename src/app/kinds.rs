@@ -2,22 +2,28 @@
 //! A required kind gates readiness until its first list is complete; an optional one never does.
 
 use super::process::{Context, Fatal, Running};
-use crate::controller::control_plane::ControlPlanes;
+use crate::controller::control_plane::{ControlPlanes, Dependants};
 use crate::kubernetes::{Kept, Objects, Reflected, Selection};
 use crate::serving::metrics::Named;
 use crds::{CoderControlPlane, CoderProvisioner, CoderWorkspaceProxy};
+use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use kube::Resource;
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
 
 /// Follows the three kinds the reconcilers need.
-pub fn follow(context: &Context, running: &mut Running) -> ControlPlanes {
+pub fn follow(
+    context: &Context,
+    running: &mut Running,
+    api_services: Reflected<APIService>,
+) -> (ControlPlanes, Dependants) {
     let kube = &context.kube;
     let control_planes =
         require(context, running, "CoderControlPlane", kube.everywhere::<Kept<CoderControlPlane>>());
-    require(context, running, "CoderProvisioner", kube.everywhere::<Kept<CoderProvisioner>>());
+    let provisioners =
+        require(context, running, "CoderProvisioner", kube.everywhere::<Kept<CoderProvisioner>>());
     require(context, running, "CoderWorkspaceProxy", kube.everywhere::<Kept<CoderWorkspaceProxy>>());
-    control_planes
+    (control_planes, Dependants { provisioners, api_services })
 }
 
 fn require<K>(

@@ -160,10 +160,10 @@ async fn prepare(flags: Flags, set_log_level: SetLogLevel) -> Result<Context, Fa
 /// Ports are bound before anybody campaigns: a replica that cannot serve must not lead.
 async fn start(context: &Context, running: &mut Running) -> Result<(), Fatal> {
     let mut duties = Vec::new();
-    let leaf = certificates::start(context, running, &mut duties);
+    let (leaf, api_services) = certificates::start(context, running, &mut duties);
     if context.flags.app.runs(Part::Controller) {
-        let control_planes = kinds::follow(context, running);
-        duties.push(context.duty(CONTROLLER_LEASE, reconcilers::work(context, control_planes)));
+        let (control_planes, dependants) = kinds::follow(context, running, api_services);
+        duties.push(context.duty(CONTROLLER_LEASE, reconcilers::work(context, control_planes, dependants)));
     }
     listeners::start(context, running, &leaf).await?;
     for duty in duties {

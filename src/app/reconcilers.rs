@@ -3,24 +3,25 @@
 
 use super::duties::Work;
 use super::process::Context;
-use crate::controller::control_plane::{ControlPlanes, Reconciler, follow, orphans};
+use crate::controller::control_plane::{ControlPlanes, Dependants, Reconciler, follow, orphans};
 use crate::controller::queue::Queue;
 use std::sync::Arc;
 
 /// What the leader does: everything is looked at once, then again whenever something changes.
-pub fn work(context: &Context, control_planes: ControlPlanes) -> Work {
+pub fn work(context: &Context, control_planes: ControlPlanes, dependants: Dependants) -> Work {
     let reconciler = Reconciler::new(
         context.kube.clone(),
         context.events.clone(),
         context.flags.config(),
         context.flags.namespace_consent,
         context.flags.egress(),
+        dependants.clone(),
     );
     let reconciler = Arc::new(reconciler);
     let (events, times) = (context.events.clone(), context.flags.orphan_times());
     Box::new(move |stop| {
         let (reconciler, control_planes) = (reconciler.clone(), control_planes.clone());
-        let events = events.clone();
+        let (events, dependants) = (events.clone(), dependants.clone());
         Box::pin(async move {
             let queue = Queue::default();
             let passes = queue.run(stop, |key| {
@@ -29,7 +30,7 @@ pub fn work(context: &Context, control_planes: ControlPlanes) -> Work {
             });
             tokio::select! {
                 () = passes => {}
-                () = follow(reconciler.kube(), reconciler.abroad(), control_planes.clone(), queue.clone()) => {}
+                () = follow(reconciler.kube(), reconciler.abroad(), dependants, control_planes.clone(), queue.clone()) => {}
                 () = orphans::remove(reconciler.kube(), &events, &control_planes, times) => {}
             }
         })

@@ -11,6 +11,8 @@ use serde_json::{Map, Value, json};
 const DIGITS: usize = 16;
 /// Who puts lists right, in `managedFields`. Never the one who applies: what it leaves there is never taken for ours.
 pub const MENDER: &str = "coder-k8s-mending";
+/// Who creates an object that must not be taken over, in `managedFields`. It owns nothing but the reference to the owner.
+pub const CREATOR: &str = "coder-k8s-creating";
 
 /// The manifest with its own fingerprint on it: what we wanted last, so that a field we no longer want is noticed.
 pub fn fingerprinted(mut manifest: Value) -> Value {
@@ -71,6 +73,16 @@ fn applied(live: &Value) -> Value {
     let managers = live.pointer("/metadata/managedFields").and_then(Value::as_array);
     let ours = managers.into_iter().flatten().find(|entry| is_ours(entry, "Apply"));
     ours.map(|entry| entry["fieldsV1"].clone()).unwrap_or_default()
+}
+
+/// The fields that were written in our name, by an apply or by the update of an older release.
+pub fn written(live: &Value) -> Value {
+    let managers = live.pointer("/metadata/managedFields").and_then(Value::as_array);
+    let ours = |entry: &&Value| is_ours(entry, "Apply") || is_ours(entry, "Update");
+    managers.into_iter().flatten().filter(ours).fold(json!({}), |mut all, entry| {
+        merge(&mut all, &entry["fieldsV1"]);
+        all
+    })
 }
 
 /// The patch that makes ours exactly as we want it, for an apply that is refused because it would be merged with what

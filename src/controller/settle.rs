@@ -4,7 +4,7 @@
 use super::drift;
 use crate::kubernetes::{CallError, Kube, Target};
 use json_patch::Patch;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// How it went.
 #[derive(Debug)]
@@ -78,6 +78,61 @@ pub async fn settle_over(
     settled.unwrap_or_else(|error| Settled::failed(&error, live.filter(is_ours)))
 }
 
+/// The same for an account: whoever has it may do what it may, so that one of somebody else must never become ours, not
+/// even if he makes it while we look. One that is not there is created, which fails where another was faster; ours is
+/// applied to the very version that was read.
+pub async fn settle_account(
+    kube: &Kube,
+    target: Target<'_>,
+    manifest: Value,
+    is_ours: impl Fn(&Value) -> bool,
+) -> Settled {
+    match kube.read(target).await {
+        Ok(Some(live)) => settle_version(kube, target, live, manifest, is_ours).await,
+        Ok(None) => match kube.create_as(drift::CREATOR, target, &bare(&manifest)).await {
+            Ok(made) => settle_version(kube, target, made, manifest, is_ours).await,
+            Err(error) if error.is_already_exists() => Settled::Failed(error.to_string(), None),
+            Err(error) => Settled::failed(&error, None),
+        },
+        Err(error) => Settled::failed(&error, None),
+    }
+}
+
+async fn settle_version(
+    kube: &Kube,
+    target: Target<'_>,
+    live: Value,
+    manifest: Value,
+    is_ours: impl Fn(&Value) -> bool,
+) -> Settled {
+    if !is_ours(&live) {
+        return Settled::Conflict(conflict(target));
+    }
+    let mut wanted = drift::fingerprinted(manifest);
+    let adoption = drift::adoption(&live);
+    if adoption.is_none() && drift::holds(&live, &wanted) {
+        return Settled::InPlace(live);
+    }
+    tracing::info!(kind = target.kind, namespace = target.namespace, name = target.name, "applying");
+    let applied = async {
+        let read = match adoption {
+            Some(patch) => kube.patch(target, patch).await?,
+            None => live.clone(),
+        };
+        wanted["metadata"]["resourceVersion"] = read["metadata"]["resourceVersion"].clone();
+        kube.apply(target, &wanted).await
+    };
+    applied.await.map_or_else(|error| Settled::failed(&error, Some(live.clone())), Settled::InPlace)
+}
+
+/// What is created before ours is applied: a name and an owner.
+fn bare(manifest: &Value) -> Value {
+    let metadata = &manifest["metadata"];
+    let part = |field: &str| metadata[field].clone();
+    json!({ "apiVersion": manifest["apiVersion"], "kind": manifest["kind"], "metadata": {
+        "name": part("name"), "namespace": part("namespace"), "ownerReferences": part("ownerReferences") } })
+}
+
 async fn settle_once(
     kube: &Kube,
     target: Target<'_>,
@@ -144,7 +199,7 @@ async fn disowned(kube: &Kube, target: Target<'_>, live: Value) -> Result<Value,
 fn conflict(target: Target<'_>) -> String {
     let advice = match target.kind {
         "ServiceAccount" => {
-            "set spec.serviceAccount.disableCreate: true to use it, or another spec.serviceAccount.name"
+            "set spec.serviceAccount.name and disableCreate: true to use it, or give this control plane another name"
         }
         _ => "delete it, or give this control plane another name",
     };
@@ -179,7 +234,9 @@ mod tests {
     #[test]
     fn the_advice_is_one_that_can_be_followed() {
         let target = |kind| Target { api_version: "v1", kind, plural: "", namespace: "a", name: "coder" };
-        assert!(conflict(target("ServiceAccount")).contains("spec.serviceAccount.disableCreate: true"));
+        assert!(
+            conflict(target("ServiceAccount")).contains("spec.serviceAccount.name and disableCreate: true")
+        );
         assert_eq!(
             conflict(target("Service")),
             "Service coder exists and is not ours; delete it, or give this control plane another name"

@@ -7,8 +7,8 @@ use super::objects::{CallError, FIELD_MANAGER, READ_LIMIT, WRITE_LIMIT, within};
 use super::trimmed;
 use json_patch::Patch as JsonPatch;
 use kube::api::{
-    ApiResource, DeleteParams, DynamicObject, GetParams, ListParams, Patch, PatchParams, Preconditions,
-    Request,
+    ApiResource, DeleteParams, DynamicObject, GetParams, ListParams, Patch, PatchParams, PostParams,
+    Preconditions, Request,
 };
 use kube::core::request::Error as RequestError;
 use kube::core::{GroupVersionKind, ObjectMeta, Status};
@@ -169,6 +169,20 @@ impl Kube {
         let params = PatchParams::apply(FIELD_MANAGER).force();
         let apply = |request: &Request| request.patch(target.name, &params, &Patch::Apply(manifest));
         whole(target, "apply", self.change(target, "apply", apply).await?)
+    }
+
+    /// Creates an object under a name in its `managedFields`; it fails if there is one already.
+    pub async fn create_as(
+        &self,
+        manager: &str,
+        target: Target<'_>,
+        manifest: &Value,
+    ) -> Result<Value, CallError> {
+        let params = PostParams { field_manager: Some(manager.to_owned()), ..PostParams::default() };
+        let create = |request: &Request| {
+            request.create(&params, serde_json::to_vec(manifest).map_err(RequestError::SerializeBody)?)
+        };
+        whole(target, "create", self.change(target, "create", create).await?)
     }
 
     /// Changes an object by a JSON patch, and gives it back as it is then.

@@ -73,6 +73,11 @@ where
         self.listed.clone().wait_for(|listed| *listed).await.is_ok()
     }
 
+    /// Whether the first list is complete.
+    pub fn is_synced(&self) -> bool {
+        *self.listed.borrow()
+    }
+
     /// Every object kept.
     pub fn all(&self) -> Vec<Arc<K>> {
         self.store.state()

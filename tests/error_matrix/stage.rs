@@ -76,6 +76,14 @@ impl Stage {
             options.flags.push(format!("--resolve={host}={}", plane.proxy.address()));
             planes.push(plane);
         }
+        // Something that needs a token of every control plane, and that none of them is less ready without. Nothing serves
+        // it, and nothing is asked for it: without a Service it counts as the API server's own.
+        let aggregated = json!({ "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+            "metadata": { "name": "v1alpha1.aggregation.coder.com", "labels": { "coder.com/inject-ca": "true" } },
+            "spec": { "group": "aggregation.coder.com", "version": "v1alpha1", "groupPriorityMinimum": 100,
+                "versionPriority": 100 } });
+        let words = "apply --server-side -f -";
+        cluster.kubectl_with_input(words, &aggregated.to_string()).await.expect_ok();
         let client = cluster.client().await;
         let watch = tokio::spawn(follow(control_planes(client.clone(), None), history.clone()));
         let mut operator = Operator::start(BINARY, &options).await;

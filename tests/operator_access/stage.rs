@@ -141,6 +141,14 @@ impl Stage {
         self.cluster.kubectl_with_input(words, &manifest.to_string()).await.expect_ok();
     }
 
+    /// Gives the control plane of a namespace a provisioner, for which the operator needs a token.
+    pub async fn needed(&self, namespace: &str) {
+        self.apply_object(&json!({ "apiVersion": "coder.com/v1alpha1", "kind": "CoderProvisioner",
+            "metadata": { "name": "builders", "namespace": namespace },
+            "spec": { "controlPlaneRef": { "name": "coder" } } }))
+            .await;
+    }
+
     pub async fn secret(&self, namespace: &str, name: &str, data: &Value) {
         self.apply_object(&json!({ "apiVersion": "v1", "kind": "Secret",
             "metadata": { "name": name, "namespace": namespace }, "stringData": data }))

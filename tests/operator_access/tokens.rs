@@ -18,6 +18,7 @@ const USER: &str = "SELECT id, email, rbac_roles FROM users ORDER BY created_at"
 /// A namespace whose control plane has a token of its own, and its database.
 async fn with_a_token(stage: &Stage, purpose: &str) -> (String, String) {
     let ns = stage.cluster.namespace(purpose).await;
+    stage.needed(&ns).await;
     let (database, url) = stage.database();
     stage.secret(&ns, "db", &json!({ "url": url })).await;
     stage.apply(&ns, &json!({ "extraEnv": from_secret() })).await;
@@ -70,6 +71,7 @@ async fn database(stage: &Stage, name: &str) -> Database {
 async fn two_clusters_on_one_database_leave_each_other_alone() {
     let stage = Stage::shared().await;
     let ns = stage.cluster.namespace("green").await;
+    stage.needed(&ns).await;
     let (name, url) = stage.database();
     let blue = Owner { namespace: &ns, name: "coder", uid: "0b1ue000-0000-4000-8000-000000000001" };
     let request = AccessRequest {

@@ -51,6 +51,10 @@ impl Counted {
                 _ if request.resource == "events" && at_home() => {
                     *counted.events.entry(request.sort()).or_default() += share;
                 }
+                // Whether admission is disabled where it is.
+                None if request.sort() == "get namespaces" && at_home() => {
+                    *counted.reads.entry(request.sort()).or_default() += share;
+                }
                 Some(_) if request.is_read() => *counted.reads.entry(request.sort()).or_default() += share,
                 Some((_, name)) => *writes.entry(name).or_default().entry(request.sort()).or_default() += 1,
                 None => *counted.start.entry(request.sort()).or_default() += 1,

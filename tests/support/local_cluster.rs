@@ -69,7 +69,11 @@ async fn main() {
     apply(&cluster, "kustomize/samples/codercontrolplane-minimal.yaml").await;
     wait(&cluster, "Ready").await;
     match &database {
-        Some(_) => wait(&cluster, "OperatorAccessReady").await,
+        Some(_) => {
+            // The operator has no token of its own before something needs it.
+            apply(&cluster, "kustomize/samples/coderprovisioner-minimal.yaml").await;
+            wait(&cluster, "OperatorAccessReady").await;
+        }
         None => say(
             "no PostgreSQL on this machine (apt-get install postgresql): OperatorAccessReady stays False and says why",
         ),

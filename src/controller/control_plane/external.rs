@@ -31,8 +31,11 @@ pub async fn settle(asked: &Asked<'_>) -> External {
         (accessed.client, cut) = (None, true);
     }
     let namespace = asked.owner.namespace;
-    let licensed =
-        license::settle(asked.kube, namespace, asked.spec, asked.before, &accessed, asked.now).await;
+    let licensed = if asked.frozen {
+        license::unsent(asked.spec, asked.before)
+    } else {
+        license::settle(asked.kube, namespace, asked.spec, asked.before, &accessed, asked.now).await
+    };
     cut |= asked.client.is_some() && is_over();
     let entitlements = license::entitlements(asked.client.filter(|_| !cut)).await;
     External { accessed, licensed, entitlements, cut }

@@ -2,12 +2,15 @@
 //! One child that cannot be had keeps no other from its place.
 
 use super::desired::{self, Child, Children};
+use super::held::Held;
 use super::reconcile::{Reconciler, Subject};
+use super::runs_as::{self, RunsAs};
 use super::status::{Exposure, Observed, Rollout};
 use super::{kept, late, rollout};
 use crate::controller::drift;
-use crate::controller::settle::{Settled, settle, settle_over};
+use crate::controller::settle::{Settled, settle, settle_account, settle_over};
 use crate::kubernetes::Target;
+use crds::names::control_plane::service_account;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
@@ -15,19 +18,53 @@ use serde_json::Value;
 const PODS: u32 = 50;
 
 impl Reconciler {
-    /// The children in the object's own namespace but the Deployment and the way from outside. Returns the Service, or
-    /// why coderd is not asked there.
+    /// The account of coderd, and whether it may run as it. It is read now, whatever was said of it before: somebody may
+    /// have put another in its place.
+    pub(super) async fn settle_service_account(
+        &self,
+        subject: &Subject,
+        children: &Children,
+        held: &Held,
+        deployment: Option<&Value>,
+        observed: &mut Observed,
+    ) -> RunsAs {
+        let account = service_account(&subject.key.name, &subject.resolved.spec);
+        let asked_for = runs_as::is_asked_for(&subject.object, account, &subject.uid, deployment);
+        let child = children.service_account.as_ref().filter(|child| !held.has(child));
+        let Some(child) = child else {
+            // One that is left as it is gives nothing that is not there: the pods and their rights are left as well.
+            return RunsAs::Allowed;
+        };
+        let is_ours =
+            |live: &Value| drift::is_child_of(live, &subject.uid, &child.manifest["metadata"]["labels"]);
+        let settled = settle_account(&self.kube, child.target(), child.manifest.clone(), is_ours).await;
+        let runs_as =
+            if asked_for { RunsAs::Allowed } else { runs_as::of_made(account, &subject.uid, &settled) };
+        match &runs_as {
+            RunsAs::Refused(why) => observed.account = Some(why.clone()),
+            RunsAs::Allowed | RunsAs::Unknown => note(&settled, observed),
+        }
+        runs_as
+    }
+
+    /// The children in the object's own namespace but the account, the Deployment and the way from outside. Returns the
+    /// Service, or why coderd is not asked there.
     pub(super) async fn settle_home(
         &self,
         subject: &Subject,
         children: &Children,
+        held: &Held,
         observed: &mut Observed,
     ) -> Result<Value, &'static str> {
-        for child in [&children.service_account, &children.disruption_budget].into_iter().flatten() {
-            note(&self.settle_at_home(subject, child).await, observed);
+        if let Some(budget) = &children.disruption_budget {
+            note(&self.settle_at_home(subject, budget).await, observed);
         }
         if let Some(monitor) = &children.service_monitor {
             self.settle_monitor(subject, monitor, observed).await;
+        }
+        if held.has(&children.service) {
+            let live = self.kube.read(children.service.target()).await.ok().flatten();
+            return live.filter(|live| drift::is_controlled_by(live, &subject.uid)).ok_or("ServiceUnseen");
         }
         let settled = self.settle_at_home(subject, &children.service).await;
         note(&settled, observed);
@@ -78,6 +115,18 @@ impl Reconciler {
         settled.ours()
     }
 
+    /// Returns the Deployment that is there if it is ours, and leaves it as it is.
+    pub(super) fn leave_deployment(
+        &self,
+        subject: &Subject,
+        live: Option<Value>,
+        observed: &mut Observed,
+    ) -> Option<Value> {
+        let live = live.filter(|live| drift::is_controlled_by(live, &subject.uid));
+        observed.rollout = live.as_ref().map_or(Rollout::Unseen, |live| rollout::rollout(Some(live)));
+        live
+    }
+
     /// Whether a rollout that Kubernetes gave up waiting for is only slow: its pods tell.
     async fn looked_into(&self, subject: &Subject, rollout: Rollout) -> Rollout {
         let Rollout::Stuck(_) = rollout else { return rollout };
@@ -97,6 +146,7 @@ impl Reconciler {
         &self,
         subject: &Subject,
         children: &Children,
+        held: &Held,
         observed: &mut Observed,
     ) {
         let (child, kind) = match (&children.ingress, &children.http_route) {
@@ -104,6 +154,12 @@ impl Reconciler {
             (None, Some(child)) => (child, "HTTPRoute"),
             (None, None) => return,
         };
+        if held.has(child) {
+            let message =
+                format!("no {kind} is made or changed while admission is disabled; Ready says what to do");
+            observed.exposure = Exposure::Held(message);
+            return;
+        }
         let settled = self.settle_at_home(subject, child).await;
         if kind == "HTTPRoute" && matches!(settled, Settled::Nowhere(_)) {
             observed.exposure = Exposure::NoGatewayApi;

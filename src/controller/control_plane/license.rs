@@ -3,7 +3,7 @@
 
 use super::access::Accessed;
 use super::references;
-use super::status::{Wish, WishState};
+use super::status::{ADMISSION_DISABLED, Wish, WishState};
 use crate::coderd::client::{Applied, ApplyError, Entitlement, Tier};
 use crate::coderd::error::Operation;
 use crate::coderd::license::{Claims, sha256};
@@ -145,6 +145,20 @@ pub async fn settle(
         _ => judge(apply(access.client.as_ref(), &jwt).await, hash, hash_before),
     };
     Licensed { expires_at: Some(expires_at), ..licensed.with_time_left(left, expires_at) }
+}
+
+/// What to say of the license while admission is disabled: it is not sent, since nobody was asked whether its author may
+/// read it. One that coderd has stays there.
+pub fn unsent(spec: &CoderControlPlaneSpec, before: &CoderControlPlaneStatus) -> Licensed {
+    if spec.license_secret_ref.is_none() {
+        return Licensed::new(WishState::NotAsked, "NotRequested", "spec.licenseSecretRef is not set");
+    }
+    let message = "no license is sent to coderd while admission is disabled; remove the label coder.com/admission from \
+                   the namespace";
+    if before.license_last_applied_hash.is_some() {
+        return Licensed::new(WishState::Granted, "Applied", format!("coderd has a license; {message}"));
+    }
+    Licensed::refused(ADMISSION_DISABLED, message)
 }
 
 fn place(reference: &SecretKeySelector) -> (&str, &str) {

@@ -4,13 +4,16 @@
 pub mod access;
 mod accounts;
 mod ask;
+mod break_glass;
 mod checksum;
 mod checksum_key;
 pub mod consent;
 mod deletion;
+mod dependants;
 pub mod desired;
 mod external;
 mod finalizer;
+mod held;
 mod home;
 mod kept;
 mod lacking;
@@ -23,12 +26,14 @@ mod reconcile;
 mod references;
 mod report;
 pub mod rollout;
+mod runs_as;
 pub mod status;
 mod suspended;
 mod sweep;
 mod triggers;
 mod workspaces;
 
+pub use dependants::Dependants;
 pub use reconcile::{Key, Reconciler};
 pub use triggers::{Abroad, ControlPlanes, follow};
 

@@ -21,7 +21,9 @@ pub(super) fn outcome(
     retry: Option<Retry>,
     external: Option<Retry>,
 ) -> Outcome {
-    let blocked = !observed.conflicts.is_empty()
+    let blocked = observed.account.is_some()
+        || observed.held.is_some()
+        || !observed.conflicts.is_empty()
         || !observed.refused.is_empty()
         || observed.finalizer.is_some()
         || observed.workspaces.iter().any(|grants| !grants.troubles.is_empty())
@@ -89,6 +91,8 @@ mod tests {
             ..Grants::default()
         };
         for blocked in [
+            Observed { account: Some("why".to_owned()), ..still() },
+            Observed { held: Some("why".to_owned()), ..still() },
             Observed { conflicts: message(), ..still() },
             Observed { refused: message(), ..still() },
             Observed { unimportant: message(), ..still() },

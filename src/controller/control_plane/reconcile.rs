@@ -1,17 +1,24 @@
 //! One pass over one control plane: read it, bring its children to what they should be, ask coderd, write the status.
 //! What should be, and what is said about it, is decided elsewhere; this reads, acts and writes.
 
-use super::access::{Asked, Owner};
+use super::access::{Asked, Needs, Owner};
 use super::ask::Memory;
+use super::break_glass::in_force;
 use super::checksum_key::ChecksumKey;
 use super::consent::Consent;
-use super::desired::{self, Children, Inputs};
-use super::external::{self, External};
+use super::dependants::Dependants;
+use super::desired::{self, Children, Inputs, WorkspaceAccess};
+use super::external;
+use super::held::Held;
 use super::pace::outcome;
 use super::report::reconcile_at;
-use super::status::{Coderd, Exposure, Grants, Observed, Rollout, Wish, WishState};
+use super::runs_as::RunsAs;
+use super::status::{
+    ACCOUNT_NOT_OURS, ADMISSION_DISABLED, Coderd, Exposure, Grants, Observed, Rollout, Wish, WishState,
+};
 use super::sweep::{self, Origin, Wanted};
 use super::triggers::Abroad;
+use super::workspaces::Trouble;
 use super::{finalizer, kept, references};
 use crate::coderd::{Client, Egress};
 use crate::controller::deadline::Deadline;
@@ -49,7 +56,7 @@ impl Key {
         }
     }
 
-    fn deployment(&self) -> Target<'_> {
+    pub(super) fn deployment(&self) -> Target<'_> {
         let name = workload(&self.name);
         Target { api_version: "apps/v1", kind: "Deployment", plural: "deployments", name, ..self.target() }
     }
@@ -67,6 +74,7 @@ pub struct Reconciler {
     pub(super) memory: Memory,
     checksum_key: ChecksumKey,
     pub(super) abroad: Arc<Abroad>,
+    pub(super) dependants: Dependants,
 }
 
 /// Uid, generation and the request that was made last.
@@ -98,10 +106,17 @@ impl Subject {
 
 impl Reconciler {
     /// A reconciler of control planes.
-    pub fn new(kube: Kube, events: Events, config: Config, consent: Consent, egress: Egress) -> Self {
+    pub fn new(
+        kube: Kube,
+        events: Events,
+        config: Config,
+        consent: Consent,
+        egress: Egress,
+        dependants: Dependants,
+    ) -> Self {
         let (swept, memory, abroad) = (Mutex::default(), Memory::default(), Arc::default());
         let checksum_key = ChecksumKey::default();
-        Self { kube, config, consent, egress, events, swept, memory, checksum_key, abroad }
+        Self { kube, config, consent, egress, events, swept, memory, checksum_key, abroad, dependants }
     }
 
     /// What whoever follows the cluster tells it of rights in other namespaces.
@@ -222,21 +237,38 @@ impl Reconciler {
             access_url_from_env_from: contents.provided,
             cluster_domain: &self.config.cluster_domain,
         });
+        let held = match self.held(&subject, &children).await {
+            Ok(held) => held,
+            Err(error) => return self.write_unread(subject, error.to_string()).await,
+        };
         let abroad = children.workspace_access.iter().any(|access| access.namespace != namespace);
         let mut observed = nothing_observed();
         observed.missing.clone_from(&contents.missing);
         observed.broken.clone_from(&subject.broken);
+        observed.held = held.as_ref().and_then(|held| held.told(&namespace));
+        let (frozen, held) = (held.is_some(), held.unwrap_or_default());
         // Before the first right abroad is granted, somebody must be there to take it back.
         if abroad && self.mark(&subject, true, &mut observed).await? {
             return Ok(Outcome::After(Duration::ZERO));
         }
         subject.deadline.ended("reading what it refers to", Instant::now());
-        let service = self.settle_home(&subject, &children, &mut observed).await;
-        let deployment = self.settle_deployment(&subject, &children.deployment, live, &mut observed).await;
-        self.remember_versions(deployment.as_ref(), children.deployment.target(), &contents).await;
-        self.settle_exposure(&subject, &children, &mut observed).await;
-        let in_place = self.settle_workspaces(&subject, &children, &mut observed).await;
-        let swept = self.sweep(&subject, &children, &in_place, &mut observed).await;
+        let runs_as =
+            self.settle_service_account(&subject, &children, &held, live.as_ref(), &mut observed).await;
+        let service = self.settle_home(&subject, &children, &held, &mut observed).await;
+        let applied = runs_as == RunsAs::Allowed && !held.has(&children.deployment);
+        let deployment = if applied {
+            let applied = self.settle_deployment(&subject, &children.deployment, live, &mut observed).await;
+            self.remember_versions(applied.as_ref(), children.deployment.target(), &contents).await;
+            applied
+        } else {
+            self.leave_deployment(&subject, live, &mut observed)
+        };
+        self.settle_exposure(&subject, &children, &held, &mut observed).await;
+        let barred = |access: &WorkspaceAccess| bar(access, &runs_as, &held);
+        let in_place = self.settle_workspaces(&subject, &children, barred, &mut observed).await;
+        let rolled = applied && matches!(observed.rollout, Rollout::Complete(_) | Rollout::ScaledToZero);
+        let wanted = Wanted { access: &children.workspace_access, in_place: &in_place, rolled };
+        let swept = self.sweep(&subject, &children, wanted, frozen, &mut observed).await;
         subject.deadline.ended("bringing its children into place", Instant::now());
         if let Some(late) = subject.deadline.told(Instant::now()) {
             return self.write_unread(subject, late).await;
@@ -244,7 +276,10 @@ impl Reconciler {
         let service = service.as_ref().map_err(|why| *why);
         let (client, retry) = self.ask_through(&subject, service, deployment.as_ref(), &mut observed).await;
         subject.deadline.ended("asking coderd", Instant::now());
-        let external = self.settle_external(&subject, client.as_ref()).await;
+        let in_force = (!applied && frozen).then(|| in_force(&subject.resolved.spec, deployment.as_ref()));
+        let mut asked = self.asked(&subject, client.as_ref(), frozen);
+        asked.spec = in_force.as_ref().unwrap_or(asked.spec);
+        let external = external::settle(&asked).await;
         subject.deadline.ended("the operator's access and the license", Instant::now());
         observed.late = external.is_cut().then(|| subject.deadline.told(Instant::now())).flatten();
         // Recorded where they were done, so that they are never done, and told, twice.
@@ -298,16 +333,15 @@ impl Reconciler {
         &self,
         subject: &Subject,
         children: &Children,
-        in_place: &[&str],
+        wanted: Wanted<'_>,
+        frozen: bool,
         observed: &mut Observed,
     ) -> bool {
         let done = (subject.uid.clone(), subject.generation, reconcile_at(&subject.object));
         if self.swept().get(&subject.key) == Some(&done) {
             return true;
         }
-        let rolled = matches!(observed.rollout, Rollout::Complete(_) | Rollout::ScaledToZero);
-        let wanted = Wanted { access: &children.workspace_access, in_place, rolled };
-        match self.remove_unwanted(subject, children, wanted, observed).await {
+        match self.remove_unwanted(subject, children, wanted, frozen, observed).await {
             Ok(true) => {
                 self.swept().insert(subject.key.clone(), done);
                 true
@@ -325,22 +359,26 @@ impl Reconciler {
         subject: &Subject,
         children: &Children,
         wanted: Wanted<'_>,
+        frozen: bool,
         observed: &mut Observed,
     ) -> Result<bool, CallError> {
         let exposed = matches!(observed.exposure, Exposure::InPlace(_) | Exposure::NotAsked);
         sweep::optional_children(&self.kube, subject.origin(), children, exposed).await?;
         let left = sweep::grants(&self.kube, subject.origin(), wanted).await?;
         observed.failed.extend(left.told());
-        let accounts = self.settle_accounts(subject, children, wanted.rolled).await?;
+        // Who has an account is left as it is with the account.
+        let accounts = !frozen && self.settle_accounts(subject, children, wanted.rolled).await?;
         Ok(left.is_nothing() && accounts && exposed)
     }
 
-    /// The operator's access and the license.
-    async fn settle_external(&self, subject: &Subject, client: Option<&Client>) -> External {
-        external::settle(&self.asked(subject, client)).await
-    }
-
-    pub(super) fn asked<'a>(&'a self, subject: &'a Subject, client: Option<&'a Client>) -> Asked<'a> {
+    /// What the operator's access and the license are settled with.
+    pub(super) fn asked<'a>(
+        &'a self,
+        subject: &'a Subject,
+        client: Option<&'a Client>,
+        frozen: bool,
+    ) -> Asked<'a> {
+        let license = subject.resolved.spec.license_secret_ref.is_some();
         Asked {
             kube: &self.kube,
             egress: &self.egress,
@@ -348,6 +386,8 @@ impl Reconciler {
             spec: &subject.resolved.spec,
             before: &subject.before,
             held: finalizer::is_held(&subject.object),
+            needs: Needs { license, ..self.dependants.of(&subject.key) },
+            frozen,
             client,
             now: Timestamp::now(),
             deadline: &subject.deadline,
@@ -373,6 +413,22 @@ fn broken_rules(object: &Value) -> Vec<String> {
     webhooks::validate(&review).causes.iter().map(webhooks::Cause::line).collect()
 }
 
+/// Why the rights in a namespace are left as they are, if they are.
+fn bar(access: &WorkspaceAccess, runs_as: &RunsAs, held: &Held) -> Option<Trouble> {
+    let place = &access.namespace;
+    let left = format!("the rights of coderd in namespace {place} are left as they are");
+    match runs_as {
+        RunsAs::Refused(_) => {
+            Some((ACCOUNT_NOT_OURS, format!("{left}: its account is not ours; Ready says what to do")))
+        }
+        RunsAs::Unknown => Some(("Failed", format!("{left}: its account could not be read"))),
+        RunsAs::Allowed if held.has(&access.role) || held.has(&access.binding) => {
+            Some((ADMISSION_DISABLED, format!("{left}: admission is disabled; Ready says what to do")))
+        }
+        RunsAs::Allowed => None,
+    }
+}
+
 pub(super) fn nothing_observed() -> Observed {
     let not_asked = |what: &str| Wish {
         state: WishState::NotAsked,
@@ -382,6 +438,8 @@ pub(super) fn nothing_observed() -> Observed {
     Observed {
         unreadable: None,
         broken: Vec::new(),
+        account: None,
+        held: None,
         conflicts: Vec::new(),
         refused: Vec::new(),
         failed: Vec::new(),

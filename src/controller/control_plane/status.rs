@@ -3,9 +3,14 @@
 
 use crate::controller::conditions::{Finding, Truth};
 use crds::well_known::condition::{
-    CODERD_REACHABLE, DEPLOYMENT_AVAILABLE, EXPOSED, LICENSE_APPLIED, OPERATOR_ACCESS_READY, READY,
-    RECONCILING, SPEC_ACCEPTED, STALLED, WORKSPACE_RBAC_READY,
+    AUTHORITY_APPLIED, CODERD_REACHABLE, DEPLOYMENT_AVAILABLE, EXPOSED, LICENSE_APPLIED,
+    OPERATOR_ACCESS_READY, READY, RECONCILING, SPEC_ACCEPTED, STALLED, WORKSPACE_RBAC_READY,
 };
+
+/// Why something is left as it is: nobody was asked whether its author may have it.
+pub const ADMISSION_DISABLED: &str = "AdmissionDisabled";
+/// Why nothing runs as an account.
+pub const ACCOUNT_NOT_OURS: &str = "AccountNotOurs";
 
 /// How far the Deployment has come.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,6 +44,8 @@ pub enum Exposure {
     NoGatewayApi,
     /// It could not be applied.
     Failed(String),
+    /// It is left as it is while admission is disabled.
+    Held(String),
 }
 
 /// What coderd said.
@@ -115,6 +122,10 @@ pub struct Observed {
     pub unreadable: Option<String>,
     /// What the rules say against the object as it is stored.
     pub broken: Vec<String>,
+    /// Why nothing is run as the account that is asked for.
+    pub account: Option<String>,
+    /// What is held back while admission is disabled.
+    pub held: Option<String>,
     /// Objects of our names that belong to somebody else.
     pub conflicts: Vec<String>,
     /// Children that the API server refuses.
@@ -157,6 +168,9 @@ pub fn findings(observed: &Observed) -> Vec<Finding> {
         coderd(&observed.coderd),
         accepted(observed),
     ]);
+    findings.extend(
+        observed.held.iter().map(|told| Finding::no(AUTHORITY_APPLIED, ADMISSION_DISABLED, told.as_str())),
+    );
     findings
 }
 
@@ -248,6 +262,8 @@ fn stalled(observed: &Observed) -> Option<Because> {
     let access = || observed.access_needed.then(|| if_in(WishState::Refused, &observed.access)).flatten();
     let grant = |reason, as_reason| Some((as_reason, ungranted_at_home(observed, reason)?.to_owned()));
     None.or_else(|| Some(("InvalidSpec", observed.unreadable.clone()?)))
+        .or_else(|| Some((ADMISSION_DISABLED, observed.held.clone()?)))
+        .or_else(|| Some((ACCOUNT_NOT_OURS, observed.account.clone()?)))
         .or_else(|| Some(("ChildConflict", all(&observed.conflicts)?)))
         .or_else(|| Some(("ChildRefused", all(&observed.refused)?)))
         .or_else(|| grant("ChildConflict", "WorkspaceGrantConflict"))
@@ -277,6 +293,7 @@ fn unfinished(observed: &Observed) -> Option<Because> {
     let exposure = || match &observed.exposure {
         Exposure::NoGatewayApi => Some(("NoGatewayAPI", NO_GATEWAY_API.to_owned())),
         Exposure::Failed(message) => Some(("ExposureFailed", message.clone())),
+        Exposure::Held(message) => Some((ADMISSION_DISABLED, message.clone())),
         _ => None,
     };
     let coderd = || match &observed.coderd {
@@ -328,6 +345,7 @@ fn exposure(exposure: &Exposure) -> Finding {
         Exposure::InPlace(kind) => Finding::yes(EXPOSED, "Applied", format!("the {kind} is in place")),
         Exposure::NoGatewayApi => Finding::no(EXPOSED, "NoGatewayAPI", NO_GATEWAY_API),
         Exposure::Failed(message) => Finding::no(EXPOSED, "ExposureFailed", &**message),
+        Exposure::Held(message) => Finding::no(EXPOSED, ADMISSION_DISABLED, &**message),
     }
 }
 

@@ -12,6 +12,8 @@ fn healthy() -> Observed {
     Observed {
         unreadable: None,
         broken: vec![],
+        account: None,
+        held: None,
         conflicts: vec![],
         refused: vec![],
         failed: vec![],
@@ -124,6 +126,8 @@ fn stuck() -> Vec<(Observed, &'static str)> {
     let text = || vec!["x".to_owned()];
     vec![
         (Observed { unreadable: Some("x".into()), ..healthy() }, "InvalidSpec"),
+        (Observed { held: Some("x".into()), ..healthy() }, "AdmissionDisabled"),
+        (Observed { account: Some("x".into()), conflicts: text(), ..healthy() }, "AccountNotOurs"),
         (Observed { conflicts: text(), ..healthy() }, "ChildConflict"),
         (Observed { refused: text(), ..healthy() }, "ChildRefused"),
         (Observed { workspaces: ungranted(&[(true, "Refused", "x")]), ..healthy() }, "WorkspaceGrantRefused"),

@@ -2,6 +2,7 @@
 //! Nothing else is changed, and nothing is made that was not there before.
 
 use super::access;
+use super::break_glass::in_force;
 use super::pace::{RECHECK, REFUSED};
 use super::reconcile::{Key, Reconciler, Subject, nothing_observed};
 use super::rollout;
@@ -18,7 +19,13 @@ use std::time::Duration;
 impl Reconciler {
     /// Keeps the token of a suspended object.
     pub(super) async fn keep_suspended(&self, mut subject: Subject) -> Result<Outcome, CallError> {
-        if !access::is_kept(&self.asked(&subject, None)).await? {
+        let frozen = self.is_admission_disabled(&subject.key.namespace).await?;
+        if frozen {
+            let live = self.kube.read(subject.key.deployment()).await?;
+            let live = live.filter(|live| drift::is_controlled_by(live, &subject.uid));
+            subject.resolved.spec = in_force(&subject.resolved.spec, live.as_ref());
+        }
+        if !access::is_kept(&self.asked(&subject, None, frozen)).await? {
             let lost = access::not_kept(&subject.resolved.spec, &subject.before);
             lost.iter().for_each(|lost| lost.describe(&mut subject.before));
             let findings = lost.iter().map(|lost| status::wish(condition::OPERATOR_ACCESS_READY, &lost.wish));
@@ -27,7 +34,7 @@ impl Reconciler {
         }
         let mut observed = nothing_observed();
         let client = self.client_of_suspended(&subject, &mut observed).await?;
-        let accessed = access::renew(&self.asked(&subject, client.as_ref())).await;
+        let accessed = access::renew(&self.asked(&subject, client.as_ref(), frozen)).await;
         let news: Vec<News> = accessed.deeds.iter().map(access::Deed::news).collect();
         self.tell(&subject.key, &subject.uid, &news).await;
         accessed.describe(&mut subject.before);

@@ -46,6 +46,8 @@ pub fn concerns(changed: Changed, change: &Change, control_plane: &Kept<CoderCon
     let read = || control_plane.read().ok();
     match changed {
         Changed::Child | Changed::Record => belongs(metadata, control_plane.meta()),
+        // Its own one says whether admission is disabled.
+        Changed::Namespace if control_plane.meta().namespace.as_ref() == Some(name) => true,
         Changed::Namespace => {
             control_plane.mentions(name) && read().is_some_and(|one| has_workspaces_in(&one, name))
         }

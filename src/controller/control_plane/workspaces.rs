@@ -16,15 +16,16 @@ use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde_json::{Value, from_value};
 
 /// Why the rights in one namespace are not what the spec asks for: a reason and a message.
-type Trouble = (&'static str, String);
+pub(super) type Trouble = (&'static str, String);
 
 impl Reconciler {
     /// Grants coderd its rights, namespace by namespace: one that refuses keeps nobody else from his. Returns the
-    /// namespaces where the rights are exactly what is asked for.
+    /// namespaces where the rights are exactly what is asked for. `barred` tells why they are left as they are in one.
     pub(super) async fn settle_workspaces<'a>(
         &self,
         subject: &Subject,
         children: &'a Children,
+        barred: impl Fn(&WorkspaceAccess) -> Option<Trouble>,
         observed: &mut Observed,
     ) -> Vec<&'a str> {
         if children.workspace_access.is_empty() {
@@ -33,7 +34,11 @@ impl Reconciler {
         }
         let (mut grants, mut in_place) = (Grants::default(), Vec::new());
         for access in &children.workspace_access {
-            match self.settle_workspace(subject, access).await {
+            let settled = match barred(access) {
+                Some(trouble) => Err(trouble),
+                None => self.settle_workspace(subject, access).await,
+            };
+            match settled {
                 Ok(None) => in_place.push(access.namespace.as_str()),
                 Ok(Some(note)) => grants.notes.push(note),
                 Err((reason, message)) => {

@@ -20,9 +20,9 @@ pub const SERVICE: &str = "coder-k8s-webhooks";
 /// Namespace that kustomize replaces.
 pub const NAMESPACE: &str = "system";
 /// Label of a namespace that turns admission off there, in an emergency.
-pub const ADMISSION_LABEL: &str = "coder.com/admission";
+pub const ADMISSION_LABEL: &str = crds::well_known::label::ADMISSION;
 /// Value of [`ADMISSION_LABEL`] that does it.
-pub const ADMISSION_DISABLED: &str = "disabled";
+pub const ADMISSION_DISABLED: &str = crds::well_known::label::ADMISSION_DISABLED;
 
 /// The mutating webhooks, one entry a kind. Their names are permanent: an entry that disappeared from Git would leave
 /// the injected bundle behind, and with it an invalid object.

@@ -1,6 +1,7 @@
 //! A token of our own, step by step: what `steps` decides is done here, each step recorded before the next.
 //! A token that works stays in use whatever fails on the way to the next one.
 
+use super::need::Need;
 use super::plan::Place;
 use super::reasons::{Trouble, pending, unproven, wish};
 use super::record::{self, Found};
@@ -151,7 +152,11 @@ impl<'a> Work<'a> {
         if let (Extent::Renewal, Some(given)) = (self.extent, given) {
             return given;
         }
-        if self.asked.spec.license_secret_ref.is_some() { Role::Owner } else { Role::TemplateAdmin }
+        match self.asked.needs.need() {
+            Need::Token(role) => role,
+            // One that is renewed has the role that it was given.
+            Need::Nothing | Need::Unknown => Role::TemplateAdmin,
+        }
     }
 
     fn exists(&self) -> bool {

@@ -1,12 +1,12 @@
 //! A token that somebody gave us: read, shown to coderd, and reported.
 //! It is never changed, renewed, copied or revoked.
 
-use super::reasons::{Trouble, pending, unproven, wish};
+use super::reasons::{Trouble, pending, refused, unproven, wish};
 use super::{Accessed, Asked, reference, waiting_for_coderd, worked_before};
 use crate::coderd::Error;
 use crate::confidential::Confidential;
 use crate::controller::control_plane::references;
-use crate::controller::control_plane::status::{Wish, WishState};
+use crate::controller::control_plane::status::{ADMISSION_DISABLED, Wish, WishState};
 
 /// What coderd says of the token.
 type Answer = Option<Result<(), Error>>;
@@ -27,6 +27,9 @@ pub async fn settle(asked: &Asked<'_>, secret: &str, key: &str) -> (Accessed, bo
     let before = asked.before;
     let worked = before.operator_access_ready == Some(true)
         && before.operator_token_secret_ref.as_ref() == Some(&place);
+    if asked.frozen {
+        return (Accessed { token: Some(place), ..Accessed::without(unsent(worked)) }, false);
+    }
     let answer = ask(asked, &token).await;
     let client = asked.client.map(|client| client.with_token(token));
     let retry = match &answer {
@@ -37,6 +40,16 @@ pub async fn settle(asked: &Asked<'_>, secret: &str, key: &str) -> (Accessed, bo
     let wish = judge(answer, worked);
     let client = client.filter(|_| wish.state == WishState::Granted);
     (Accessed { client, token: Some(place), retry, ..Accessed::without(wish) }, proven)
+}
+
+/// What to say of a token that is not sent, since nobody was asked whether its author may read it.
+fn unsent(worked: bool) -> Wish {
+    let message = "the token of spec.operatorAccess.tokenSecretRef is not sent to coderd while admission is disabled; \
+                   remove the label coder.com/admission from the namespace";
+    if worked {
+        return wish(WishState::Granted, "TokenProven", format!("it worked before; {message}"));
+    }
+    refused(ADMISSION_DISABLED, message)
 }
 
 async fn ask(asked: &Asked<'_>, token: &Confidential<String>) -> Answer {

@@ -4,6 +4,7 @@
 mod deed;
 mod generated;
 mod given;
+mod need;
 mod plan;
 mod reasons;
 mod record;
@@ -11,7 +12,7 @@ mod retire;
 mod source;
 mod steps;
 
-use super::status::{Wish, WishState};
+use super::status::{ADMISSION_DISABLED, Wish, WishState};
 use crate::coderd::{Client, Egress, Error, Retry};
 use crate::controller::deadline::Deadline;
 use crate::kubernetes::{CallError, Kube};
@@ -20,12 +21,14 @@ use crds::well_known::condition::OPERATOR_ACCESS_READY;
 use crds::{CoderControlPlaneSpec, CoderControlPlaneStatus};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
+use need::Need;
 use plan::{Place, Plan};
 use reasons::{pending, refused, unproven, wish};
 
 use record::Found;
 
 pub use deed::Deed;
+pub use need::Needs;
 pub use record::{OWNER_UID, Owner, WRITTEN_OVER};
 use retire::Retired;
 
@@ -44,6 +47,10 @@ pub struct Asked<'a> {
     pub before: &'a CoderControlPlaneStatus,
     /// Whether our finalizer is on it.
     pub held: bool,
+    /// What needs the access.
+    pub needs: Needs,
+    /// Whether admission is disabled in its namespace: then nothing is made, and no Secret that it names is sent anywhere.
+    pub frozen: bool,
     /// coderd, if it answered.
     pub client: Option<&'a Client>,
     /// The time.
@@ -90,8 +97,12 @@ impl Accessed {
 
 const NO_URL: &str =
     "no CODER_PG_CONNECTION_URL in spec.extraEnv or spec.envFrom, so the operator makes no user of its own";
-const NO_URL_NEEDED: &str = "spec.licenseSecretRef needs the operator's access to coderd; set \
+const NO_URL_NEEDED: &str = "spec.licenseSecretRef, or a CoderProvisioner, needs the operator's access to coderd; set \
      spec.operatorAccess.tokenSecretRef, or CODER_PG_CONNECTION_URL in spec.extraEnv";
+const NOT_NEEDED: &str = "no license is asked for, no CoderProvisioner refers to this control plane, and there is no \
+     aggregated API: the operator has no token of its own";
+const NOT_MADE: &str = "no token is made while admission is disabled; remove the label coder.com/admission from the \
+     namespace";
 
 const RECORD_LOST: &str = "RecordLost";
 const LOST_WHILE_SUSPENDED: &str = "the Secret with the operator's own token is gone, and none is made while \
@@ -105,7 +116,7 @@ const NOT_RENEWED_MESSAGE: &str = "the object cannot be read, so that its token 
 
 /// Brings the access to what the spec asks for, as far as it goes now.
 pub async fn settle(asked: &Asked<'_>) -> Accessed {
-    let needed = asked.spec.license_secret_ref.is_some();
+    let (needed, need) = (asked.needs.gate_ready(), asked.needs.need());
     let accessed = match plan::plan(asked.spec) {
         Plan::Disabled => {
             let disabled = wish(WishState::NotAsked, "Disabled", "spec.operatorAccess.disabled is true");
@@ -116,6 +127,10 @@ pub async fn settle(asked: &Asked<'_>) -> Accessed {
             // One of our own, if there is one, is the way back as long as this one is not known to work.
             (accessed, false) => Accessed { hold: asked.held, ..accessed },
         },
+        _ if need == Need::Nothing => {
+            retired(asked, Accessed::without(wish(WishState::NotAsked, "NotNeeded", NOT_NEEDED))).await
+        }
+        _ if need == Need::Unknown || asked.frozen => kept(asked).await,
         Plan::NoUrl => without_url(asked, needed).await,
         Plan::Unresolvable(why) => generated::settle(asked, Err(refused_url(why))).await,
         Plan::Generated(places) => match generated::url(asked, &places).await {
@@ -124,6 +139,20 @@ pub async fn settle(asked: &Asked<'_>) -> Accessed {
         },
     };
     Accessed { needed, ..accessed }
+}
+
+/// Renews a token of our own if there is one, and makes none: it is not known whether something needs one, or nobody was
+/// asked whether its author may have it.
+async fn kept(asked: &Asked<'_>) -> Accessed {
+    let without = |wish| Accessed { hold: asked.held, ..Accessed::without(wish) };
+    match is_kept(asked).await {
+        Ok(true) => renew(asked).await,
+        Ok(false) if asked.frozen => without(refused(ADMISSION_DISABLED, NOT_MADE)),
+        Ok(false) => without(pending("Preparing", "what needs the operator's access is being looked for")),
+        Err(error) => {
+            Accessed { retry: Some(Retry::Backoff), ..without(pending("RecordFailed", error.to_string())) }
+        }
+    }
 }
 
 /// Whether a suspended control plane has a token to be kept: one that was given, or a record of our own.

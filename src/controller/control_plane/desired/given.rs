@@ -55,7 +55,7 @@ impl ControlPlane {
         self
     }
 
-    pub(super) fn with_checksum(mut self, checksum: &str) -> Self {
+    pub(in super::super) fn with_checksum(mut self, checksum: &str) -> Self {
         self.checksum = Some(checksum.to_owned());
         self
     }

@@ -4,6 +4,7 @@
 use super::abroad::{Abroad, Owner};
 use super::records::Records;
 use super::{Changed, concerns, optional};
+use crate::controller::control_plane::dependants::Dependants;
 use crate::controller::control_plane::desired::{HTTP_ROUTE, SERVICE_MONITOR, Source};
 use crate::controller::control_plane::reconcile::Key;
 use crate::controller::queue::Queue;
@@ -47,7 +48,13 @@ const OPTIONAL: [KindName; 2] = [HTTP_ROUTE, SERVICE_MONITOR];
 pub type ControlPlanes = Reflected<Kept<CoderControlPlane>>;
 
 /// Follows until it is dropped.
-pub async fn follow(kube: &Kube, abroad: &Arc<Abroad>, control_planes: ControlPlanes, queue: Queue<Key>) {
+pub async fn follow(
+    kube: &Kube,
+    abroad: &Arc<Abroad>,
+    dependants: Dependants,
+    control_planes: ControlPlanes,
+    queue: Queue<Key>,
+) {
     let ours = Selection::Labelled(format!("{}={MANAGER}", label::MANAGED_BY));
     let everything = Selection::All;
     let mut followed = JoinSet::new();
@@ -65,6 +72,7 @@ pub async fn follow(kube: &Kube, abroad: &Arc<Abroad>, control_planes: ControlPl
     hear(kube.changes::<Secret>(&everything).boxed(), Changed::Consumed(Source::Secret));
     hear(kube.changes::<ConfigMap>(&everything).boxed(), Changed::Consumed(Source::ConfigMap));
     hear(kube.changes::<Namespace>(&everything).boxed(), Changed::Namespace);
+    followed.spawn(listen_to_dependants(dependants, control_planes.clone(), queue.clone()));
     followed.spawn(listen_to_objects(control_planes, queue));
     // None of them ends by itself: if one does, the duty starts anew with all of them. Dropping this ends them all.
     if let Some(Err(error)) = followed.join_next().await {
@@ -163,6 +171,20 @@ async fn listen_to_objects(mut control_planes: ControlPlanes, queue: Queue<Key>)
         news.into_iter().for_each(|key| queue.wish(key));
         gone.iter().for_each(|key| queue.forget(key));
         control_planes.changed().await;
+    }
+}
+
+/// Asks for a pass of every control plane whose access is needed otherwise than before.
+async fn listen_to_dependants(mut dependants: Dependants, control_planes: ControlPlanes, queue: Queue<Key>) {
+    let mut before = dependants.seen();
+    loop {
+        dependants.changed().await;
+        let now = dependants.seen();
+        if now != before {
+            let keys = control_planes.all().into_iter().map(|object| entry(&object).0);
+            keys.filter(|key| now.of(key) != before.of(key)).for_each(|key| queue.wish(key));
+        }
+        before = now;
     }
 }
 

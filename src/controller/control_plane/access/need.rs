@@ -1,0 +1,75 @@
+//! Decides which role the operator needs in coderd, from what needs its access: the least that serves all of it, or none.
+//! Pure, and never a guess: what is not known yet neither makes a token nor takes one back.
+
+use crate::coderd::database::Role;
+
+/// What needs the operator's access to a control plane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Needs {
+    /// Whether it was seen what others need; until then more may come.
+    pub known: bool,
+    /// Its spec asks for a license.
+    pub license: bool,
+    /// A provisioner refers to it.
+    pub provisioners: bool,
+    /// There is an aggregated API, which shows its workspaces and templates.
+    pub aggregated: bool,
+}
+
+/// What follows for a token of our own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// There must be one, with this role.
+    Token(Role),
+    /// There must be none.
+    Nothing,
+    /// One that is there stays as it is.
+    Unknown,
+}
+
+impl Needs {
+    /// The least role that serves. coderd lets only an owner add a license; a template administrator manages
+    /// provisioner keys and templates and reads every workspace.
+    pub fn need(self) -> Need {
+        match self {
+            Self { license: true, .. } => Need::Token(Role::Owner),
+            Self { known: false, .. } => Need::Unknown,
+            Self { provisioners: true, .. } | Self { aggregated: true, .. } => {
+                Need::Token(Role::TemplateAdmin)
+            }
+            Self { .. } => Need::Nothing,
+        }
+    }
+
+    /// Whether a control plane is not ready without it. The aggregated API serves all control planes of the cluster; that
+    /// one of them cannot be shown there is no fault of its spec.
+    pub fn gate_ready(self) -> bool {
+        self.license || self.provisioners
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn needs(known: bool, license: bool, provisioners: bool, aggregated: bool) -> Needs {
+        Needs { known, license, provisioners, aggregated }
+    }
+
+    #[test]
+    fn the_least_role_that_serves_and_none_where_nothing_asks() {
+        for (needs, need, gates) in [
+            (needs(true, false, false, false), Need::Nothing, false),
+            (needs(true, false, true, false), Need::Token(Role::TemplateAdmin), true),
+            (needs(true, false, false, true), Need::Token(Role::TemplateAdmin), false),
+            (needs(true, true, false, false), Need::Token(Role::Owner), true),
+            (needs(true, true, true, true), Need::Token(Role::Owner), true),
+            // A license is asked for by the spec itself; of others nothing is known before their lists are there.
+            (needs(false, true, false, false), Need::Token(Role::Owner), true),
+            (needs(false, false, true, false), Need::Unknown, true),
+            (needs(false, false, false, false), Need::Unknown, false),
+        ] {
+            assert_eq!((needs.need(), needs.gate_ready()), (need, gates), "{needs:?}");
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! What of the cluster needs the operator's access to a control plane, as the shared watches have it: provisioners that
+//! refer to it, and the aggregated API. It keeps no object, and decides nothing about the access itself.
+//!
+//! A CoderWorkspaceProxy is not among them: it refers to no control plane, and brings the credentials that register it.
+
+use super::access::Needs;
+use super::reconcile::Key;
+use crate::kubernetes::{Kept, Reflected};
+use crds::CoderProvisioner;
+use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
+use kube::Resource;
+use std::collections::BTreeSet;
+
+/// The group of the aggregated API.
+const AGGREGATED: &str = "aggregation.coder.com";
+
+/// The watches that tell.
+#[derive(Clone)]
+pub struct Dependants {
+    /// Every one.
+    pub provisioners: Reflected<Kept<CoderProvisioner>>,
+    /// Those that are labelled as ours.
+    pub api_services: Reflected<APIService>,
+}
+
+/// What they told.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Whether every watch has listed what there is.
+    known: bool,
+    /// The control planes that provisioners refer to.
+    referred: BTreeSet<Key>,
+    /// Namespaces with a provisioner that our types cannot read, which may refer to any control plane there.
+    unreadable: BTreeSet<String>,
+    aggregated: bool,
+}
+
+impl Dependants {
+    /// What there is now.
+    pub fn seen(&self) -> Seen {
+        self.seen_of(|_| true)
+    }
+
+    /// What needs the access to a control plane, besides its own spec. Only provisioners that can mean it are read: this is
+    /// asked in every reconcile.
+    pub fn of(&self, key: &Key) -> Needs {
+        let may_mean = |provisioner: &Kept<CoderProvisioner>| {
+            provisioner.meta().namespace.as_ref() == Some(&key.namespace)
+        };
+        self.seen_of(may_mean).of(key)
+    }
+
+    fn seen_of(&self, counts: impl Fn(&Kept<CoderProvisioner>) -> bool) -> Seen {
+        let mut seen = Seen {
+            known: self.provisioners.is_synced() && self.api_services.is_synced(),
+            aggregated: self.api_services.all().iter().any(|service| is_aggregated(service)),
+            ..Seen::default()
+        };
+        let provisioners = self.provisioners.all();
+        provisioners.iter().filter(|one| counts(one)).for_each(|one| seen.note(one));
+        seen
+    }
+
+    /// Returns after the next change.
+    pub async fn changed(&mut self) {
+        tokio::select! {
+            () = self.provisioners.changed() => {}
+            () = self.api_services.changed() => {}
+        }
+    }
+}
+
+fn is_aggregated(service: &APIService) -> bool {
+    service.spec.as_ref().is_some_and(|spec| spec.group.as_deref() == Some(AGGREGATED))
+}
+
+impl Seen {
+    fn note(&mut self, provisioner: &Kept<CoderProvisioner>) {
+        let namespace = provisioner.meta().namespace.clone().unwrap_or_default();
+        match provisioner.read() {
+            Ok(provisioner) => {
+                let name = provisioner.spec.control_plane_ref.name.trim().to_owned();
+                self.referred.insert(Key { namespace, name });
+            }
+            Err(_) => _ = self.unreadable.insert(namespace),
+        }
+    }
+
+    /// What needs the access to a control plane, besides its own spec.
+    pub fn of(&self, key: &Key) -> Needs {
+        Needs {
+            known: self.known,
+            license: false,
+            provisioners: self.referred.contains(key) || self.unreadable.contains(&key.namespace),
+            aggregated: self.aggregated,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, from_value, json};
+
+    fn provisioner(namespace: &str, spec: Value) -> Kept<CoderProvisioner> {
+        from_value(json!({ "apiVersion": "coder.com/v1alpha1", "kind": "CoderProvisioner",
+            "metadata": { "name": "builders", "namespace": namespace }, "spec": spec }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_provisioner_needs_the_control_plane_of_its_namespace_that_it_names() {
+        let mut seen = Seen { known: true, ..Seen::default() };
+        seen.note(&provisioner("team", json!({ "controlPlaneRef": { "name": " coder " } })));
+        seen.note(&provisioner("odd", json!({ "controlPlaneRef": 7 })));
+        let needs = |namespace: &str, name: &str| {
+            let key = Key { namespace: namespace.to_owned(), name: name.to_owned() };
+            seen.of(&key).provisioners
+        };
+        assert!(needs("team", "coder"));
+        assert!(!needs("team", "other") && !needs("elsewhere", "coder"));
+        assert!(needs("odd", "coder"), "one that cannot be read may mean it");
+    }
+
+    #[test]
+    fn only_the_aggregated_api_of_ours_counts() {
+        let service = |spec: Value| -> APIService { from_value(json!({ "spec": spec })).unwrap() };
+        let of = |group: &str| json!({ "group": group, "groupPriorityMinimum": 1, "versionPriority": 1 });
+        assert!(is_aggregated(&service(of("aggregation.coder.com"))));
+        assert!(!is_aggregated(&service(of("mirror.coder.com"))));
+        assert!(!is_aggregated(&APIService::default()));
+    }
+}
