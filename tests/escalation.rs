@@ -251,7 +251,7 @@ async fn more_rights_than_two_hundred_questions_can_check_are_to_be_split() {
 async fn a_rule_of_more_than_forty_rights_is_to_be_split_too() {
     let desk = Tenant::shared().await.desk().await;
     let verbs = "get,list,watch,create,update,patch,delete";
-    let resources = "pods,services,configmaps,endpoints,events,secrets";
+    let resources = "podtemplates,services,configmaps,endpoints,events,secrets";
     let holder = desk.person(&[&format!("{verbs} {resources}")]).await;
     let split = |text: &str| text.split(',').map(str::to_owned).collect::<Vec<_>>();
     let rule = json!({ "apiGroups": [""], "resources": split(resources), "verbs": split(verbs) });

@@ -45,6 +45,45 @@ async fn made(cluster: &Cluster) -> Vec<String> {
     names
 }
 
+const MINE: &str = "registry.example.com/mine:v2.36.1";
+
+/// What the author wants: his code, the account and the Secret of others, a way in, the node, rights.
+fn wishes() -> [Value; 9] {
+    [
+        json!({ "image": MINE }),
+        json!({ "image": MINE, "serviceAccount": { "name": "robot" } }),
+        json!({ "envFrom": [{ "secretRef": { "name": "payroll" } }] }),
+        json!({ "serviceAccount": { "annotations": { "eks.amazonaws.com/role-arn": "r" } } }),
+        json!({ "expose": { "ingress": { "host": "c.example.com" } } }),
+        json!({ "service": { "type": "NodePort" } }),
+        json!({ "securityContext": { "privileged": true } }),
+        json!({ "volumes": [{ "name": "n", "hostPath": { "path": "/" } }] }),
+        json!({ "rbac": { "extraRules": [{ "apiGroups": [""], "resources": ["secrets"], "verbs": ["get"] }] } }),
+    ]
+}
+
+/// Sends every wish, as a new object, over a stored one, and over one that is being deleted.
+async fn attack(cluster: &Cluster) {
+    for spec in wishes() {
+        for (way, name) in [("create", "mine"), ("apply --server-side --force-conflicts", "coder")] {
+            let sent = cluster.kubectl_with_input(&format!("{way} -f - {AUTHOR}"), &plane(name, &spec)).await;
+            let refused = sent.expect_refused();
+            assert!(refused.contains("(CODER05"), "{way} {spec}: {refused}");
+        }
+    }
+    let hold = r#"patch ccp coder -n coder --type=merge -p {"metadata":{"finalizers":["example.com/hold"]}}"#;
+    cluster.kubectl(hold).await.expect_ok();
+    cluster.kubectl(&format!("delete ccp coder --wait=false {AUTHOR}")).await.expect_ok();
+    for spec in wishes() {
+        let change = json!({ "spec": spec }).to_string();
+        let refused = cluster
+            .kubectl(&format!("patch ccp coder --type=merge -p {change} {AUTHOR}"))
+            .await
+            .expect_refused();
+        assert!(refused.contains("(CODER05"), "under deletion {spec}: {refused}");
+    }
+}
+
 #[tokio::test]
 async fn nothing_comes_of_an_attack_and_the_author_can_do_no_more_than_before() {
     let cluster = Cluster::start(ClusterOptions::default()).await;
@@ -79,33 +118,7 @@ async fn nothing_comes_of_an_attack_and_the_author_can_do_no_more_than_before() 
     let (before, own) = (made(&cluster).await, tries(&cluster).await);
     assert!(own.iter().all(|(_, ok)| !ok), "{own:?}");
 
-    let mine = "registry.example.com/mine:v2.36.1";
-    let attacks = [
-        json!({ "image": mine }),
-        json!({ "image": mine, "serviceAccount": { "name": "robot" } }),
-        json!({ "envFrom": [{ "secretRef": { "name": "payroll" } }] }),
-        json!({ "serviceAccount": { "annotations": { "eks.amazonaws.com/role-arn": "r" } } }),
-        json!({ "expose": { "ingress": { "host": "c.example.com" } } }),
-        json!({ "service": { "type": "NodePort" } }),
-        json!({ "securityContext": { "privileged": true } }),
-        json!({ "volumes": [{ "name": "n", "hostPath": { "path": "/" } }] }),
-        json!({ "rbac": { "extraRules": [{ "apiGroups": [""], "resources": ["secrets"], "verbs": ["get"] }] } }),
-    ];
-    for spec in &attacks {
-        for (way, name) in [("create", "mine"), ("apply --server-side --force-conflicts", "coder")] {
-            let sent = cluster.kubectl_with_input(&format!("{way} -f - {AUTHOR}"), &plane(name, spec)).await;
-            let refused = sent.expect_refused();
-            assert!(refused.contains("(CODER05"), "{way} {spec}: {refused}");
-        }
-    }
-    // An object that its finalizer holds, then other code for it.
-    let hold = r#"patch ccp coder -n coder --type=merge -p {"metadata":{"finalizers":["example.com/hold"]}}"#;
-    cluster.kubectl(hold).await.expect_ok();
-    cluster.kubectl(&format!("delete ccp coder --wait=false {AUTHOR}")).await.expect_ok();
-    let image = format!(r#"patch ccp coder --type=merge -p {{"spec":{{"image":"{mine}"}}}} {AUTHOR}"#);
-    let refused = cluster.kubectl(&image).await.expect_refused();
-    assert!(refused.contains("(CODER0509)"), "{refused}");
-
+    attack(&cluster).await;
     // The operator has been through all of it once an object that came later is there.
     let later = plane("later", &json!({ "replicas": 0 }));
     cluster.kubectl_with_input("apply --server-side -n coder -f -", &later).await.expect_ok();

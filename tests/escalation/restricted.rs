@@ -155,5 +155,5 @@ async fn we_ask_for_pods_exactly_where_the_api_server_says_not_restricted() {
         outside += usize::from(refused);
     }
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), specs.len(), wrong.join("\n"));
-    assert!(outside >= 40 && specs.len() - outside >= 40, "{outside} of {} are outside", specs.len());
+    assert!(outside >= 30 && specs.len() - outside >= 60, "{outside} of {} are outside", specs.len());
 }
