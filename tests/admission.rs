@@ -142,8 +142,17 @@ async fn unchanged_specs_metadata_deletes_status_and_scale_never_reach_the_webho
     planes.patch_scale("coder", &PatchParams::default(), &Patch::Merge(&scaled)).await.unwrap();
     let status = json!({ "status": { "observedGeneration": 1 } });
     planes.patch_status("coder", &PatchParams::default(), &Patch::Merge(&status)).await.unwrap();
-    planes.delete("coder", &Default::default()).await.unwrap();
     assert!((reviews(&installation, &operator, &token).await - before).abs() < f64::EPSILON);
+
+    // An annotation that acts is a change like any other; taking it away is not.
+    let acting =
+        |value: Value| json!({ "metadata": { "annotations": { "coder.com/release-external": value } } });
+    planes.patch("coder", &PatchParams::default(), &Patch::Merge(acting(json!("true")))).await.unwrap();
+    let reviewed = reviews(&installation, &operator, &token).await;
+    assert!(reviewed > before, "{reviewed} reviews");
+    planes.patch("coder", &PatchParams::default(), &Patch::Merge(acting(Value::Null))).await.unwrap();
+    planes.delete("coder", &Default::default()).await.unwrap();
+    assert!((reviews(&installation, &operator, &token).await - reviewed).abs() < f64::EPSILON);
 }
 
 #[tokio::test]
@@ -163,6 +172,9 @@ async fn with_the_operator_down_only_changes_of_a_spec_fail() {
     assert!(matches!(&error, kube::Error::Api(status) if status.code == 500), "fails closed: {error}");
 
     planes.delete("coder", &Default::default()).await.expect("delete");
+    let other = json!({ "spec": { "image": "registry.example.com/mine:v2.36.1" } });
+    let error = planes.patch("coder", &PatchParams::default(), &Patch::Merge(&other)).await.unwrap_err();
+    assert!(matches!(&error, kube::Error::Api(status) if status.code == 500), "also under deletion: {error}");
     let released = json!({ "metadata": { "finalizers": null } });
     planes
         .patch("coder", &PatchParams::default(), &Patch::Merge(&released))

@@ -113,7 +113,7 @@ async fn an_account_that_is_replaced_meanwhile_does_not_become_ours() {
     use coder_k8s::kubernetes::{Kube, Target};
     let cluster: &'static Cluster = Cluster::shared().await;
     let namespace = cluster.namespace("replaced").await;
-    let kube = Kube::connect(Some(&cluster.kubeconfig()), namespace.clone()).await.unwrap();
+    let kube = Kube::connect(Some(&cluster.kubeconfig()), namespace.clone(), String::new()).await.unwrap();
     let owner = json!([{ "apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "controller": true,
         "uid": "11111111-2222-4333-8444-555555555555" }]);
     let manifest = |value: &str| {

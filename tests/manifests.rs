@@ -102,6 +102,10 @@ impl Built {
                 references.push(("Service".into(), service["namespace"].clone(), service["name"].clone()));
             }
         }
+        for binding in self.of_kind("ValidatingAdmissionPolicyBinding") {
+            let policy = binding["spec"]["policyName"].clone();
+            references.push(("ValidatingAdmissionPolicy".into(), Value::Null, policy));
+        }
         for deployment in self.of_kind("Deployment") {
             let namespace = &deployment["metadata"]["namespace"];
             let account = &deployment["spec"]["template"]["spec"]["serviceAccountName"];
@@ -322,6 +326,19 @@ async fn nothing_has_the_name_of_an_object_of_the_go_operator_but_what_is_shared
     assert_eq!(built.only("Namespace")["metadata"]["name"], "coder-system");
 }
 
+/// Whoever installs us by any overlay has it: without it the label of a namespace would switch off every question.
+#[tokio::test]
+async fn every_overlay_ships_the_policy_for_namespaces_without_admission() {
+    for overlay in ["default", "local"] {
+        let built = Built::from(&repository().join("kustomize/overlays").join(overlay)).await;
+        let spec = &built.only("ValidatingAdmissionPolicyBinding")["spec"];
+        let label = &spec["matchResources"]["namespaceSelector"]["matchLabels"];
+        assert_eq!(label, &json!({ "coder.com/admission": "disabled" }), "{overlay}");
+        assert_eq!(spec["validationActions"], json!(["Deny", "Audit"]), "{overlay}");
+        assert_eq!(built.only("ValidatingAdmissionPolicy")["spec"]["failurePolicy"], "Fail", "{overlay}");
+    }
+}
+
 #[tokio::test]
 async fn a_changed_namespace_and_prefix_reach_every_reference() {
     let default = repository().join("kustomize/overlays/default");
@@ -358,6 +375,8 @@ async fn the_checks_find_planted_faults() {
     };
     assert_ne!(broken("ClusterRoleBinding", "/subjects/0/namespace", json!("system")).dangling(), [""; 0]);
     assert_ne!(broken("RoleBinding", "/roleRef/name", json!("other")).dangling(), [""; 0]);
+    let bound = "ValidatingAdmissionPolicyBinding";
+    assert_ne!(broken(bound, "/spec/policyName", json!("other")).dangling(), [""; 0]);
     let annotation = "/spec/template/metadata/annotations/coder.com~1mcp-service";
     assert_ne!(broken("Deployment", annotation, json!("other")).dangling(), [""; 0]);
     let annotation = "/spec/template/metadata/annotations/coder.com~1grants-account";

@@ -29,8 +29,12 @@ pub mod annotation {
     pub const RELEASE_EXTERNAL: &str = "coder.com/release-external";
     /// Names the provisioner key in coderd that this object may take over.
     pub const ADOPT_KEY: &str = "coder.com/adopt-key";
+    /// Names the registration in coderd that this workspace proxy may take over.
+    pub const ADOPT_PROXY: &str = "coder.com/adopt-proxy";
     /// Names the lower Coder version that this control plane may go back to.
     pub const ALLOW_DOWNGRADE: &str = "coder.com/allow-downgrade";
+    /// Those that act: adding or changing one is reviewed by admission as a change of the spec is.
+    pub const ACTING: [&str; 4] = [RELEASE_EXTERNAL, ADOPT_KEY, ADOPT_PROXY, ALLOW_DOWNGRADE];
     /// On workspace Roles and RoleBindings: uid of the control plane that made them.
     pub const WORKSPACE_RBAC_OWNER_UID: &str = "coder.com/workspace-rbac-owner-uid";
     /// On a provisioner's pod template: a new key rolls the Deployment.

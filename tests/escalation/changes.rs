@@ -140,75 +140,87 @@ fn changes_of_namespaces() -> Vec<Change> {
     ]
 }
 
+/// The right to run pods is asked for whenever what runs changes, and is enough for whatever pods reach.
 fn changes_of_references() -> Vec<Change> {
     let license = |key: &str| json!({ "licenseSecretRef": { "name": "payroll", "key": key } });
     let env = |reference: &str| json!({ "envFrom": [{ reference: { "name": "payroll" } }] });
-    let volume = json!({ "volumes": [{ "name": "v", "secret": { "secretName": "payroll" } }] });
-    let (whole, field) = (env("secretRef"), "spec.envFrom[0].secretRef.name");
+    let account = |name: &str| json!({ "serviceAccount": { "name": name } });
+    let (runs, code) = (["create deployments.apps"], "CODER0509");
+    let reads = ["get secrets", "get configmaps"];
     vec![
-        change("another key of a Secret", ControlPlane, [license("a"), license("b")])
-            .refused("spec.licenseSecretRef.name", "CODER0505"),
-        change("a key, then the whole Secret", ControlPlane, [license("a"), whole.clone()])
-            .refused(field, "CODER0505"),
-        change("the whole Secret, then a key", ControlPlane, [whole.clone(), license("a")]),
-        change("the same Secret as a volume", ControlPlane, [whole.clone(), volume]),
-        change("a Secret of the name of a ConfigMap", ControlPlane, [env("configMapRef"), whole])
-            .refused(field, "CODER0505"),
+        change("another key of a Secret one may read", ControlPlane, [license("a"), license("b")])
+            .by(&reads)
+            .refused("spec.licenseSecretRef", code),
+        change("another key by one who may run pods", ControlPlane, [license("a"), license("b")]).by(&runs),
+        change("a key, then the whole Secret", ControlPlane, [license("a"), env("secretRef")])
+            .by(&reads)
+            .refused("spec.licenseSecretRef", code)
+            .refused("spec.envFrom", code),
         change(
-            "another account",
+            "a ConfigMap, then a Secret of its name",
             ControlPlane,
-            [
-                json!({ "serviceAccount": { "name": "robot" } }),
-                json!({ "serviceAccount": { "name": "other" } }),
-            ],
+            [env("configMapRef"), env("secretRef")],
         )
-        .by(&["create serviceaccounts/token robot"])
-        .refused("spec.serviceAccount.name", "CODER0504"),
+        .by(&reads)
+        .refused("spec.envFrom", code),
+        change("the same by one who may run pods", ControlPlane, [env("configMapRef"), env("secretRef")])
+            .by(&runs),
+        change("another account", ControlPlane, [account("robot"), account("other")])
+            .by(&["create serviceaccounts/token"])
+            .refused("spec.serviceAccount", code),
+        change("the account of others, then the own", ControlPlane, [account("robot"), json!({})])
+            .refused("spec.serviceAccount", code),
         change(
-            "the account of others, then the own",
-            ControlPlane,
-            [json!({ "serviceAccount": { "name": "robot" } }), json!({})],
-        ),
+            "another key beside the own",
+            Provisioner,
+            [json!({}), json!({ "key": { "secretKey": "other" } })],
+        )
+        .by(&reads)
+        .refused("spec.key", code),
     ]
 }
 
-/// What only the operator, the node or an Ingress reads is not shown to pods yet, nor is the rest of a Secret of which
-/// one key is read by default.
-fn changes_of_uses() -> Vec<Change> {
-    let payroll = json!({ "name": "payroll" });
-    let shown = json!({ "envFrom": [{ "secretRef": payroll }] });
-    let key = |key: &str| json!({ "extraEnv": [{ "name": "A", "valueFrom": { "secretKeyRef": { "name": "payroll", "key": key } } }] });
-    let (license, pull) = (json!({ "licenseSecretRef": payroll }), json!({ "imagePullSecrets": [payroll] }));
-    let ingress =
-        json!({ "expose": { "ingress": { "host": "c.example.com", "tls": { "secretName": "payroll" } } } });
-    let named = json!({ "licenseSecretRef": { "name": "payroll", "key": "license" } });
-    let own_key = |spec: Value| {
-        let mut spec = spec;
-        spec["key"] = json!({ "secretName": "payroll" });
-        spec
-    };
-    let (field, one) = ("spec.envFrom[0].secretRef.name", "spec.extraEnv[0].valueFrom.secretKeyRef.name");
-    let before =
-        |what, before: &Value, after: &Value| change(what, ControlPlane, [before.clone(), after.clone()]);
+/// What runs stays as it is.
+fn changes_that_run_nothing_else() -> Vec<Change> {
+    let calm = json!({ "replicas": 3, "suspend": true, "terminationGracePeriodSeconds": 5,
+        "resources": { "requests": { "memory": "1Gi" } } });
+    let mut probes = calm.clone();
+    probes["readinessProbe"] = json!({ "periodSeconds": 5 });
+    probes["podDisruptionBudget"] = json!({});
     vec![
-        before("a key that goes without saying, then the whole Secret", &license, &shown)
-            .refused(field, "CODER0505"),
-        before("a Secret to pull images, then shown to pods", &pull, &shown).refused(field, "CODER0505"),
-        before("a Secret of the Ingress, then shown to pods", &ingress, &shown).refused(field, "CODER0505"),
-        before("a license, then shown to pods", &license, &key("license")).refused(one, "CODER0505"),
-        before("a key that goes without saying, then said", &license, &named),
-        before("a key that is said, then goes without saying", &named, &license),
-        before("a Secret of pods, then to pull images", &shown, &pull),
-        before("a Secret of pods, then of the Ingress", &shown, &ingress),
-        before("a Secret to pull images, then of the Ingress", &pull, &ingress)
-            .refused("spec.expose.ingress.tls.secretName", "CODER0505"),
+        change("replicas, resources, probes", ControlPlane, [json!({}), probes]),
+        change("replicas and resources", Provisioner, [json!({}), calm]),
+        change("replicas", WorkspaceProxy, [json!({}), json!({ "replicas": 3, "suspend": true })]),
+        change("lists that are empty", ControlPlane, [json!({ "extraArgs": [] }), json!({ "extraEnv": [] })]),
+    ]
+}
+
+fn changes_of_exposure() -> Vec<Change> {
+    let service = |service: Value| json!({ "service": service });
+    let ingress = |host: &str| json!({ "expose": { "ingress": { "host": host } } });
+    let internal = json!({ "type": "LoadBalancer", "annotations": { "cloud.example.com/internal": "true" } });
+    let public = json!({ "type": "LoadBalancer" });
+    let [from, to] = ["a.example.com", "b.example.com"].map(ingress);
+    vec![
+        change("another host", ControlPlane, [from.clone(), to.clone()])
+            .by(&["create pods"])
+            .refused("spec.expose.ingress", "CODER0510"),
+        change("another host by one who may", ControlPlane, [from.clone(), to])
+            .by(&["create ingresses.networking.k8s.io"]),
+        change("the way in goes", ControlPlane, [from, json!({})]),
         change(
-            "the key of provisioners, shown once more",
-            Provisioner,
-            [own_key(json!({})), own_key(key("key"))],
+            "a balancer loses what keeps it inside",
+            ControlPlane,
+            [service(internal), service(public.clone())],
+        )
+        .by(&["create pods"])
+        .refused("spec.service", "CODER0510"),
+        change("a balancer goes", WorkspaceProxy, [service(public), service(json!({ "type": "ClusterIP" }))]),
+        change(
+            "another port inside the cluster",
+            WorkspaceProxy,
+            [json!({}), service(json!({ "port": 8080 }))],
         ),
-        change("another key beside it", Provisioner, [own_key(json!({})), own_key(key("other"))])
-            .refused(one, "CODER0505"),
     ]
 }
 
@@ -217,24 +229,35 @@ fn changes_of_addresses() -> Vec<Change> {
     let boot = |url: &str| json!({ "bootstrap": { "coderURL": url, "credentialsSecretRef": key } });
     let session = |url: &str| json!({ "primaryAccessURL": url, "proxySessionTokenSecretRef": key });
     let [ours, mine] = ["https://coder.example.com", "https://mine.example.com"];
-    let shown = json!({ "extraEnv": [{ "name": "A", "valueFrom": { "secretKeyRef": key } }] });
-    let mut both = boot(mine);
-    both["extraEnv"] = shown["extraEnv"].clone();
+    let elsewhere = |url: &str| {
+        let mut spec = boot(ours);
+        spec["primaryAccessURL"] = json!(url);
+        spec
+    };
     let (boot_field, session_field) =
         ("spec.bootstrap.credentialsSecretRef.name", "spec.proxySessionTokenSecretRef.name");
     vec![
         change("credentials go to another address", WorkspaceProxy, [boot(ours), boot(mine)])
             .by(&["create pods"])
-            .refused(boot_field, "CODER0506"),
+            .refused(boot_field, "CODER0506")
+            .refused("spec.bootstrap.coderURL", "CODER0506"),
         change("credentials one may read go to another address", WorkspaceProxy, [boot(ours), boot(mine)])
-            .by(&["get secrets payroll"]),
+            .by(&["get secrets payroll"])
+            .refused("spec.bootstrap", "CODER0509")
+            .refused("spec.bootstrap.coderURL", "CODER0506"),
+        change("the same by one who may read and run", WorkspaceProxy, [boot(ours), boot(mine)])
+            .by(&["get secrets", "create deployments.apps"]),
         change("a token goes to another address", WorkspaceProxy, [session(ours), session(mine)])
+            .by(&["create pods"])
             .refused(session_field, "CODER0506"),
         change("a token is sent as credentials", WorkspaceProxy, [session(ours), boot(mine)])
-            .refused(boot_field, "CODER0506"),
-        change("what was shown to a pod is sent away", WorkspaceProxy, [shown, both])
             .by(&["create pods"])
             .refused(boot_field, "CODER0506"),
+        change("a token we made goes to another address", WorkspaceProxy, [boot(ours), elsewhere(mine)])
+            .by(&["create pods"])
+            .refused("spec.primaryAccessURL", "CODER0506"),
+        change("a token goes where it went", WorkspaceProxy, [boot(ours), elsewhere(ours)])
+            .by(&["create pods"]),
     ]
 }
 
@@ -242,29 +265,34 @@ fn changes_of_powers() -> Vec<Change> {
     let host = |path: &str| json!({ "name": path.trim_matches('/'), "hostPath": { "path": path } });
     let volumes = |volumes: &[Value]| json!({ "volumes": volumes });
     let capabilities = |names: &[&str]| json!({ "securityContext": { "capabilities": { "add": names } } });
+    let privileged = |image: &str| json!({ "image": format!("registry.example.com/{image}:v1"), "securityContext": { "privileged": true } });
+    let (runs, code) = (["create deployments.apps"], "CODER0507");
     vec![
-        change(
-            "volumes change places",
-            ControlPlane,
-            [volumes(&[host("/a"), host("/b")]), volumes(&[host("/b"), host("/a")])],
-        ),
         change("another folder of the node", ControlPlane, [volumes(&[host("/a")]), volumes(&[host("/b")])])
-            .refused("spec.volumes[0].hostPath", "CODER0507"),
+            .by(&runs)
+            .refused("spec.volumes[0].hostPath", code),
         change(
             "another capability",
             ControlPlane,
             [capabilities(&["NET_RAW"]), capabilities(&["NET_RAW", "SYS_ADMIN"])],
         )
-        .refused("spec.securityContext.capabilities.add[1]", "CODER0507"),
+        .by(&runs)
+        .refused("spec.securityContext.capabilities.add[1]", code),
         change(
-            "privileges are turned on",
+            "a capability that is restricted",
             ControlPlane,
-            [
-                json!({ "securityContext": { "privileged": false } }),
-                json!({ "securityContext": { "privileged": true } }),
-            ],
+            [json!({}), capabilities(&["NET_BIND_SERVICE"])],
         )
-        .refused("spec.securityContext.privileged", "CODER0507"),
+        .by(&runs),
+        change(
+            "other code with the privileges somebody gave",
+            ControlPlane,
+            [privileged("a"), privileged("mine")],
+        )
+        .by(&runs)
+        .refused("spec.securityContext.privileged", code),
+        change("the same by one who may create pods", ControlPlane, [privileged("a"), privileged("mine")])
+            .by(&["create pods"]),
     ]
 }
 
@@ -274,7 +302,8 @@ pub fn changes() -> Vec<Change> {
         changes_of_rules(),
         changes_of_namespaces(),
         changes_of_references(),
-        changes_of_uses(),
+        changes_that_run_nothing_else(),
+        changes_of_exposure(),
         changes_of_addresses(),
         changes_of_powers(),
     ]

@@ -6,16 +6,22 @@ use webhooks::Kind::{self, ControlPlane, Provisioner, WorkspaceProxy};
 
 const ALL: &str = "get,list,watch,create,update,patch,delete,deletecollection";
 
+/// What whoever creates a control plane holds: the right to run pods, and what it hands on by default.
+pub const FOUNDER: [&str; 2] = [
+    "get,list,watch,create,update,patch,delete,deletecollection pods,persistentvolumeclaims",
+    "get,list,watch,create,update,patch,delete,deletecollection deployments.apps",
+];
+
 /// Something to gain.
 pub struct Gain {
     pub kind: Kind,
     /// The spec that gives it.
     pub spec: Value,
-    /// Field and code of every cause of a denial.
+    /// Field and code of every cause when a plain object is changed to it.
     pub refused: Vec<(String, &'static str)>,
-    /// Lines of rights; each list is enough.
+    /// Lines of rights; each list is enough for the change.
     pub enough: Vec<Vec<String>>,
-    /// Lines of rights; no list is enough.
+    /// Lines of rights; no list is enough for the change.
     pub too_little: Vec<Vec<String>>,
 }
 
@@ -27,6 +33,33 @@ impl Gain {
     fn refused(mut self, field: &str, code: &'static str) -> Self {
         self.refused.push((field.to_owned(), code));
         self
+    }
+
+    /// A gain that needs the right to run pods, whichever way, for the change of this field.
+    fn running(kind: Kind, field: &str, spec: Value) -> Self {
+        Self::of(kind, spec)
+            .refused(&format!("spec.{field}"), "CODER0509")
+            .enough(&["create pods"])
+            .enough(&["create deployments.apps"])
+            .enough(&["create pods @*"])
+            .too_little(&["create pods @team-a", "create deployments.apps @team-a"])
+            .too_little(&["get,list,watch,update,patch,delete pods", "update,patch deployments.apps"])
+            .too_little(&["create deployments", "create pods.apps", "create pods/exec"])
+            .too_little(&["get secrets", "get configmaps", "create serviceaccounts/token"])
+    }
+
+    /// Field and code of every cause when it is a new object. The right to run pods is asked for once.
+    pub fn refused_when_new(&self) -> Vec<(String, &'static str)> {
+        let rbac = &self.spec["rbac"];
+        let mut causes = vec![("spec".to_owned(), "CODER0509")];
+        if self.kind != WorkspaceProxy && rbac["workspacePerms"] != false {
+            causes.push(("spec.rbac.workspacePerms".to_owned(), "CODER0502"));
+            if self.kind == ControlPlane && rbac["enableDeployments"] != false {
+                causes.push(("spec.rbac.enableDeployments".to_owned(), "CODER0502"));
+            }
+        }
+        causes.extend(self.refused.iter().filter(|(_, code)| *code != "CODER0509").cloned());
+        causes
     }
 
     fn enough(mut self, lines: &[&str]) -> Self {
@@ -73,9 +106,6 @@ fn grants() -> Vec<Gain> {
         granting(json!({ "apiGroups": ["", "apps"], "resources": ["deployments"], "verbs": ["patch"] }))
             .enough(&["patch deployments", "patch deployments.apps"])
             .too_little(&["patch deployments.apps"]),
-        granting(json!({ "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["rolebindings"], "verbs": ["create"] }))
-            .enough(&["create rolebindings.rbac.authorization.k8s.io"])
-            .too_little(&["create rolebindings"]),
     ]
 }
 
@@ -108,123 +138,93 @@ fn namespaces() -> Vec<Gain> {
     ]
 }
 
-/// Accounts of others.
+/// Accounts of others, and what a cloud gives to an account with an annotation.
 fn accounts() -> Vec<Gain> {
-    let acting = |account: Value, field: &str| {
-        Gain::of(ControlPlane, json!({ "serviceAccount": account }))
-            .refused(field, "CODER0504")
-            .enough(&["create pods"])
-            .enough(&["create serviceaccounts/token"])
-            .too_little(&["get,create,update serviceaccounts"])
-            .too_little(&["create pods @team-a"])
-            .too_little(&["create serviceaccounts/token other"])
+    let acting = |account: Value| {
+        Gain::running(ControlPlane, "serviceAccount", json!({ "serviceAccount": account }))
+            .too_little(&["get,create,update serviceaccounts", "create serviceaccounts/token robot"])
     };
     vec![
-        acting(json!({ "name": "robot" }), "spec.serviceAccount.name")
-            .enough(&["create serviceaccounts/token robot"]),
-        acting(json!({ "name": "robot", "disableCreate": true }), "spec.serviceAccount.name"),
-        acting(json!({ "name": "default" }), "spec.serviceAccount.name"),
-        acting(json!({ "disableCreate": true }), "spec.serviceAccount.disableCreate"),
+        acting(json!({ "name": "robot" })),
+        acting(json!({ "name": "robot", "disableCreate": true })),
+        acting(json!({ "name": "default" })),
+        acting(json!({ "disableCreate": true })),
+        acting(json!({ "annotations": { "eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/admin" } })),
     ]
 }
 
-/// A reference to a Secret or ConfigMap called payroll.
-fn reading(kind: Kind, resource: &str, field: &str, spec: Value) -> Gain {
-    Gain::of(kind, spec)
-        .refused(field, "CODER0505")
-        .enough(&[&format!("get {resource} payroll")])
-        .enough(&["create pods"])
-        .too_little(&[&format!("get {resource} other")])
-        .too_little(&[&format!("get {resource} payroll @team-a")])
-        .too_little(&[if resource == "secrets" { "get configmaps" } else { "get secrets" }])
+/// Code of the author's choice, and everything that changes what it does.
+fn code() -> Vec<Gain> {
+    let control_plane =
+        |field: &str, value: Value| Gain::running(ControlPlane, field, json!({ field: value }));
+    let hook = json!({ "postStart": { "exec": { "command": ["sh"] } } });
+    let mounted = json!({ "volumes": [{ "name": "v", "emptyDir": {} }],
+        "volumeMounts": [{ "name": "v", "mountPath": "/v" }] });
+    let mut gains = vec![
+        control_plane(
+            "initContainers",
+            json!([{ "name": "before", "image": "registry.example.com/mine:v1" }]),
+        ),
+        control_plane("lifecycle", hook),
+        Gain::running(ControlPlane, "volumeMounts", mounted).refused("spec.volumes", "CODER0509"),
+        control_plane("podLabels", json!({ "app": "of-others" })),
+        control_plane("podAnnotations", json!({ "vault.example.com/inject": "true" })),
+        control_plane("hostAliases", json!([{ "ip": "192.0.2.1", "hostnames": ["git"] }])),
+        control_plane("nodeSelector", json!({ "kubernetes.io/hostname": "mine" })),
+    ];
+    for kind in [ControlPlane, Provisioner, WorkspaceProxy] {
+        let gain = |field: &str, value: Value| Gain::running(kind, field, json!({ field: value }));
+        gains.push(gain("image", json!("registry.example.com/mine:v2.36.1")));
+        gains.push(gain("extraArgs", json!(["--verbose"])));
+        gains.push(gain("extraEnv", json!([{ "name": "A", "value": "b" }])));
+    }
+    gains
+}
+
+/// A reference to a Secret or ConfigMap called payroll: who may read it, and no more, may not have it mounted.
+fn reading(kind: Kind, field: &str, spec: Value) -> Gain {
+    Gain::running(kind, field, spec).too_little(&["get secrets payroll", "get configmaps payroll"])
 }
 
 fn references_of_control_planes() -> Vec<Gain> {
-    let secret = |field: &str, spec: Value| reading(ControlPlane, "secrets", field, spec);
-    let map = |field: &str, spec: Value| reading(ControlPlane, "configmaps", field, spec);
-    let tls = |tls: Value| json!({ "expose": { "ingress": { "host": "c.example.com", "wildcardHost": "*.c.example.com", "tls": tls } } });
     let key = json!({ "name": "payroll", "key": "k" });
-    let env = |from: &str| json!({ "extraEnv": [{ "name": "A", "valueFrom": { from: key } }] });
-    vec![
-        secret("spec.licenseSecretRef.name", json!({ "licenseSecretRef": { "name": "payroll" } })),
-        secret(
-            "spec.operatorAccess.tokenSecretRef.name",
-            json!({ "operatorAccess": { "tokenSecretRef": { "name": "payroll" } } }),
-        ),
-        secret("spec.imagePullSecrets[0].name", json!({ "imagePullSecrets": [{ "name": "payroll" }] })),
-        secret("spec.tls.secretNames[0]", json!({ "tls": { "secretNames": ["payroll"] } })),
-        secret("spec.certs.secrets[0].name", json!({ "certs": { "secrets": [key] } })),
-        secret("spec.expose.ingress.tls.secretName", tls(json!({ "secretName": "payroll" }))),
-        secret("spec.expose.ingress.tls.wildcardSecretName", tls(json!({ "wildcardSecretName": "payroll" }))),
-        secret(
-            "spec.envFrom[0].secretRef.name",
-            json!({ "envFrom": [{ "secretRef": { "name": "payroll" } }] }),
-        ),
-        map(
-            "spec.envFrom[0].configMapRef.name",
-            json!({ "envFrom": [{ "configMapRef": { "name": "payroll" } }] }),
-        ),
-        secret("spec.extraEnv[0].valueFrom.secretKeyRef.name", env("secretKeyRef")),
-        map("spec.extraEnv[0].valueFrom.configMapKeyRef.name", env("configMapKeyRef")),
+    let env = |from: &str| json!([{ "name": "A", "valueFrom": { from: key } }]);
+    let from = |from: &str| json!([{ from: { "name": "payroll" } }]);
+    let volume = |kind: &str, source: Value| json!([{ "name": "v", kind: source }]);
+    let before = |key: &str, value: Value| json!([{ "name": "before", key: value }]);
+    let projected = json!({ "sources": [{ "secret": { "name": "payroll" } }] });
+    let csi = json!({ "driver": "d.example.com", "nodePublishSecretRef": { "name": "payroll" } });
+    let copied = json!({ "volumeClaimTemplate": { "spec": { "accessModes": ["ReadWriteOnce"],
+        "resources": { "requests": { "storage": "1Gi" } },
+        "dataSource": { "kind": "PersistentVolumeClaim", "name": "payroll" } } } });
+    [
+        ("licenseSecretRef", json!({ "name": "payroll" })),
+        ("operatorAccess", json!({ "tokenSecretRef": { "name": "payroll" } })),
+        ("imagePullSecrets", json!([{ "name": "payroll" }])),
+        ("tls", json!({ "secretNames": ["payroll"] })),
+        ("certs", json!({ "secrets": [key] })),
+        ("envFrom", from("secretRef")),
+        ("envFrom", from("configMapRef")),
+        ("extraEnv", env("secretKeyRef")),
+        ("extraEnv", env("configMapKeyRef")),
+        ("initContainers", before("env", env("secretKeyRef"))),
+        ("initContainers", before("envFrom", from("configMapRef"))),
+        ("volumes", volume("secret", json!({ "secretName": "payroll" }))),
+        ("volumes", volume("configMap", json!({ "name": "payroll" }))),
+        ("volumes", volume("projected", projected)),
+        ("volumes", volume("persistentVolumeClaim", json!({ "claimName": "payroll" }))),
+        ("volumes", volume("csi", csi)),
+        ("volumes", volume("ephemeral", copied)),
     ]
+    .map(|(field, value)| reading(ControlPlane, field, json!({ field: value })))
+    .into()
 }
 
-/// What a container that runs before coderd shows.
-fn references_of_init_containers() -> Vec<Gain> {
-    let gain = |resource: &str, field: &str, mut container: Value| {
-        container["name"] = json!("before");
-        let spec = json!({ "initContainers": [container] });
-        reading(ControlPlane, resource, &format!("spec.initContainers[0].{field}"), spec)
-    };
-    let payroll = json!({ "name": "payroll" });
-    let env = |from: &str| json!({ "env": [{ "name": "A", "valueFrom": { from: { "name": "payroll", "key": "k" } } }] });
-    vec![
-        gain("secrets", "env[0].valueFrom.secretKeyRef.name", env("secretKeyRef")),
-        gain("configmaps", "env[0].valueFrom.configMapKeyRef.name", env("configMapKeyRef")),
-        gain("secrets", "envFrom[0].secretRef.name", json!({ "envFrom": [{ "secretRef": payroll }] })),
-        gain(
-            "configmaps",
-            "envFrom[0].configMapRef.name",
-            json!({ "envFrom": [{ "configMapRef": payroll }] }),
-        ),
-    ]
-}
-
-fn references_of_volumes() -> Vec<Gain> {
-    let gain = |resource: &str, field: &str, mut volume: Value| {
-        volume["name"] = json!("v");
-        reading(ControlPlane, resource, &format!("spec.volumes[0].{field}"), json!({ "volumes": [volume] }))
-    };
-    // What the node mounts with a Secret reaches beyond the pod too: to read the Secret is not enough.
-    let mounted = |kind: &str, name: &str, source: Value| {
-        let field = format!("spec.volumes[0].{kind}");
-        power(&field, json!({ "volumes": [{ "name": "v", kind: source }] }))
-            .refused(&format!("{field}.{name}"), "CODER0505")
-            .too_little(&["get secrets payroll"])
-    };
-    let payroll = json!({ "name": "payroll" });
-    let projected = |source: &str| json!({ "projected": { "sources": [{ source: payroll }] } });
-    let csi = json!({ "driver": "d.example.com", "nodePublishSecretRef": payroll });
-    let azure = json!({ "shareName": "s", "secretName": "payroll" });
-    let rbd = json!({ "image": "i", "monitors": ["m"], "secretRef": payroll });
-    let iscsi = json!({ "iqn": "q", "lun": 0, "targetPortal": "p", "secretRef": payroll });
-    vec![
-        gain("secrets", "secret.secretName", json!({ "secret": { "secretName": "payroll" } })),
-        gain("configmaps", "configMap.name", json!({ "configMap": payroll })),
-        gain("secrets", "projected.sources[0].secret.name", projected("secret")),
-        gain("configmaps", "projected.sources[0].configMap.name", projected("configMap")),
-        mounted("csi", "nodePublishSecretRef.name", csi),
-        mounted("azureFile", "secretName", azure),
-        mounted("cephfs", "secretRef.name", json!({ "monitors": ["m"], "secretRef": payroll })),
-        mounted("rbd", "secretRef.name", rbd),
-        mounted("iscsi", "secretRef.name", iscsi),
-    ]
-}
-
-/// A part of the pod that reaches below it.
-fn power(field: &str, spec: Value) -> Gain {
-    Gain::of(ControlPlane, spec)
-        .refused(field, "CODER0507")
+/// A part of the pod that is outside of what Pod Security calls restricted.
+fn power(top: &str, field: &str, value: Value) -> Gain {
+    Gain::of(ControlPlane, json!({ top: value }))
+        .refused(&format!("spec.{top}"), "CODER0509")
+        .refused(&format!("spec.{top}{field}"), "CODER0507")
         .enough(&["create pods"])
         .enough(&["create pods @*"])
         .too_little(&["get secrets", "create deployments.apps"])
@@ -232,29 +232,25 @@ fn power(field: &str, spec: Value) -> Gain {
         .too_little(&["get,update pods"])
 }
 
-/// The node below the pod, and disks and claims of others.
+/// The node below the pod, and disks of others.
 fn powers_of_volumes() -> Vec<Gain> {
-    let source = json!({ "kind": "PersistentVolumeClaim", "name": "payroll" });
-    let copy = json!({ "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } },
-        "dataSource": source });
     let volume = |kind: &str, source: Value| {
-        let volumes = json!({ "volumes": [{ "name": "v", kind: source }] });
-        power(&format!("spec.volumes[0].{kind}"), volumes)
+        power("volumes", &format!("[0].{kind}"), json!([{ "name": "v", kind: source }]))
     };
+    let payroll = json!({ "name": "payroll" });
     vec![
         volume("hostPath", json!({ "path": "/" })),
-        volume("persistentVolumeClaim", json!({ "claimName": "payroll" })),
         volume("nfs", json!({ "server": "s", "path": "/" })),
-        volume("csi", json!({ "driver": "secrets-store.csi.k8s.io" })),
-        volume("ephemeral", json!({ "volumeClaimTemplate": { "spec": copy } })),
+        volume("azureFile", json!({ "shareName": "s", "secretName": "payroll" })),
+        volume("cephfs", json!({ "monitors": ["m"], "secretRef": payroll })),
+        volume("rbd", json!({ "image": "i", "monitors": ["m"], "secretRef": payroll })),
+        volume("iscsi", json!({ "iqn": "q", "lun": 0, "targetPortal": "p", "secretRef": payroll })),
     ]
 }
 
 /// Doors to the node.
 fn powers_of_contexts() -> Vec<Gain> {
-    let context = |context: &str, field: &str, value: Value| {
-        power(&format!("spec.{context}.{field}"), json!({ context: value }))
-    };
+    let context = |name: &str, field: &str, value: Value| power(name, &format!(".{field}"), value);
     let both = |field: &str, value: Value| {
         ["securityContext", "podSecurityContext"].map(|name| context(name, field, value.clone()))
     };
@@ -265,91 +261,130 @@ fn powers_of_contexts() -> Vec<Gain> {
         container("privileged", json!({ "privileged": true })),
         container("allowPrivilegeEscalation", json!({ "allowPrivilegeEscalation": true })),
         container("capabilities.add[0]", json!({ "capabilities": { "add": ["SYS_ADMIN"] } })),
+        container("capabilities.drop", json!({ "capabilities": { "drop": ["KILL"] } })),
         container("procMount", json!({ "procMount": "Unmasked" })),
         context("podSecurityContext", "sysctls[0]", json!({ "sysctls": [sysctl] })),
     ];
+    gains.extend(both("runAsUser", json!({ "runAsUser": 0 })));
+    gains.extend(both("runAsNonRoot", json!({ "runAsNonRoot": false })));
     gains.extend(both("windowsOptions.hostProcess", json!({ "windowsOptions": { "hostProcess": true } })));
     gains.extend(both("seccompProfile.type", json!({ "seccompProfile": unconfined })));
     gains.extend(both("appArmorProfile.type", json!({ "appArmorProfile": unconfined })));
-    gains.extend(both("seLinuxOptions", json!({ "seLinuxOptions": { "type": "spc_t" } })));
+    gains.extend(both("seLinuxOptions.type", json!({ "seLinuxOptions": { "type": "spc_t" } })));
     gains
 }
 
 /// Doors to the node beside the contexts of coderd.
 fn powers_of_containers() -> Vec<Gain> {
-    let before = |field: &str, mut container: Value| {
-        container["name"] = json!("before");
-        power(&format!("spec.initContainers[0].{field}"), json!({ "initContainers": [container] }))
+    let before = |field: &str, key: &str, value: Value| {
+        power("initContainers", &format!("[0].{field}"), json!([{ "name": "before", key: value }]))
     };
+    let context = |field: &str, value: Value| before(field, "securityContext", value);
     let hook = json!({ "preStop": { "httpGet": { "host": "192.0.2.1", "port": 80 } } });
+    let profile = "container.apparmor.security.beta.kubernetes.io/coder";
+    let adding = json!({ "capabilities": { "add": ["SYS_ADMIN"] } });
     vec![
-        before("securityContext.privileged", json!({ "securityContext": { "privileged": true } })),
-        before(
-            "securityContext.capabilities.add[0]",
-            json!({ "securityContext": { "capabilities": { "add": ["SYS_ADMIN"] } } }),
-        ),
-        before("ports[0].hostPort", json!({ "ports": [{ "containerPort": 22, "hostPort": 22 }] })),
-        before("lifecycle.preStop.httpGet.host", json!({ "lifecycle": hook })),
-        power("spec.lifecycle.preStop.httpGet.host", json!({ "lifecycle": hook })),
-        power("spec.priorityClassName", json!({ "priorityClassName": "system-node-critical" })),
+        context("securityContext.privileged", json!({ "privileged": true })),
+        context("securityContext.capabilities.add[0]", adding),
+        context("securityContext.runAsUser", json!({ "runAsUser": 0 })),
+        before("ports[0].hostPort", "ports", json!([{ "containerPort": 22, "hostPort": 22 }])),
+        before("lifecycle.preStop.httpGet.host", "lifecycle", hook.clone()),
+        power("lifecycle", ".preStop.httpGet.host", hook),
+        power("priorityClassName", "", json!("system-node-critical")),
+        power("podAnnotations", &format!("[{profile}]"), json!({ profile: "unconfined" })),
     ]
+}
+
+/// Ways in from outside.
+fn exposure() -> Vec<Gain> {
+    let open = |kind: Kind, field: &str, right: &str, spec: Value| {
+        Gain::of(kind, spec)
+            .refused(field, "CODER0510")
+            .enough(&[&format!("create {right}")])
+            .enough(&[&format!("create {right} @*")])
+            .too_little(&["create pods", "create deployments.apps", "get secrets"])
+            .too_little(&[&format!("create {right} @team-a")])
+            .too_little(&[&format!("get,list,update,patch,delete {right}")])
+    };
+    let ingress = |spec: Value| {
+        let spec = json!({ "expose": { "ingress": spec } });
+        open(ControlPlane, "spec.expose.ingress", "ingresses.networking.k8s.io", spec)
+            .too_little(&["create ingresses"])
+    };
+    let gateway = json!({ "expose": { "gateway": { "host": "c.example.com",
+        "parentRefs": [{ "name": "public", "namespace": "gateways" }] } } });
+    let tls = json!({ "host": "c.example.com", "tls": { "secretName": "payroll" } });
+    let mut gains = vec![
+        ingress(json!({ "host": "c.example.com" })),
+        ingress(json!({ "host": "bank.example.com", "annotations": { "ingress.example.com/snippet": "x" } })),
+        ingress(tls).too_little(&["get secrets payroll"]),
+        open(ControlPlane, "spec.expose.gateway", "httproutes.gateway.networking.k8s.io", gateway),
+    ];
+    for kind in [ControlPlane, WorkspaceProxy] {
+        for service in [
+            json!({ "type": "NodePort" }),
+            json!({ "type": "LoadBalancer" }),
+            json!({ "annotations": { "cloud.example.com/expose": "true" } }),
+        ] {
+            gains.push(open(kind, "spec.service", "services", json!({ "service": service })));
+        }
+    }
+    gains
 }
 
 fn other_kinds() -> Vec<Gain> {
     let payroll = json!({ "name": "payroll" });
-    let pull = json!({ "imagePullSecrets": [payroll] });
-    let env = json!({ "extraEnv": [{ "name": "A", "valueFrom": { "secretKeyRef": { "name": "payroll", "key": "k" } } }] });
-    let map = json!({ "extraEnv": [{ "name": "A", "valueFrom": { "configMapKeyRef": { "name": "payroll", "key": "k" } } }] });
+    let env = |from: &str| json!([{ "name": "A", "valueFrom": { from: { "name": "payroll", "key": "k" } } }]);
     let mut gains = vec![
-        reading(Provisioner, "secrets", "spec.key.secretName", json!({ "key": { "secretName": "payroll" } })),
-        reading(
-            Provisioner,
-            "secrets",
-            "spec.bootstrap.credentialsSecretRef.name",
-            json!({ "bootstrap": { "credentialsSecretRef": payroll } }),
-        ),
-        reading(
-            WorkspaceProxy,
-            "secrets",
-            "spec.bootstrap.generatedTokenSecretName",
-            json!({ "bootstrap": { "coderURL": "https://coder.example.com", "credentialsSecretRef": { "name": "mine" },
-                "generatedTokenSecretName": "payroll" } }),
-        ),
+        reading(Provisioner, "key", json!({ "key": { "secretName": "payroll" } })),
+        reading(Provisioner, "bootstrap", json!({ "bootstrap": { "credentialsSecretRef": payroll } })),
+        Gain::of(Provisioner, json!({ "rbac": { "enableDeployments": true } }))
+            .refused("spec.rbac.enableDeployments", "CODER0502")
+            .enough(&[FOUNDER[1]])
+            .enough(&["bind roles.rbac.authorization.k8s.io"])
+            .too_little(&["create deployments.apps"]),
     ];
     for kind in [Provisioner, WorkspaceProxy] {
-        gains.push(reading(kind, "secrets", "spec.imagePullSecrets[0].name", pull.clone()));
-        gains.push(reading(kind, "secrets", "spec.extraEnv[0].valueFrom.secretKeyRef.name", env.clone()));
-        gains.push(reading(
-            kind,
-            "configmaps",
-            "spec.extraEnv[0].valueFrom.configMapKeyRef.name",
-            map.clone(),
-        ));
+        let gain = |field: &str, value: Value| reading(kind, field, json!({ field: value }));
+        gains.push(gain("imagePullSecrets", json!([payroll])));
+        gains.push(gain("extraEnv", env("secretKeyRef")));
+        gains.push(gain("extraEnv", env("configMapKeyRef")));
     }
     gains
 }
 
 /// Credentials that travel to an address of the author's choice: no right to make pods replaces the right to read.
 fn sent_away() -> Vec<Gain> {
-    let sending = |field: &str, spec: Value| {
+    let sending = |field: &str, secret: &str, spec: Value| {
         Gain::of(WorkspaceProxy, spec)
             .refused(field, "CODER0506")
-            .enough(&["get secrets payroll"])
-            .enough(&["get secrets @*"])
-            .too_little(&["create pods"])
+            .refused("spec.bootstrap", "CODER0509")
+            .enough(&["create pods", "get secrets"])
+            .enough(&["create deployments.apps", "get secrets @*"])
+            .too_little(&["create pods", "create deployments.apps"])
             .too_little(&["list,watch secrets", "get secrets other", "create pods"])
-            .too_little(&["get secrets @team-a"])
+            .too_little(&["get secrets @team-a", "create pods"])
+            .too_little(&[&format!("get secrets {secret}")])
     };
     let payroll = json!({ "name": "payroll" });
+    let boot =
+        |url: &str, secret: &str| json!({ "coderURL": url, "credentialsSecretRef": { "name": secret } });
+    let mut kept = boot("https://coder.example.com", "mine");
+    kept["generatedTokenSecretName"] = json!("payroll");
     vec![
         sending(
             "spec.bootstrap.credentialsSecretRef.name",
-            json!({ "bootstrap": { "coderURL": "https://mine.example.com", "credentialsSecretRef": payroll } }),
+            "payroll",
+            json!({ "bootstrap": boot("https://coder.example.com", "payroll") }),
         ),
+        sending("spec.bootstrap.generatedTokenSecretName", "payroll", json!({ "bootstrap": kept })),
         sending(
             "spec.proxySessionTokenSecretRef.name",
+            "payroll",
             json!({ "primaryAccessURL": "https://mine.example.com", "proxySessionTokenSecretRef": payroll }),
-        ),
+        )
+        .refused("spec.primaryAccessURL", "CODER0509")
+        .refused("spec.proxySessionTokenSecretRef", "CODER0509"),
     ]
 }
 
@@ -359,12 +394,12 @@ pub fn gains() -> Vec<Gain> {
         grants(),
         namespaces(),
         accounts(),
+        code(),
         references_of_control_planes(),
-        references_of_init_containers(),
-        references_of_volumes(),
         powers_of_volumes(),
         powers_of_contexts(),
         powers_of_containers(),
+        exposure(),
         other_kinds(),
         sent_away(),
     ]

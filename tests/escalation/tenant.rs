@@ -12,17 +12,19 @@ use support::{Cluster, Installation, Operator, until};
 use tokio::sync::OnceCell;
 use webhooks::Kind;
 
-const LIMIT: Duration = Duration::from_secs(30);
+pub const LIMIT: Duration = Duration::from_secs(30);
 /// Members may write our kinds in the tenant's namespace, read a Secret of their own, and nothing else.
 const AUTHORS: &str = "authors";
 /// The Secret authors may read: without credentials of its own no proxy can be written at all.
 const OWN_SECRET: &str = "mine";
 /// Namespaces of others.
-pub const TEAMS: [&str; 2] = ["team-a", "team-b"];
+const TEAMS: [&str; 2] = ["team-a", "team-b"];
 
 /// One namespace in which people write objects, while the webhooks of a real operator look at them.
 pub struct Tenant {
     pub namespace: String,
+    /// Another namespace, whose label keeps the webhooks out.
+    pub unguarded: String,
     // They run as long as this process.
     _installation: Installation<'static>,
     _operator: Operator,
@@ -66,18 +68,27 @@ impl Tenant {
     async fn start() -> Self {
         let cluster = Cluster::shared().await;
         let installation = Installation::new(cluster, "operator").await;
-        let namespace = cluster.namespace("tenant").await;
+        let [namespace, unguarded] =
+            [cluster.namespace("tenant").await, cluster.namespace("unguarded").await];
+        cluster
+            .kubectl(&format!("label namespace {unguarded} coder.com/admission=disabled"))
+            .await
+            .expect_ok();
         for team in TEAMS {
             cluster.kubectl(&format!("create namespace {team}")).await.expect_ok();
         }
         let operator = installation.start(env!("CARGO_BIN_EXE_coder-k8s"), "webhooks").await;
-        installation.admit(operator.ports.webhooks, &[&namespace]).await;
-        let tenant = Self { namespace, _installation: installation, _operator: operator };
-        let desk = tenant.desk().await;
+        installation.admit(operator.ports.webhooks, &[&namespace, &unguarded]).await;
+        let tenant = Self { namespace, unguarded, _installation: installation, _operator: operator };
         let writing = "create,update,patch,get codercontrolplanes,coderprovisioners,coderworkspaceproxies";
-        for line in [format!("{writing}.coder.com"), format!("get secrets {OWN_SECRET}")] {
-            desk.grant(&json!({ "kind": "Group", "name": AUTHORS }), &line).await;
+        let scaling = "get,patch codercontrolplanes/scale";
+        let own = format!("get secrets {OWN_SECRET}");
+        for desk in [tenant.desk().await, tenant.unguarded_desk().await] {
+            for line in [format!("{writing}.coder.com"), format!("{scaling}.coder.com"), own.clone()] {
+                desk.grant(&json!({ "kind": "Group", "name": AUTHORS }), &line).await;
+            }
         }
+        let desk = tenant.desk().await;
         // The API server learns of a new webhook by its own watch.
         until("the webhooks to be in force", LIMIT, async || {
             let probe = object(Kind::ControlPlane, "probe", &json!({}));
@@ -92,6 +103,11 @@ impl Tenant {
     /// A connection for the calling test.
     pub async fn desk(&self) -> Desk<'_> {
         Desk { namespace: &self.namespace, client: Cluster::shared().await.client().await }
+    }
+
+    /// The same for the namespace that the webhooks do not look at.
+    pub async fn unguarded_desk(&self) -> Desk<'_> {
+        Desk { namespace: &self.unguarded, client: Cluster::shared().await.client().await }
     }
 }
 
@@ -148,6 +164,26 @@ impl Desk<'_> {
         let name = fresh("person");
         for line in rights {
             self.grant(&json!({ "kind": "User", "name": name }), line).await;
+        }
+        Person::Author { name, groups: Vec::new() }
+    }
+
+    /// A person who holds what the built-in ClusterRole `edit` is put together from, in this namespace.
+    pub async fn editor(&self) -> Person {
+        let name = fresh("editor");
+        let subject = json!({ "kind": "User", "name": name });
+        let path = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings", self.namespace);
+        for part in ["system:aggregate-to-edit", "system:aggregate-to-view"] {
+            let role =
+                json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": part });
+            let binding = json!({ "kind": "RoleBinding", "metadata": { "name": fresh("editor") },
+                "roleRef": role, "subjects": [subject] });
+            self.post(&path, &binding).await;
+        }
+        for verb in ["create", "list"] {
+            let attributes = json!({ "verb": verb, "group": "apps", "resource": "deployments",
+                "namespace": self.namespace });
+            until("a role to be known", LIMIT, async || self.may(&subject, &attributes).await).await;
         }
         Person::Author { name, groups: Vec::new() }
     }
@@ -236,6 +272,29 @@ impl Desk<'_> {
     pub async fn stored(&self, kind: Kind, name: &str, spec: &Value) -> Result<Value, String> {
         let sent = self.send(&Person::Administrator, Way::Create, false, &object(kind, name, spec)).await;
         sent.map_err(|error| format!("an administrator may store it: {error}"))
+    }
+
+    /// An object that is being deleted and held by a finalizer.
+    pub async fn held_in_deletion(&self, kind: Kind, spec: &Value) -> Value {
+        let mut held = object(kind, &fresh("held"), spec);
+        held["metadata"]["finalizers"] = json!(["example.com/hold"]);
+        let stored = self.send(&Person::Administrator, Way::Create, false, &held).await;
+        stored.unwrap_or_else(|error| panic!("an administrator may store it: {error}"));
+        let path = format!("{}/{}", self.path(&held), held["metadata"]["name"].as_str().unwrap());
+        let request = Request::delete(path).body(Vec::new()).unwrap();
+        self.client.request::<Value>(request).await.unwrap_or_else(|error| panic!("{error}"));
+        let held = self.found(&held).await.unwrap_or_default();
+        assert!(held["metadata"]["deletionTimestamp"].is_string(), "{held}");
+        held
+    }
+
+    /// Scales a control plane as somebody.
+    pub async fn scale(&self, person: &Person, name: &str, replicas: i32) -> Result<Value, kube::Error> {
+        let path =
+            format!("/apis/coder.com/v1alpha1/namespaces/{}/codercontrolplanes/{name}/scale", self.namespace);
+        let request = Request::patch(path).header("content-type", "application/merge-patch+json");
+        let body = json!({ "spec": { "replicas": replicas } }).to_string().into_bytes();
+        self.client.request(as_person(person, request).body(body).unwrap()).await
     }
 
     /// What is stored under the name of an object.

@@ -1,4 +1,4 @@
-//! Decides what coderd may do in which namespace according to an object, and how much of it is new.
+//! Decides what coderd and its provisioners may do in which namespace according to an object, and how much of it is new.
 //! Never judges whether a rule makes sense: the rule CODER0501 does.
 
 use std::collections::BTreeSet;
@@ -8,10 +8,11 @@ use serde_json::Value;
 
 use super::{Access, AccessCheck};
 use crate::field;
+use crate::kind::Kind;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 /// Single rights that are written out; with more, only `escalate` and `bind` can answer within the limit.
-const WRITTEN_OUT: usize = super::QUESTIONS;
+const WRITTEN_OUT: usize = super::QUESTIONS_A_NAMESPACE;
 /// Single rights of one rule that are looked at, so that no manifest makes us count for ever.
 const LOOKED_AT: usize = 1_000;
 /// Rules and namespaces the schema allows; an object with more of them is refused for that.
@@ -85,15 +86,20 @@ enum Gain<'a> {
     TooMany,
 }
 
-fn flag(object: &Value, path: &str) -> bool {
-    field::at(object, path).and_then(Value::as_bool).unwrap_or(true)
+fn flag(object: &Value, path: &str, default: bool) -> bool {
+    field::at(object, path).and_then(Value::as_bool).unwrap_or(default)
 }
 
-/// Rules that hold in every namespace of workspaces; none where coderd gets no rights at all.
-fn extra(object: &Value) -> Vec<Grant<'_>> {
-    if !flag(object, "spec.rbac.workspacePerms") {
+/// Every rule of an object's Roles; none where it gets no rights at all.
+fn granted(kind: Kind, object: &Value) -> Vec<Grant<'_>> {
+    if kind == Kind::WorkspaceProxy || !flag(object, "spec.rbac.workspacePerms", true) {
         return Vec::new();
     }
+    workspace(kind, object).into_iter().chain(extra(object)).collect()
+}
+
+/// Rules that the spec writes out; only a control plane has the field.
+fn extra(object: &Value) -> Vec<Grant<'_>> {
     let rules = field::items_at(object, "spec.rbac.extraRules").iter().take(RULES).enumerate();
     rules
         .map(|(index, rule)| {
@@ -112,11 +118,8 @@ fn extra(object: &Value) -> Vec<Grant<'_>> {
         .collect()
 }
 
-/// What every workspace namespace but the own one grants besides: there it is not coderd's own ground.
-fn workspace(object: &Value) -> Vec<Grant<'_>> {
-    if !flag(object, "spec.rbac.workspacePerms") {
-        return Vec::new();
-    }
+/// What workspaces need, which is granted unless the spec says otherwise.
+fn workspace(kind: Kind, object: &Value) -> Vec<Grant<'static>> {
     let grant = |field: &str, group, resource| Grant {
         field: field.to_owned(),
         groups: BTreeSet::from([group]),
@@ -128,7 +131,7 @@ fn workspace(object: &Value) -> Vec<Grant<'_>> {
         grant("spec.rbac.workspacePerms", "", "pods"),
         grant("spec.rbac.workspacePerms", "", "persistentvolumeclaims"),
     ];
-    if flag(object, "spec.rbac.enableDeployments") {
+    if flag(object, "spec.rbac.enableDeployments", kind == Kind::ControlPlane) {
         grants.push(grant("spec.rbac.enableDeployments", "apps", "deployments"));
     }
     grants
@@ -148,38 +151,21 @@ fn foreign<'a>(object: &'a Value, own: &str) -> Vec<(String, &'a str)> {
         .collect()
 }
 
-/// The rights coderd would gain.
-pub(super) fn added(old: Option<&Value>, new: &Value, own: &str) -> Vec<Access> {
-    let before = old.map(extra).unwrap_or_default();
-    let mut required: Vec<Access> =
-        extra(new).iter().filter_map(|grant| access(grant, &grant.gain(&before), own, None)).collect();
-    let foreign_now = foreign(new, own);
-    if !foreign_now.is_empty() {
-        required.extend(added_elsewhere(old, new, own, foreign_now));
-    }
-    required
-}
-
-/// The rights coderd would gain in the workspace namespaces besides its own.
-fn added_elsewhere(
-    old: Option<&Value>,
-    new: &Value,
-    own: &str,
-    foreign_now: Vec<(String, &str)>,
-) -> Vec<Access> {
-    let everything = |object| extra(object).into_iter().chain(workspace(object)).collect::<Vec<_>>();
+/// The rights that would be gained, at home as in every other namespace of workspaces.
+pub(super) fn added(kind: Kind, old: Option<&Value>, new: &Value, own: &str) -> Vec<Access> {
     let known = old.map(|old| foreign(old, own)).unwrap_or_default();
     let known: BTreeSet<&str> = known.into_iter().map(|(_, namespace)| namespace).collect();
-    let (before_there, there) = (old.map(everything).unwrap_or_default(), everything(new));
-    let mut required = Vec::new();
-    let more: Vec<Gain<'_>> = there.iter().map(|grant| grant.gain(&before_there)).collect();
-    let all: Vec<Gain<'_>> = there.iter().map(|grant| grant.gain(&[])).collect();
-    for (field, namespace) in foreign_now {
+    let (before, now) = (old.map(|old| granted(kind, old)).unwrap_or_default(), granted(kind, new));
+    // A namespace that is new gains everything, one that is known what the rules gain.
+    let more: Vec<Gain<'_>> = now.iter().map(|grant| grant.gain(&before)).collect();
+    let all: Vec<Gain<'_>> = now.iter().map(|grant| grant.gain(&[])).collect();
+    let home = now.iter().zip(&more).filter_map(|(grant, gain)| access(grant, gain, own, None));
+    let mut required: Vec<Access> = home.collect();
+    for (field, namespace) in foreign(new, own) {
         let (gains, place) =
             if known.contains(namespace) { (&more, None) } else { (&all, Some(field.as_str())) };
-        required.extend(
-            there.iter().zip(gains).filter_map(|(grant, gain)| access(grant, gain, namespace, place)),
-        );
+        required
+            .extend(now.iter().zip(gains).filter_map(|(grant, gain)| access(grant, gain, namespace, place)));
     }
     required
 }

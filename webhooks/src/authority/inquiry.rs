@@ -1,5 +1,5 @@
 //! Decides which question comes next and when enough has been answered.
-//! Never asks the same question twice, nor more than [`QUESTIONS`] of them.
+//! Never asks the same question twice, nor more than [`QUESTIONS_A_NAMESPACE`] and [`QUESTIONS`] of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,8 +7,11 @@ use super::{Access, AccessCheck};
 use crate::review::{Cause, CauseReason};
 use crate::rules::{self, Problem};
 
+/// Questions asked about one namespace for one request.
+pub const QUESTIONS_A_NAMESPACE: usize = 40;
+
 /// Questions asked for one request.
-pub const QUESTIONS: usize = 40;
+pub const QUESTIONS: usize = 200;
 
 /// Refusals that are told; more of them say nothing new.
 const CAUSES: usize = 64;
@@ -46,7 +49,17 @@ impl Inquiry {
                 questions.extend(open);
             }
         }
-        questions.into_iter().take(QUESTIONS.saturating_sub(self.answers.len())).collect()
+        let mut asked: BTreeMap<String, usize> = BTreeMap::new();
+        for answered in self.answers.keys() {
+            *asked.entry(answered.namespace.clone()).or_default() += 1;
+        }
+        let affordable = |question: &AccessCheck| {
+            let count = asked.entry(question.namespace.clone()).or_default();
+            *count += 1;
+            *count <= QUESTIONS_A_NAMESPACE
+        };
+        let left = QUESTIONS.saturating_sub(self.answers.len());
+        questions.into_iter().filter(affordable).take(left).collect()
     }
 
     /// Remembers an answer.
@@ -93,15 +106,20 @@ impl Inquiry {
     /// Names the right that is missing, not the ways around it: those are in the fix.
     fn missing(&self, access: &Access) -> Option<Cause> {
         let denied = |check: &&AccessCheck| self.answers.get(*check) == Some(&false);
-        let direct = access.all_of.iter().find(denied).or(access.alternatives.last())?;
-        let problem = format!("you may not {}", direct.in_words());
+        let right = match access.all_of.iter().find(denied) {
+            Some(direct) => direct.in_words(),
+            None => access.alternatives.iter().map(AccessCheck::in_words).collect::<Vec<_>>().join(", nor "),
+        };
+        let problem = format!("you may not {right}");
         let problem = Problem::invalid(&access.field, problem).because(CauseReason::Forbidden);
         Some(Cause::new(rules::by_code(access.code)?, &problem))
     }
 }
 
 fn too_many(field: &str) -> Option<Cause> {
-    let problem = format!("adds more rights than {QUESTIONS} questions can check");
+    let problem = format!(
+        "adds more rights than {QUESTIONS_A_NAMESPACE} questions a namespace and {QUESTIONS} a request can check"
+    );
     let problem = Problem::invalid(field, problem).because(CauseReason::Forbidden);
     Some(Cause::new(rules::by_code("CODER0508")?, &problem))
 }

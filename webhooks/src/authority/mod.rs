@@ -1,18 +1,23 @@
 //! Decides which rights a change adds, and which questions tell whether the person who asks holds them.
 //! Never asks: the webhook sends the questions as SubjectAccessReviews and gives back the answers.
 
-mod accounts;
+pub(crate) mod changes;
+mod exposure;
 mod grants;
 mod inquiry;
 mod pods;
-mod references;
+mod running;
+mod sent;
 
+use std::borrow::Cow;
+
+use crds::well_known::annotation::ACTING;
 use serde_json::Value;
 
 use crate::kind::Kind;
 use crate::schema;
 
-pub use inquiry::{Inquiry, QUESTIONS};
+pub use inquiry::{Inquiry, QUESTIONS, QUESTIONS_A_NAMESPACE};
 
 /// One question to the API server: may this person do this?
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -90,74 +95,93 @@ pub fn required_access(old: Option<&Value>, new: &Value, namespace: &str, kind: 
     let new = schema::without_nulls(kind, new);
     let old = old.map(|old| schema::without_nulls(kind, old));
     let (old, new) = (old.as_deref(), &*new);
-    let mut required = Vec::new();
-    if kind == Kind::ControlPlane {
-        required.extend(grants::added(old, new, namespace));
-        required.extend(accounts::added(old, new, namespace));
-        required.extend(pods::added(old, new, namespace));
-    }
-    required.extend(references::added(kind, old, new, namespace));
+    let mut required = running::added(old, new, namespace);
+    required.extend(pods::added(old, new, namespace));
+    required.extend(sent::added(kind, old, new, namespace));
+    required.extend(exposure::added(old, new, namespace));
+    required.extend(grants::added(kind, old, new, namespace));
     required
 }
 
 /// One line of the authority table, for the documentation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
     /// Code of the rule.
     pub code: &'static str,
     /// Field or fields.
-    pub fields: &'static str,
+    pub fields: Cow<'static, str>,
     /// What is asked, and where.
     pub asked: &'static str,
     /// What is enough instead.
     pub instead: &'static str,
 }
 
+/// Names as a sentence lists them: each in code, the last after `and`.
+fn listed(names: impl Iterator<Item = &'static str>) -> String {
+    let mut names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
+    match names.pop() {
+        Some(last) if names.is_empty() => last,
+        Some(last) => format!("{} and {last}", names.join(", ")),
+        None => String::new(),
+    }
+}
+
 /// Which field asks for which right.
-pub const TABLE: &[Line] = &[
+pub fn table() -> Vec<Line> {
+    let runs = format!(
+        "a new object; every change of `spec` but of {} and of the fields below; of annotations {}, added or changed",
+        listed(changes::harmless()),
+        listed(ACTING.into_iter()),
+    );
+    vec![
     Line {
-        code: "CODER0502",
-        fields: "`spec.rbac.extraRules`, `spec.rbac.workspacePerms`, `spec.rbac.enableDeployments`",
-        asked: "each verb on each resource of what is added, in the own namespace (extraRules) and each workspace namespace",
-        instead: "`escalate` or `bind` on `roles.rbac.authorization.k8s.io` there",
+        code: "CODER0509",
+        fields: runs.into(),
+        asked: "`create pods`, in the own namespace",
+        instead: "`create deployments.apps` there",
     },
     Line {
-        code: "CODER0503",
-        fields: "`spec.rbac.workspaceNamespaces[]`",
-        asked: "everything the Role grants, in each added namespace",
-        instead: "`escalate` or `bind` on `roles.rbac.authorization.k8s.io` there",
-    },
-    Line {
-        code: "CODER0504",
-        fields: "`spec.serviceAccount.name`, `spec.serviceAccount.disableCreate`",
-        asked: "`create` on `serviceaccounts/token` of that name, in the own namespace",
-        instead: "`create pods` there",
-    },
-    Line {
-        code: "CODER0505",
-        fields: "every reference to a Secret or ConfigMap; another key, and a use by pods of what only the node, an \
-                 Ingress or the operator read, count as another reference",
-        asked: "`get` on it, in the own namespace",
-        instead: "`create pods` there",
+        code: "CODER0507",
+        fields: "whatever Pod Security does not call `restricted`, added or left to other code: `spec.volumes[]` with \
+                 another source than configMap, csi, downwardAPI, emptyDir, ephemeral, image, persistentVolumeClaim, \
+                 projected or secret; in `spec.securityContext`, `spec.podSecurityContext` and \
+                 `spec.initContainers[].securityContext`: privileged, allowPrivilegeEscalation, capabilities added but \
+                 NET_BIND_SERVICE or not all dropped, procMount, runAsNonRoot: false, runAsUser: 0, profiles of seccomp \
+                 and AppArmor (also by `spec.podAnnotations`), seLinuxOptions, sysctls, windowsOptions.hostProcess; in \
+                 `spec.initContainers[]` and `spec.lifecycle`: hostPort, and the host of a probe or hook; also \
+                 `spec.priorityClassName`".into(),
+        asked: "`create pods`, in the own namespace",
+        instead: "nothing",
     },
     Line {
         code: "CODER0506",
-        fields: "`spec.bootstrap.credentialsSecretRef` and `spec.proxySessionTokenSecretRef` of a CoderWorkspaceProxy, \
-                 and the address they are sent to",
+        fields: "of a CoderWorkspaceProxy: `spec.bootstrap.credentialsSecretRef`, `spec.proxySessionTokenSecretRef`, \
+                 `spec.bootstrap.generatedTokenSecretName`, and the addresses they are sent to".into(),
         asked: "`get` on the Secret, in the own namespace",
         instead: "nothing",
     },
     Line {
-        code: "CODER0507",
-        fields: "`spec.volumes[]` with another source than emptyDir, secret, configMap, projected, downwardAPI or image; \
-                 in `spec.securityContext`, `spec.podSecurityContext` and `spec.initContainers[].securityContext`: \
-                 privileged, allowPrivilegeEscalation, capabilities.add, procMount, seccompProfile and appArmorProfile \
-                 of type Unconfined, seLinuxOptions, sysctls, windowsOptions.hostProcess; in `spec.initContainers[]` \
-                 and `spec.lifecycle`: hostPort, and the host of a probe or hook; `spec.priorityClassName`",
-        asked: "`create pods`, in the own namespace",
+        code: "CODER0510",
+        fields: "`spec.service` of another type than ClusterIP, and its annotations; `spec.expose.ingress`; \
+                 `spec.expose.gateway`".into(),
+        asked: "`create` on `services`, `ingresses.networking.k8s.io`, `httproutes.gateway.networking.k8s.io`, in the \
+                own namespace",
         instead: "nothing",
     },
-];
+    Line {
+        code: "CODER0502",
+        fields: "`spec.rbac.workspacePerms`, `spec.rbac.enableDeployments`, `spec.rbac.extraRules`".into(),
+        asked: "each verb on each resource of what is added, in the own namespace and each workspace namespace",
+        instead: "`escalate` or `bind` on `roles.rbac.authorization.k8s.io` there",
+    },
+    Line {
+        code: "CODER0503",
+        fields: "`spec.rbac.workspaceNamespaces[]`".into(),
+        asked: "everything the Role grants, in each added namespace",
+        instead: "`escalate` or `bind` on `roles.rbac.authorization.k8s.io` there",
+    },
+]
+}
 
 #[cfg(test)]
 mod tests;

@@ -1,45 +1,93 @@
-//! Decides which parts of a pod reach beyond it: the node, the claims of others, privileges.
-//! Never replaces what the namespace enforces on pods by itself.
+//! Decides which parts of a pod are outside of what Pod Security calls `restricted`, and asks for the right to create
+//! pods. Never replaces what the namespace enforces on pods by itself.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use super::changes::{Asks, asks, changed};
 use super::{Access, AccessCheck};
 use crate::field;
 
-/// Sources of volumes that stay within the pod; the Secrets and ConfigMaps among them are asked for one by one.
-const HARMLESS: [&str; 6] = ["emptyDir", "secret", "configMap", "projected", "downwardAPI", "image"];
+/// Sources of volumes that `restricted` allows.
+const VOLUMES: [&str; 9] = [
+    "configMap",
+    "csi",
+    "downwardAPI",
+    "emptyDir",
+    "ephemeral",
+    "image",
+    "persistentVolumeClaim",
+    "projected",
+    "secret",
+];
 
 /// The security contexts of coderd's container and of the pod; init containers have theirs.
 const CONTEXTS: [&str; 2] = ["spec.securityContext", "spec.podSecurityContext"];
 
-/// When a field of a security context loosens the pod.
+/// What a field of a security context must be to stay within `restricted`. Where the spec is silent, the reconciler
+/// stays within it by itself.
 #[derive(Clone, Copy)]
-enum Loose {
-    /// It is given at all.
-    Given,
-    /// It is true.
-    True,
-    /// It has this value.
-    Is(&'static str),
-    /// It has another value than this.
-    IsNot(&'static str),
-    /// Each item of the list, on its own.
-    Items,
+enum Within {
+    /// Not true.
+    NotTrue,
+    /// Not false.
+    NotFalse,
+    /// Another number.
+    NotZero,
+    /// One of these, or empty.
+    OneOf(&'static [&'static str]),
+    /// Empty, or not there.
+    Empty,
+    /// A list of nothing but these.
+    Only(&'static [&'static str]),
+    /// A list with this in it.
+    With(&'static str),
+    /// A list of nothing but things of these names.
+    Named(&'static [&'static str]),
 }
 
-/// Fields of a security context that loosen the pod.
-const LOOSENING: &[(&str, Loose)] = &[
-    ("privileged", Loose::True),
-    ("allowPrivilegeEscalation", Loose::True),
-    ("capabilities.add", Loose::Items),
-    ("procMount", Loose::IsNot("Default")),
-    ("seccompProfile.type", Loose::Is("Unconfined")),
-    ("appArmorProfile.type", Loose::Is("Unconfined")),
-    ("seLinuxOptions", Loose::Given),
-    ("sysctls", Loose::Items),
-    ("windowsOptions.hostProcess", Loose::True),
+/// Sysctls that are the pod's own.
+const SYSCTLS: &[&str] = &[
+    "kernel.shm_rmid_forced",
+    "net.ipv4.ip_local_port_range",
+    "net.ipv4.ip_local_reserved_ports",
+    "net.ipv4.ip_unprivileged_port_start",
+    "net.ipv4.ping_group_range",
+    "net.ipv4.tcp_fin_timeout",
+    "net.ipv4.tcp_keepalive_intvl",
+    "net.ipv4.tcp_keepalive_probes",
+    "net.ipv4.tcp_keepalive_time",
+    "net.ipv4.tcp_syncookies",
+];
+const PROFILES: Within = Within::OneOf(&["RuntimeDefault", "Localhost"]);
+const SELINUX_TYPES: Within =
+    Within::OneOf(&["container_t", "container_init_t", "container_kvm_t", "container_engine_t"]);
+
+/// The fields of security contexts that Pod Security looks at.
+const RESTRICTED: &[(&str, Within)] = &[
+    ("privileged", Within::NotTrue),
+    ("allowPrivilegeEscalation", Within::NotTrue),
+    ("capabilities.add", Within::Only(&["NET_BIND_SERVICE"])),
+    ("capabilities.drop", Within::With("ALL")),
+    ("procMount", Within::OneOf(&["Default"])),
+    ("runAsNonRoot", Within::NotFalse),
+    ("runAsUser", Within::NotZero),
+    ("seccompProfile.type", PROFILES),
+    ("appArmorProfile.type", PROFILES),
+    ("seLinuxOptions.type", SELINUX_TYPES),
+    ("seLinuxOptions.user", Within::Empty),
+    ("seLinuxOptions.role", Within::Empty),
+    ("sysctls", Within::Named(SYSCTLS)),
+    ("windowsOptions.hostProcess", Within::NotTrue),
+];
+
+/// Annotations of pods that choose a profile, by the beginning of their key, and the values `restricted` allows; one
+/// that ends in `/` is the beginning of a value.
+const PROFILE_ANNOTATIONS: [(&str, &[&str]); 3] = [
+    ("container.apparmor.security.beta.kubernetes.io/", &["runtime/default", "localhost/"]),
+    ("container.seccomp.security.alpha.kubernetes.io/", &["runtime/default", "docker/default", "localhost/"]),
+    ("seccomp.security.alpha.kubernetes.io/pod", &["runtime/default", "docker/default", "localhost/"]),
 ];
 
 /// Fields of a container that reach past the pod: a port of the node, and the address of somebody else that the node
@@ -63,6 +111,7 @@ fn powers(object: &Value) -> Vec<(String, String)> {
         powers_of_context(context, &in_context(&path), &in_context(&identity), &mut powers);
         reaching(Some(container), &path, &identity, &mut powers);
     }
+    powers.extend(powers_of_annotations(object));
     // A class can drive the pods of others away.
     if let Some(class) = field::at(object, "spec.priorityClassName") {
         powers.push((described("priorityClassName", class), "spec.priorityClassName".to_owned()));
@@ -74,19 +123,33 @@ fn powers_of_volumes(object: &Value) -> Vec<(String, String)> {
     let mut powers = Vec::new();
     for (index, volume) in field::items_at(object, "spec.volumes").iter().enumerate() {
         let sources = volume.as_object().into_iter().flatten();
-        for (kind, source) in sources.filter(|(key, _)| *key != "name" && !HARMLESS.contains(&key.as_str())) {
+        for (kind, source) in sources.filter(|(key, _)| *key != "name" && !VOLUMES.contains(&key.as_str())) {
             powers.push((described(kind, source), format!("spec.volumes[{index}].{kind}")));
         }
     }
     powers
 }
 
+fn powers_of_annotations(object: &Value) -> Vec<(String, String)> {
+    let annotations = field::at(object, "spec.podAnnotations").and_then(Value::as_object);
+    let outside = |key: &str, value: &Value| {
+        PROFILE_ANNOTATIONS.iter().any(|(start, within)| {
+            let value = value.as_str().unwrap_or_default();
+            let allowed = |good: &&str| value == *good || (good.ends_with('/') && value.starts_with(*good));
+            // Kubernetes accepts keys of annotations in any case.
+            key.to_ascii_lowercase().starts_with(start) && !value.is_empty() && !within.iter().any(allowed)
+        })
+    };
+    let outside = annotations.into_iter().flatten().filter(|(key, value)| outside(key, value));
+    outside.map(|(key, value)| (described(key, value), field::child("spec.podAnnotations", key))).collect()
+}
+
 /// What a security context at a path asks for.
 fn powers_of_context(given: Option<&Value>, path: &str, identity: &str, powers: &mut Vec<(String, String)>) {
     let Some(given) = given else { return };
-    for (key, loose) in LOOSENING {
+    for (key, within) in RESTRICTED {
         if let Some(value) = field::at(given, key) {
-            powers.extend(loosened(format!("{path}.{key}"), &format!("{identity}.{key}"), *loose, value));
+            powers.extend(outside(format!("{path}.{key}"), &format!("{identity}.{key}"), *within, value));
         }
     }
 }
@@ -97,8 +160,10 @@ fn reaching(value: Option<&Value>, path: &str, identity: &str, powers: &mut Vec<
         Some(Value::Object(map)) => {
             for (key, value) in map {
                 let path = field::child(path, key);
+                let nothing = value == 0 || value == "";
                 if REACHING.contains(&key.as_str()) && !value.is_object() {
-                    powers.push((described(&format!("{identity} {key}"), value), path));
+                    let power = (described(&format!("{identity} {key}"), value), path);
+                    powers.extend((!nothing).then_some(power));
                 } else {
                     reaching(Some(value), &path, identity, powers);
                 }
@@ -113,21 +178,25 @@ fn reaching(value: Option<&Value>, path: &str, identity: &str, powers: &mut Vec<
     }
 }
 
-/// What one field of a security context asks for.
-fn loosened(path: String, identity: &str, loose: Loose, value: &Value) -> Vec<(String, String)> {
-    let loosens = match loose {
-        Loose::Given => true,
-        Loose::True => value == &Value::Bool(true),
-        Loose::Is(word) => value == word,
-        Loose::IsNot(word) => value != word,
-        Loose::Items => {
-            let items = value.as_array().into_iter().flatten().enumerate();
-            return items
-                .map(|(index, item)| (described(identity, item), format!("{path}[{index}]")))
-                .collect();
-        }
+/// What one field of a security context asks for, item by item where it is a list.
+fn outside(path: String, identity: &str, within: Within, value: &Value) -> Vec<(String, String)> {
+    let items = || value.as_array().into_iter().flatten().enumerate();
+    let each = |is_good: &dyn Fn(&Value) -> bool| {
+        let bad = items().filter(|(_, item)| !is_good(item));
+        bad.map(|(index, item)| (described(identity, item), format!("{path}[{index}]"))).collect()
     };
-    if loosens { vec![(described(identity, value), path)] } else { Vec::new() }
+    let among = |item: &Value, words: &[&str]| item.as_str().is_some_and(|item| words.contains(&item));
+    let is_good = match within {
+        Within::NotTrue => value != &Value::Bool(true),
+        Within::NotFalse => value != &Value::Bool(false),
+        Within::NotZero => value != 0,
+        Within::OneOf(words) => value == "" || among(value, words),
+        Within::Empty => value == "",
+        Within::With(word) => items().any(|(_, item)| item == word),
+        Within::Only(words) => return each(&|item| among(item, words)),
+        Within::Named(words) => return each(&|item| item.get("name").is_some_and(|name| among(name, words))),
+    };
+    if is_good { Vec::new() } else { vec![(described(identity, value), path)] }
 }
 
 /// The whole value in words, however its keys are ordered.
@@ -137,10 +206,18 @@ fn described(what: &str, value: &Value) -> String {
     format!("{what} {value}")
 }
 
-/// What the change adds.
+/// Fields that only give or take powers: what else runs is other code, which gets all powers there are.
+const OF_POWERS: [&str; 3] = ["securityContext", "podSecurityContext", "priorityClassName"];
+
+/// Whether the change runs other code.
+fn runs_other_code(old: &Value, new: &Value) -> bool {
+    changed(old, new).into_iter().any(|name| asks(name) == Asks::Running && !OF_POWERS.contains(&name))
+}
+
+/// The powers the change adds, or gives to other code.
 pub(super) fn added(old: Option<&Value>, new: &Value, namespace: &str) -> Vec<Access> {
-    let before: BTreeSet<String> =
-        old.map(powers).unwrap_or_default().into_iter().map(|(what, _)| what).collect();
+    let before = old.filter(|old| !runs_other_code(old, new)).map(powers).unwrap_or_default();
+    let before: BTreeSet<String> = before.into_iter().map(|(what, _)| what).collect();
     let fresh = powers(new).into_iter().filter(|(what, _)| !before.contains(what));
     fresh
         .map(|(_, field)| Access::any(field, "CODER0507", vec![AccessCheck::create_pods(namespace)]))

@@ -7,7 +7,7 @@ use k8s_openapi::api::admissionregistration::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement, ObjectMeta};
 
-use crds::well_known::{GROUP, VERSION, label};
+use crds::well_known::{GROUP, VERSION, annotation, label};
 
 use crate::kind::Kind;
 
@@ -97,21 +97,26 @@ pub(super) fn only_when(kind: Kind) -> RuleWithOperations {
     }
 }
 
-/// Nothing that is being deleted, and nothing whose spec stays as it is: an outage of the operator then stops neither
-/// finalizers nor the tools that apply the same manifest again and again.
+/// Nothing whose spec and acting annotations stay as they are: an outage of the operator then stops neither finalizers
+/// nor the tools that apply the same manifest again and again. An object that is being deleted is looked at like any
+/// other: what it says about addresses and Secrets still counts.
 pub(super) fn match_conditions() -> Vec<MatchCondition> {
-    let condition = |name: &str, expression: &str| MatchCondition {
-        name: name.to_owned(),
-        expression: expression.to_owned(),
-    };
-    vec![
-        condition("not-deleting", "!has(object.metadata.deletionTimestamp)"),
-        condition(
-            "spec-changed",
-            "request.operation == 'CREATE' || has(object.spec) != has(oldObject.spec) || \
-             (has(object.spec) && object.spec != oldObject.spec)",
-        ),
-    ]
+    let expression = format!(
+        "request.operation == 'CREATE' || has(object.spec) != has(oldObject.spec) || \
+         (has(object.spec) && object.spec != oldObject.spec) || {}",
+        acting_annotation_changed()
+    );
+    vec![MatchCondition { name: "spec-changed".to_owned(), expression }]
+}
+
+/// CEL on an update: whether an annotation that acts is new or has another value.
+pub(super) fn acting_annotation_changed() -> String {
+    format!(
+        "{}.exists(name, has(object.metadata.annotations) && name in object.metadata.annotations && \
+         !(has(oldObject.metadata.annotations) && name in oldObject.metadata.annotations && \
+         oldObject.metadata.annotations[name] == object.metadata.annotations[name]))",
+        crate::text::list(&annotation::ACTING)
+    )
 }
 
 /// Every namespace but those that have the emergency brake on.

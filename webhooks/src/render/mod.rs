@@ -1,6 +1,7 @@
 //! Decides how the rules look where others hold them: CEL, policies, webhook configurations, the rules page.
 //! Never writes a file: whoever wants YAML serializes what is returned.
 
+pub mod break_glass;
 pub mod cel;
 pub mod configurations;
 mod expression;
@@ -29,7 +30,7 @@ fn holds(layer: Layer, kind: Kind, rule: &Rule, field: &str) -> bool {
     match layer {
         Layer::Cel => cel::held(kind).any(about),
         Layer::Policy => policies::held(kind).any(about),
-        Layer::Schema | Layer::Webhook => true,
+        Layer::Schema | Layer::Webhook | Layer::BreakGlass => true,
         Layer::Lint => !matches!(rule.check, Check::Access),
     }
 }

@@ -94,6 +94,7 @@ const fn layer_name(layer: Layer) -> &'static str {
         Layer::Policy => "policy",
         Layer::Webhook => "webhook",
         Layer::Lint => "lint",
+        Layer::BreakGlass => "the policy for namespaces with admission switched off",
     }
 }
 
@@ -101,23 +102,25 @@ fn authority_table() -> String {
     let mut table = "\nWhat a change adds is checked for the person who asks, with SubjectAccessReviews. What the \
                      object already had is not asked again.\n\n| code | field | right that is asked for | enough instead |\n|---|---|---|---|\n"
         .to_owned();
-    for line in authority::TABLE {
+    for line in authority::table() {
         table.push_str(&format!("| {} | {} | {} | {} |\n", line.code, line.fields, line.asked, line.instead));
     }
     table.push_str(AMOUNTS_TO);
     table
 }
 
-/// What no question can take away: a server of one's own choice runs in the namespace.
+/// What follows from the table, and what switches it off.
 const AMOUNTS_TO: &str = "
-**What the right to create one of our kinds amounts to.** Its author chooses an image and its arguments, and coderd may
-by default make pods, claims and deployments in its own namespace. So `create codercontrolplanes` amounts to `create
-pods` in that namespace and nowhere else, and the other two kinds to running an image there. Whoever must not run
-pods in a namespace must not get the right to create our kinds in it; everything beyond that namespace, every Secret and
-every other account is asked for as in the table.
+**Running code needs the right to run code.** Whoever may create pods or Deployments in a namespace reaches its Secrets,
+ConfigMaps and accounts without us and is not asked about each of them; whoever may not, cannot do it through our kinds
+either. The built-in ClusterRoles `edit` and `admin` hold every right that a plain object asks for, workspace rules
+included. At most 40 questions are asked about a namespace and 200 for a request.
 
-A change to an object that is being deleted is not reviewed, so that finalizers can always be removed; the operator does
-not act on such a change.
+A change to an object that is being deleted is reviewed like any other. Removing a finalizer changes no spec and is never
+reviewed.
+
+In a namespace with the label `coder.com/admission: disabled` the webhooks are not called. A policy that comes with the
+operator then asks one question for all of the table: may the person who asks `escalate` roles in that namespace?
 ";
 
 #[cfg(test)]

@@ -10,6 +10,8 @@ use crate::review::CauseReason;
 
 /// Verbs that turn a Role into more than it says.
 const ESCALATING: [&str; 3] = ["escalate", "bind", "impersonate"];
+/// Whoever writes Roles for others must not hand that on.
+const RBAC: &str = "rbac.authorization.k8s.io";
 
 pub(super) static RULES: &[Rule] = &[Rule {
     code: "CODER0501",
@@ -20,9 +22,11 @@ pub(super) static RULES: &[Rule] = &[Rule {
     when: When::Always,
     layers: NOT_IN_CRD,
     check: Check::Object { find: ungrantable, cel: ungrantable_cel },
-    fix: "list apiGroups, resources and verbs, without '*', escalate, bind, impersonate and nonResourceURLs",
+    fix: "list apiGroups, resources and verbs, without '*', rbac.authorization.k8s.io, escalate, bind, impersonate and \
+          nonResourceURLs",
     why: "Kubernetes lets the operator grant only what it holds itself, and it holds no wildcard, no escalating verb \
-          and nothing outside namespaces. A Role with such a rule could never be written.",
+          and nothing outside namespaces: a Role with such a rule could never be written. What it holds to write Roles \
+          is not handed on.",
     bad: "spec:\n  rbac:\n    extraRules:\n      - {apiGroups: [\"*\"], resources: [\"*\"], verbs: [\"*\"]}",
     good: "spec:\n  rbac:\n    extraRules:\n      - {apiGroups: [\"\"], resources: [services], verbs: [get, list, watch, create, delete]}",
 }];
@@ -44,6 +48,9 @@ fn reasons(rule: &Value) -> Vec<String> {
         } else if values.iter().any(|value| value.contains('*')) {
             reasons.push(format!("has '*' in {name}"));
         }
+    }
+    if groups.contains(&RBAC) {
+        reasons.push(format!("names the API group {RBAC}"));
     }
     reasons.extend(
         ESCALATING.iter().filter(|verb| verbs.contains(verb)).map(|verb| format!("has the verb {verb}")),
@@ -70,7 +77,7 @@ fn ungrantable_cel(_: Kind) -> Vec<Twin> {
     };
     let text = format!(
         "self.filter(item, has(item.nonResourceURLs) && size(item.nonResourceURLs) > 0 || {} || {} || {} || \
-         item.verbs.exists(word, word in {})).size()",
+         item.apiGroups.exists(word, word == '{RBAC}') || item.verbs.exists(word, word in {})).size()",
         odd("apiGroups"),
         odd("resources"),
         odd("verbs"),

@@ -60,6 +60,8 @@ pub enum Layer {
     Webhook,
     /// `coder-k8s lint`.
     Lint,
+    /// The policy of the base, where a namespace has admission switched off.
+    BreakGlass,
 }
 
 /// All layers of a rule that CEL can express.

@@ -85,7 +85,8 @@ fn every_rule_is_documented_and_no_text_makes_a_tool_recreate_objects() {
 #[test]
 fn every_rule_that_refuses_lives_in_webhook_and_lint() {
     for rule in rules().filter(|rule| rule.severity == Severity::Deny) {
-        assert!(rule.lives_in(Layer::Webhook), "{}", rule.code);
+        // One is for the time when nobody calls the webhooks.
+        assert!(rule.lives_in(Layer::Webhook) != rule.lives_in(Layer::BreakGlass), "{}", rule.code);
     }
     for rule in rules() {
         // Lint does not know who asks, nor what is stored.

@@ -91,6 +91,7 @@ fn grants() {
         json!({"apiGroups": [""], "resources": ["*/scale"], "verbs": ["get"]}),
         json!({"apiGroups": [""], "resources": ["a"], "verbs": ["*"]}),
         json!({"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles"], "verbs": ["get", "escalate"]}),
+        json!({"apiGroups": ["", "rbac.authorization.k8s.io"], "resources": ["roles"], "verbs": ["get"]}),
         json!({"apiGroups": [""], "resources": ["a"], "verbs": ["bind"]}),
         json!({"apiGroups": [""], "resources": ["users"], "verbs": ["impersonate"]}),
         json!({"nonResourceURLs": ["/metrics"], "verbs": ["get"]}),

@@ -1,0 +1,163 @@
+//! A namespace whose label keeps the webhooks out: the shipped policy asks there whether the author may escalate roles.
+//! It never needs the operator: the API server answers alone.
+
+use super::tenant::{Desk, LIMIT, Tenant, Way, fresh, object};
+use serde_json::{Value, json};
+use support::until;
+use support::wait::holds;
+use webhooks::Kind::{self, ControlPlane, Provisioner, WorkspaceProxy};
+
+/// Rights of somebody who runs whatever he likes in the namespace, but writes no Roles there.
+const RUNNER: [&str; 5] = [
+    "create,get,list,watch,update,patch,delete,deletecollection pods,persistentvolumeclaims,services",
+    "create,get,list,watch,update,patch,delete,deletecollection deployments.apps",
+    "create ingresses.networking.k8s.io",
+    "get secrets",
+    "create,update,patch roles,rolebindings.rbac.authorization.k8s.io",
+];
+
+/// What the policy says, or that it says nothing.
+fn told(answer: Result<Value, kube::Error>) -> Result<String, String> {
+    match answer {
+        Err(kube::Error::Api(status)) if (status.code, status.reason.as_str()) == (403, "Forbidden") => {
+            let whole =
+                status.message.contains("(CODER0511)") && status.message.contains("coder.com/admission");
+            holds(whole, format!("another denial: {}", status.message))?;
+            Ok(status.message)
+        }
+        other => Err(format!("no denial but {other:?}")),
+    }
+}
+
+/// The desk, once the policy is in force there.
+async fn guarded(tenant: &Tenant) -> Desk<'_> {
+    let desk = tenant.unguarded_desk().await;
+    let nobody = desk.person(&[]).await;
+    until("the policy to be in force", LIMIT, async || {
+        told(desk.send(&nobody, Way::Create, true, &object(ControlPlane, "probe", &json!({}))).await)
+            .map(drop)
+    })
+    .await;
+    desk
+}
+
+/// The stored object with other fields of its spec.
+fn with(stored: &Value, change: &Value) -> Value {
+    let mut changed = stored.clone();
+    for (field, value) in change.as_object().unwrap() {
+        changed["spec"][field] = value.clone();
+    }
+    changed
+}
+
+#[tokio::test]
+async fn with_the_webhooks_off_nobody_creates_who_may_not_escalate() {
+    let desk = guarded(Tenant::shared().await).await;
+    let (runner, trusted) =
+        (desk.person(&RUNNER).await, desk.person(&["escalate roles.rbac.authorization.k8s.io"]).await);
+    for kind in Kind::ALL {
+        for way in [Way::Create, Way::Apply] {
+            let made = object(kind, &fresh("unasked"), &json!({}));
+            for dry_run in [true, false] {
+                let message = told(desk.send(&runner, way, dry_run, &made).await).unwrap();
+                assert!(message.contains(": spec: you may not escalate"), "{message}");
+            }
+            assert_eq!(desk.found(&made).await, None, "{kind:?} {way:?}");
+        }
+        let made = object(kind, &fresh("trusted"), &json!({}));
+        desk.send(&trusted, Way::Apply, false, &made)
+            .await
+            .unwrap_or_else(|error| panic!("{kind:?}: {error}"));
+    }
+}
+
+/// Kind and change of every door that admission keeps.
+fn doors() -> Vec<(Kind, Value)> {
+    let rule = json!({ "apiGroups": [""], "resources": ["secrets"], "verbs": ["get"] });
+    let mine = json!({ "coderURL": "https://mine.example.com", "credentialsSecretRef": { "name": "mine" } });
+    vec![
+        (ControlPlane, json!({ "rbac": { "extraRules": [rule] } })),
+        (ControlPlane, json!({ "rbac": { "workspaceNamespaces": ["kube-system"] } })),
+        (ControlPlane, json!({ "serviceAccount": { "name": "robot" } })),
+        (ControlPlane, json!({ "serviceAccount": { "annotations": { "eks.amazonaws.com/role-arn": "r" } } })),
+        (ControlPlane, json!({ "image": "registry.example.com/mine:v2.36.1" })),
+        (ControlPlane, json!({ "envFrom": [{ "secretRef": { "name": "payroll" } }] })),
+        (ControlPlane, json!({ "volumes": [{ "name": "n", "hostPath": { "path": "/" } }] })),
+        (ControlPlane, json!({ "securityContext": { "privileged": true } })),
+        (ControlPlane, json!({ "podSecurityContext": { "runAsUser": 0 } })),
+        (ControlPlane, json!({ "expose": { "ingress": { "host": "c.example.com" } } })),
+        (ControlPlane, json!({ "service": { "type": "LoadBalancer" } })),
+        (ControlPlane, json!({ "operatorAccess": { "tokenSecretRef": { "name": "payroll" } } })),
+        (ControlPlane, json!({ "aggregation": {} })),
+        (Provisioner, json!({ "image": "registry.example.com/mine:v2.36.1" })),
+        (Provisioner, json!({ "bootstrap": { "credentialsSecretRef": { "name": "payroll" } } })),
+        (Provisioner, json!({ "rbac": { "enableDeployments": true } })),
+        (WorkspaceProxy, json!({ "bootstrap": mine })),
+        (WorkspaceProxy, json!({ "primaryAccessURL": "https://mine.example.com" })),
+        (WorkspaceProxy, json!({ "extraArgs": ["--verbose"] })),
+    ]
+}
+
+#[tokio::test]
+async fn with_the_webhooks_off_every_door_asks_for_escalate() {
+    let desk = guarded(Tenant::shared().await).await;
+    let (runner, trusted) =
+        (desk.person(&RUNNER).await, desk.person(&["escalate roles.rbac.authorization.k8s.io"]).await);
+    super::all(doors(), async |(kind, change)| {
+        let tell = |problem: String| format!("{kind:?} {change}: {problem}");
+        let stored = desk.stored(kind, &fresh("door"), &json!({})).await.map_err(tell)?;
+        let changed = with(&stored, &change);
+        let message = told(desk.send(&runner, Way::Update, false, &changed).await).map_err(tell)?;
+        let field = format!("spec.{}", change.as_object().unwrap().keys().next().unwrap());
+        holds(message.contains(&format!(": {field}: ")), tell(format!("no field: {message}")))?;
+        holds(desk.found(&stored).await.as_ref() == Some(&stored), tell("it changed".to_owned()))?;
+        let sent = desk.send(&trusted, Way::Update, false, &changed).await;
+        let opened = sent.map_err(|error| tell(error.to_string()))?;
+
+        // Closing a door is a change of what runs as well; the same again is none.
+        desk.send(&runner, Way::Update, false, &opened).await.map_err(|error| tell(error.to_string()))?;
+        let mut closed = opened.clone();
+        closed["spec"] = stored["spec"].clone();
+        told(desk.send(&runner, Way::Update, false, &closed).await).map(drop).map_err(tell)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn with_the_webhooks_off_annotations_that_act_ask_for_escalate() {
+    let desk = guarded(Tenant::shared().await).await;
+    let runner = desk.person(&RUNNER).await;
+    for name in crds::well_known::annotation::ACTING {
+        let stored = desk.stored(Provisioner, &fresh("acting"), &json!({})).await.unwrap();
+        let mut marked = stored.clone();
+        marked["metadata"]["annotations"] = json!({ name: "x" });
+        let message = told(desk.send(&runner, Way::Update, false, &marked).await).unwrap();
+        assert!(message.contains(": metadata.annotations: "), "{message}");
+        assert_eq!(desk.found(&stored).await, Some(stored));
+    }
+}
+
+#[tokio::test]
+async fn with_the_webhooks_off_what_runs_nothing_else_still_works() {
+    let desk = guarded(Tenant::shared().await).await;
+    let author = desk.person(&[]).await;
+    let calm = json!({ "replicas": 2, "suspend": true, "resources": { "limits": { "memory": "1Gi" } } });
+    let stored = desk.stored(ControlPlane, &fresh("calm"), &json!({})).await.unwrap();
+    let mut changed = with(&stored, &calm);
+    changed["metadata"]["labels"] = json!({ "team": "a" });
+    changed["metadata"]["annotations"] = json!({ "coder.com/reconcile-at": "now" });
+    let changed = desk.send(&author, Way::Update, false, &changed).await.expect("what runs stays as it is");
+    let name = stored["metadata"]["name"].as_str().unwrap();
+    desk.scale(&author, name, 5).await.expect("scaling asks nobody");
+    assert_eq!(desk.found(&changed).await.unwrap()["spec"]["replicas"], 5);
+
+    for kind in Kind::ALL {
+        let held = desk.held_in_deletion(kind, &json!({})).await;
+        let attack = with(&held, &json!({ "image": "registry.example.com/mine:v2.36.1" }));
+        told(desk.send(&author, Way::Update, false, &attack).await).unwrap();
+        let mut released = held;
+        released["metadata"].as_object_mut().unwrap().remove("finalizers");
+        desk.send(&author, Way::Update, false, &released).await.expect("the finalizer goes");
+        assert_eq!(desk.found(&released).await, None, "{kind:?}");
+    }
+}

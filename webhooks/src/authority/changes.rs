@@ -1,0 +1,108 @@
+//! Decides which fields of a spec a change touches, and what a change of each of them asks for.
+//! Never trusts a field it does not know: what is not listed counts as changing what runs.
+
+use serde_json::Value;
+
+/// What a change of a field asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asks {
+    /// Nothing: the same code runs, with the same reach.
+    Nothing,
+    /// The right to run pods: other code, or the same with another reach, identity, environment or place.
+    Running,
+    /// The rights it hands on, one by one; see [`super::grants`].
+    Rights,
+    /// The right to expose; see [`super::exposure`].
+    Exposure,
+}
+
+/// Fields of `spec` that ask for something else than [`Asks::Running`], in every kind that has them.
+const FIELDS: [(&str, Asks); 11] = [
+    ("suspend", Asks::Nothing),
+    ("replicas", Asks::Nothing),
+    ("resources", Asks::Nothing),
+    ("readinessProbe", Asks::Nothing),
+    ("livenessProbe", Asks::Nothing),
+    ("startupProbe", Asks::Nothing),
+    ("terminationGracePeriodSeconds", Asks::Nothing),
+    ("podDisruptionBudget", Asks::Nothing),
+    ("rbac", Asks::Rights),
+    ("service", Asks::Exposure),
+    ("expose", Asks::Exposure),
+];
+
+/// What a change of a field of `spec` asks for.
+pub(crate) fn asks(field: &str) -> Asks {
+    FIELDS.iter().find(|(name, _)| *name == field).map_or(Asks::Running, |(_, asks)| *asks)
+}
+
+/// The fields of `spec` whose change asks for nothing, in the order in which messages name them.
+pub(crate) fn harmless() -> impl Iterator<Item = &'static str> {
+    FIELDS.iter().filter(|(_, asks)| *asks == Asks::Nothing).map(|(name, _)| *name)
+}
+
+/// The fields of `spec` that two objects differ in.
+pub(super) fn changed<'a>(old: &'a Value, new: &'a Value) -> Vec<&'a str> {
+    let fields = |object: &'a Value| object.get("spec").and_then(Value::as_object).into_iter().flatten();
+    let mut names: Vec<&str> = fields(old).chain(fields(new)).map(|(name, _)| name.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    names.retain(|name| given(old, name) != given(new, name));
+    names
+}
+
+/// The value of a field of `spec`; an empty list is as good as none.
+fn given<'a>(object: &'a Value, name: &str) -> Option<&'a Value> {
+    let empty = |value: &Value| value.as_array().is_some_and(Vec::is_empty);
+    object.get("spec")?.get(name).filter(|value| !empty(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kind::Kind;
+    use crate::schema;
+    use serde_json::json;
+
+    fn fields_of(kind: Kind) -> Vec<String> {
+        let properties = schema::shipped(kind).pointer("/properties/spec/properties").unwrap();
+        properties.as_object().unwrap().keys().cloned().collect()
+    }
+
+    /// Written out, so that whoever adds a field sees what he decides: a new one asks for the right to run pods.
+    #[test]
+    fn the_fields_that_ask_for_nothing_are_few_and_every_listed_one_exists() {
+        let harmless = |kind| -> Vec<String> {
+            fields_of(kind).into_iter().filter(|name| asks(name) == Asks::Nothing).collect()
+        };
+        assert_eq!(
+            harmless(Kind::ControlPlane),
+            [
+                "livenessProbe",
+                "podDisruptionBudget",
+                "readinessProbe",
+                "replicas",
+                "resources",
+                "startupProbe",
+                "suspend",
+                "terminationGracePeriodSeconds",
+            ]
+        );
+        let few = ["replicas", "resources", "suspend", "terminationGracePeriodSeconds"];
+        assert_eq!(harmless(Kind::Provisioner), few);
+        assert_eq!(harmless(Kind::WorkspaceProxy), ["replicas", "suspend"]);
+        for (name, _) in FIELDS {
+            assert!(Kind::ALL.into_iter().any(|kind| fields_of(kind).contains(&name.to_owned())), "{name}");
+        }
+        assert_eq!(asks("ofTomorrow"), Asks::Running);
+    }
+
+    #[test]
+    fn a_field_that_comes_goes_or_differs_is_changed_and_an_empty_list_is_none() {
+        let old = json!({"spec": {"image": "a", "replicas": 1, "extraArgs": [], "metrics": {}}});
+        let new = json!({"spec": {"image": "b", "replicas": 1, "tls": {}}});
+        assert_eq!(changed(&old, &new), ["image", "metrics", "tls"]);
+        assert_eq!(changed(&json!({}), &json!({"spec": {"image": "b"}})), ["image"]);
+        assert_eq!(changed(&json!([]), &json!({"spec": 3})), [""; 0]);
+    }
+}
