@@ -3,6 +3,7 @@
 
 pub mod access;
 mod accounts;
+mod apply;
 mod ask;
 mod break_glass;
 mod checksum;
@@ -10,6 +11,7 @@ mod checksum_key;
 pub mod consent;
 mod deletion;
 mod dependants;
+mod dereference;
 pub mod desired;
 mod external;
 mod finalizer;

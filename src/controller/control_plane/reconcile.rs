@@ -2,27 +2,21 @@
 //! What should be, and what is said about it, is decided elsewhere; this reads, acts and writes.
 
 use super::access::{Asked, Needs, Owner};
+use super::apply::Applied;
 use super::ask::Memory;
 use super::break_glass::in_force;
 use super::checksum_key::ChecksumKey;
 use super::consent::Consent;
 use super::dependants::Dependants;
-use super::desired::{self, Children, Inputs, WorkspaceAccess};
-use super::external;
-use super::held::Held;
+use super::dereference::Unread;
+use super::external::{self, External};
+use super::finalizer;
 use super::pace::outcome;
-use super::report::reconcile_at;
-use super::runs_as::RunsAs;
-use super::status::{
-    ACCOUNT_NOT_OURS, ADMISSION_DISABLED, Coderd, Exposure, Grants, Observed, Rollout, Wish, WishState,
-};
-use super::sweep::{self, Origin, Wanted};
+use super::status::{Coderd, Exposure, Grants, Observed, Rollout, Wish, WishState};
+use super::sweep::Origin;
 use super::triggers::Abroad;
-use super::workspaces::Trouble;
-use super::{finalizer, kept, references};
-use crate::coderd::{Client, Egress};
+use crate::coderd::{Client, Egress, Retry};
 use crate::controller::deadline::Deadline;
-use crate::controller::drift;
 use crate::controller::schedule::Outcome;
 use crate::kubernetes::events::Events;
 use crate::kubernetes::{CallError, Kube, Target};
@@ -30,7 +24,7 @@ use crds::names::control_plane::workload;
 use crds::{CoderControlPlane, CoderControlPlaneStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
-use serde_json::{Value, from_value, json};
+use serde_json::{Value, from_value};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -72,7 +66,7 @@ pub struct Reconciler {
     /// For what everything no longer wanted was removed: it is not looked for again.
     swept: Mutex<BTreeMap<Key, Swept>>,
     pub(super) memory: Memory,
-    checksum_key: ChecksumKey,
+    pub(super) checksum_key: ChecksumKey,
     pub(super) abroad: Arc<Abroad>,
     pub(super) dependants: Dependants,
 }
@@ -203,99 +197,69 @@ impl Reconciler {
     }
 
     /// The object with every default in it.
-    fn resolved(&self, object: &Value) -> Result<CoderControlPlane, serde_json::Error> {
+    pub(super) fn resolved(&self, object: &Value) -> Result<CoderControlPlane, serde_json::Error> {
         from_value(webhooks::resolved(Kind::ControlPlane, object, &self.config))
     }
 
     async fn reconcile(&self, mut subject: Subject) -> Result<Outcome, CallError> {
-        let namespace = subject.key.namespace.clone();
-        let live = match self.kube.read(subject.key.deployment()).await {
-            Ok(live) => live,
-            Err(error) => return self.write_unread(subject, error.to_string()).await,
-        };
-        let labels = json!(desired::labels(&subject.resolved));
-        let running = live.as_ref().filter(|live| drift::is_child_of(live, &subject.uid, &labels));
-        subject.given = kept::with_what_runs(&subject.object, running);
-        subject.broken.extend(kept::downgrade(&subject.object, running));
-        subject.resolved = match self.resolved(&subject.given) {
-            Ok(resolved) => resolved,
-            // Without what runs the default image would count, which nobody asked for.
-            Err(error) => {
+        let read = match self.dereference(&mut subject).await {
+            Ok(read) => read,
+            Err(Unread::Failed(why)) => return self.write_unread(subject, why).await,
+            Err(Unread::Unreadable(why)) => {
                 let Subject { key, object, before, generation, .. } = subject;
-                let why = format!("the object cannot be read with what runs: {error}");
                 return self.write_unreadable(&key, &object, before, generation, why).await;
             }
         };
-        let read = references::read(&self.kube, &self.checksum_key, &subject.resolved, running);
-        let contents = match read.await {
-            Ok(contents) => contents,
-            Err(error) => return self.write_unread(subject, error.to_string()).await,
-        };
-        let children = desired::children(&Inputs {
-            control_plane: &subject.resolved,
-            consumed_checksum: contents.checksum.as_deref(),
-            access_url_from_env_from: contents.provided,
-            cluster_domain: &self.config.cluster_domain,
-        });
-        let held = match self.held(&subject, &children).await {
-            Ok(held) => held,
-            Err(error) => return self.write_unread(subject, error.to_string()).await,
-        };
-        let abroad = children.workspace_access.iter().any(|access| access.namespace != namespace);
         let mut observed = nothing_observed();
-        observed.missing.clone_from(&contents.missing);
+        observed.missing.clone_from(&read.contents.missing);
         observed.broken.clone_from(&subject.broken);
-        observed.held = held.as_ref().and_then(|held| held.told(&namespace));
-        let (frozen, held) = (held.is_some(), held.unwrap_or_default());
+        observed.held = read.held.told(&subject.key.namespace);
         // Before the first right abroad is granted, somebody must be there to take it back.
+        let (abroad, provided) = (read.children.reach_beyond(&subject.key.namespace), read.contents.provided);
         if abroad && self.mark(&subject, true, &mut observed).await? {
             return Ok(Outcome::After(Duration::ZERO));
         }
         subject.deadline.ended("reading what it refers to", Instant::now());
-        let runs_as =
-            self.settle_service_account(&subject, &children, &held, live.as_ref(), &mut observed).await;
-        let service = self.settle_home(&subject, &children, &held, &mut observed).await;
-        let applied = runs_as == RunsAs::Allowed && !held.has(&children.deployment);
-        let deployment = if applied {
-            let applied = self.settle_deployment(&subject, &children.deployment, live, &mut observed).await;
-            self.remember_versions(applied.as_ref(), children.deployment.target(), &contents).await;
-            applied
-        } else {
-            self.leave_deployment(&subject, live, &mut observed)
-        };
-        self.settle_exposure(&subject, &children, &held, &mut observed).await;
-        let barred = |access: &WorkspaceAccess| bar(access, &runs_as, &held);
-        let in_place = self.settle_workspaces(&subject, &children, barred, &mut observed).await;
-        let rolled = applied && matches!(observed.rollout, Rollout::Complete(_) | Rollout::ScaledToZero);
-        let wanted = Wanted { access: &children.workspace_access, in_place: &in_place, rolled };
-        let swept = self.sweep(&subject, &children, wanted, frozen, &mut observed).await;
+        let applied = self.apply(&subject, read, &mut observed).await;
         subject.deadline.ended("bringing its children into place", Instant::now());
         if let Some(late) = subject.deadline.told(Instant::now()) {
             return self.write_unread(subject, late).await;
         }
-        let service = service.as_ref().map_err(|why| *why);
-        let (client, retry) = self.ask_through(&subject, service, deployment.as_ref(), &mut observed).await;
-        subject.deadline.ended("asking coderd", Instant::now());
-        let in_force = (!applied && frozen).then(|| in_force(&subject.resolved.spec, deployment.as_ref()));
-        let mut asked = self.asked(&subject, client.as_ref(), frozen);
-        asked.spec = in_force.as_ref().unwrap_or(asked.spec);
-        let external = external::settle(&asked).await;
-        subject.deadline.ended("the operator's access and the license", Instant::now());
-        observed.late = external.is_cut().then(|| subject.deadline.told(Instant::now())).flatten();
+        let (external, retry) = self.settle_external(&mut subject, &applied, &mut observed).await;
         // Recorded where they were done, so that they are never done, and told, twice.
         self.tell(&subject.key, &subject.uid, &external.deeds()).await;
         // Somebody must be there to take back what is granted or made elsewhere, until nothing of it is left.
-        let hold = abroad || external.hold() || (finalizer::is_held(&subject.object) && !swept);
+        let hold = abroad || external.hold() || (finalizer::is_held(&subject.object) && !applied.pruned);
         if self.mark(&subject, hold, &mut observed).await? {
             return Ok(Outcome::After(Duration::ZERO));
         }
         external.observe(&mut observed);
         external.describe(&mut subject.before, &Time(Timestamp::now()));
         let url = self.url(&subject);
-        self.describe(&mut subject, &observed, deployment.as_ref(), url, contents.provided);
-        let outcome = outcome(&observed, swept, retry, external.retry());
+        self.describe(&mut subject, &observed, applied.deployment.as_ref(), url, provided);
+        let outcome = outcome(&observed, applied.pruned, retry, external.retry());
         self.write(&subject.key, &subject.object, subject.before).await?;
         Ok(outcome)
+    }
+
+    /// coderd, the operator's access to it, and the license.
+    async fn settle_external(
+        &self,
+        subject: &mut Subject,
+        applied: &Applied,
+        observed: &mut Observed,
+    ) -> (External, Option<Retry>) {
+        let (service, deployment) =
+            (applied.service.as_ref().map_err(|why| *why), applied.deployment.as_ref());
+        let (client, retry) = self.ask_through(subject, service, deployment, observed).await;
+        subject.deadline.ended("asking coderd", Instant::now());
+        let in_force = applied.is_held().then(|| in_force(&subject.resolved.spec, deployment));
+        let mut asked = self.asked(subject, client.as_ref(), applied.frozen);
+        asked.spec = in_force.as_ref().unwrap_or(asked.spec);
+        let external = external::settle(&asked).await;
+        subject.deadline.ended("the operator's access and the license", Instant::now());
+        observed.late = external.is_cut().then(|| subject.deadline.told(Instant::now())).flatten();
+        (external, retry)
     }
 
     /// Nothing is changed while it is unknown what the pods consume, and nothing more once the time is over.
@@ -325,50 +289,6 @@ impl Reconciler {
                 Ok(false)
             }
         }
-    }
-
-    /// Removes what an earlier generation asked for, once for each and whenever it is asked for; returns whether nothing
-    /// of it is left.
-    async fn sweep(
-        &self,
-        subject: &Subject,
-        children: &Children,
-        wanted: Wanted<'_>,
-        frozen: bool,
-        observed: &mut Observed,
-    ) -> bool {
-        let done = (subject.uid.clone(), subject.generation, reconcile_at(&subject.object));
-        if self.swept().get(&subject.key) == Some(&done) {
-            return true;
-        }
-        match self.remove_unwanted(subject, children, wanted, frozen, observed).await {
-            Ok(true) => {
-                self.swept().insert(subject.key.clone(), done);
-                true
-            }
-            Ok(false) => false,
-            Err(error) => {
-                observed.failed.push(error.to_string());
-                false
-            }
-        }
-    }
-
-    async fn remove_unwanted(
-        &self,
-        subject: &Subject,
-        children: &Children,
-        wanted: Wanted<'_>,
-        frozen: bool,
-        observed: &mut Observed,
-    ) -> Result<bool, CallError> {
-        let exposed = matches!(observed.exposure, Exposure::InPlace(_) | Exposure::NotAsked);
-        sweep::optional_children(&self.kube, subject.origin(), children, exposed).await?;
-        let left = sweep::grants(&self.kube, subject.origin(), wanted).await?;
-        observed.failed.extend(left.told());
-        // Who has an account is left as it is with the account.
-        let accounts = !frozen && self.settle_accounts(subject, children, wanted.rolled).await?;
-        Ok(left.is_nothing() && accounts && exposed)
     }
 
     /// What the operator's access and the license are settled with.
@@ -401,7 +321,7 @@ impl Reconciler {
         }
     }
 
-    fn swept(&self) -> MutexGuard<'_, BTreeMap<Key, Swept>> {
+    pub(super) fn swept(&self) -> MutexGuard<'_, BTreeMap<Key, Swept>> {
         self.swept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -411,22 +331,6 @@ impl Reconciler {
 fn broken_rules(object: &Value) -> Vec<String> {
     let review = Review { kind: Kind::ControlPlane, object, occasion: Occasion::Stored };
     webhooks::validate(&review).causes.iter().map(webhooks::Cause::line).collect()
-}
-
-/// Why the rights in a namespace are left as they are, if they are.
-fn bar(access: &WorkspaceAccess, runs_as: &RunsAs, held: &Held) -> Option<Trouble> {
-    let place = &access.namespace;
-    let left = format!("the rights of coderd in namespace {place} are left as they are");
-    match runs_as {
-        RunsAs::Refused(_) => {
-            Some((ACCOUNT_NOT_OURS, format!("{left}: its account is not ours; Ready says what to do")))
-        }
-        RunsAs::Unknown => Some(("Failed", format!("{left}: its account could not be read"))),
-        RunsAs::Allowed if held.has(&access.role) || held.has(&access.binding) => {
-            Some((ADMISSION_DISABLED, format!("{left}: admission is disabled; Ready says what to do")))
-        }
-        RunsAs::Allowed => None,
-    }
 }
 
 pub(super) fn nothing_observed() -> Observed {

@@ -124,6 +124,11 @@ impl Children {
             .chain([&self.deployment, &self.service])
             .chain(others.into_iter().flatten())
     }
+
+    /// Whether any of them is outside of its own namespace.
+    pub fn reach_beyond(&self, namespace: &str) -> bool {
+        self.workspace_access.iter().any(|access| access.namespace != namespace)
+    }
 }
 
 /// The objects a control plane consists of.
