@@ -1,11 +1,12 @@
-//! Brings the children in a control plane's own namespace to what they should be, and notes what stands in the way.
-//! One child that cannot be had keeps no other from its place.
+//! Brings the children of a control plane to what they should be, those in its own namespace here, and notes what stands
+//! in the way. One child that cannot be had keeps no other from its place.
 
-use super::desired::{self, Child, Children};
+use super::desired::{self, Child, Children, WorkspaceAccess};
 use super::held::Held;
 use super::reconcile::{Reconciler, Subject};
 use super::runs_as::{self, RunsAs};
-use super::status::{Exposure, Observed, Rollout};
+use super::status::{ACCOUNT_NOT_OURS, ADMISSION_DISABLED, Exposure, Observed, Rollout};
+use super::workspaces::Trouble;
 use super::{kept, late, rollout};
 use crate::controller::drift;
 use crate::controller::settle::{Settled, settle, settle_account, settle_over};
@@ -17,10 +18,46 @@ use serde_json::Value;
 /// Pods that are looked at when a rollout is late; more would say the same.
 const PODS: u32 = 50;
 
+/// What became of the children.
+pub(super) struct Applied<'a> {
+    /// The Service, or why coderd is not asked there.
+    pub service: Result<Value, &'static str>,
+    /// The Deployment that is there, if it is ours.
+    pub deployment: Option<Value>,
+    /// Whether the Deployment was to be what the spec asks for: it is left as it is otherwise.
+    pub current: bool,
+    /// Namespaces where the rights of coderd are exactly what is asked for.
+    pub in_place: Vec<&'a str>,
+}
+
 impl Reconciler {
+    /// Brings every child to what it should be. What it is held back for, and who its pods run as, keeps the Deployment and
+    /// the rights of coderd from it, and nothing else.
+    pub(super) async fn settle_children<'a>(
+        &self,
+        subject: &Subject,
+        children: &'a Children,
+        held: &Held,
+        live: Option<Value>,
+        observed: &mut Observed,
+    ) -> Applied<'a> {
+        let runs_as = self.settle_service_account(subject, children, held, live.as_ref(), observed).await;
+        let service = self.settle_home(subject, children, held, observed).await;
+        let current = runs_as == RunsAs::Allowed && !held.has(&children.deployment);
+        let deployment = if current {
+            self.settle_deployment(subject, &children.deployment, live, observed).await
+        } else {
+            self.leave_deployment(subject, live, observed)
+        };
+        self.settle_exposure(subject, children, held, observed).await;
+        let barred = |access: &WorkspaceAccess| bar(access, &runs_as, held);
+        let in_place = self.settle_workspaces(subject, children, barred, observed).await;
+        Applied { service, deployment, current, in_place }
+    }
+
     /// The account of coderd, and whether it may run as it. It is read now, whatever was said of it before: somebody may
     /// have put another in its place.
-    pub(super) async fn settle_service_account(
+    async fn settle_service_account(
         &self,
         subject: &Subject,
         children: &Children,
@@ -49,7 +86,7 @@ impl Reconciler {
 
     /// The children in the object's own namespace but the account, the Deployment and the way from outside. Returns the
     /// Service, or why coderd is not asked there.
-    pub(super) async fn settle_home(
+    async fn settle_home(
         &self,
         subject: &Subject,
         children: &Children,
@@ -89,7 +126,7 @@ impl Reconciler {
     }
 
     /// Returns the Deployment that is there if it is ours: a coderd whose change is refused is asked all the same.
-    pub(super) async fn settle_deployment(
+    async fn settle_deployment(
         &self,
         subject: &Subject,
         child: &Child,
@@ -116,7 +153,7 @@ impl Reconciler {
     }
 
     /// Returns the Deployment that is there if it is ours, and leaves it as it is.
-    pub(super) fn leave_deployment(
+    fn leave_deployment(
         &self,
         subject: &Subject,
         live: Option<Value>,
@@ -142,7 +179,7 @@ impl Reconciler {
         }
     }
 
-    pub(super) async fn settle_exposure(
+    async fn settle_exposure(
         &self,
         subject: &Subject,
         children: &Children,
@@ -173,6 +210,22 @@ impl Reconciler {
             | Settled::Failed(message, _)
             | Settled::Nowhere(message) => Exposure::Failed(message),
         };
+    }
+}
+
+/// Why the rights in a namespace are left as they are, if they are.
+fn bar(access: &WorkspaceAccess, runs_as: &RunsAs, held: &Held) -> Option<Trouble> {
+    let place = &access.namespace;
+    let left = format!("the rights of coderd in namespace {place} are left as they are");
+    match runs_as {
+        RunsAs::Refused(_) => {
+            Some((ACCOUNT_NOT_OURS, format!("{left}: its account is not ours; Ready says what to do")))
+        }
+        RunsAs::Unknown => Some(("Failed", format!("{left}: its account could not be read"))),
+        RunsAs::Allowed if held.has(&access.role) || held.has(&access.binding) => {
+            Some((ADMISSION_DISABLED, format!("{left}: admission is disabled; Ready says what to do")))
+        }
+        RunsAs::Allowed => None,
     }
 }
 

@@ -6,18 +6,14 @@ use super::ask::Memory;
 use super::break_glass::in_force;
 use super::consent::Consent;
 use super::dependants::Dependants;
-use super::desired::{self, Children, Inputs, WorkspaceAccess};
+use super::desired::{self, Children, Inputs};
 use super::external;
-use super::held::Held;
+use super::home::Applied;
 use super::pace::outcome;
 use super::report::reconcile_at;
-use super::runs_as::RunsAs;
-use super::status::{
-    ACCOUNT_NOT_OURS, ADMISSION_DISABLED, Coderd, Exposure, Grants, Observed, Rollout, Wish, WishState,
-};
+use super::status::{Coderd, Exposure, Grants, Observed, Rollout, Wish, WishState};
 use super::sweep::{self, Origin, Wanted};
 use super::triggers::Abroad;
-use super::workspaces::Trouble;
 use super::{finalizer, kept, references};
 use crate::coderd::{Client, Egress};
 use crate::controller::drift;
@@ -242,24 +238,14 @@ impl Reconciler {
         if abroad && self.mark(&subject, true, &mut observed).await? {
             return Ok(Outcome::After(Duration::ZERO));
         }
-        let runs_as =
-            self.settle_service_account(&subject, &children, &held, live.as_ref(), &mut observed).await;
-        let service = self.settle_home(&subject, &children, &held, &mut observed).await;
-        let applied = runs_as == RunsAs::Allowed && !held.has(&children.deployment);
-        let deployment = if applied {
-            self.settle_deployment(&subject, &children.deployment, live, &mut observed).await
-        } else {
-            self.leave_deployment(&subject, live, &mut observed)
-        };
-        self.settle_exposure(&subject, &children, &held, &mut observed).await;
-        let barred = |access: &WorkspaceAccess| bar(access, &runs_as, &held);
-        let in_place = self.settle_workspaces(&subject, &children, barred, &mut observed).await;
-        let rolled = applied && matches!(observed.rollout, Rollout::Complete(_) | Rollout::ScaledToZero);
+        let Applied { service, deployment, current, in_place } =
+            self.settle_children(&subject, &children, &held, live, &mut observed).await;
+        let rolled = current && matches!(observed.rollout, Rollout::Complete(_) | Rollout::ScaledToZero);
         let wanted = Wanted { access: &children.workspace_access, in_place: &in_place, rolled };
         let swept = self.sweep(&subject, &children, wanted, frozen, &mut observed).await;
         let service = service.as_ref().map_err(|why| *why);
         let (client, retry) = self.ask_through(&subject, service, deployment.as_ref(), &mut observed).await;
-        let in_force = (!applied && frozen).then(|| in_force(&subject.resolved.spec, deployment.as_ref()));
+        let in_force = (frozen && !current).then(|| in_force(&subject.resolved.spec, deployment.as_ref()));
         let mut asked = self.asked(&subject, client.as_ref(), frozen);
         asked.spec = in_force.as_ref().unwrap_or(asked.spec);
         let external = external::settle(&asked).await;
@@ -391,22 +377,6 @@ impl Reconciler {
 fn broken_rules(object: &Value) -> Vec<String> {
     let review = Review { kind: Kind::ControlPlane, object, occasion: Occasion::Stored };
     webhooks::validate(&review).causes.iter().map(webhooks::Cause::line).collect()
-}
-
-/// Why the rights in a namespace are left as they are, if they are.
-fn bar(access: &WorkspaceAccess, runs_as: &RunsAs, held: &Held) -> Option<Trouble> {
-    let place = &access.namespace;
-    let left = format!("the rights of coderd in namespace {place} are left as they are");
-    match runs_as {
-        RunsAs::Refused(_) => {
-            Some((ACCOUNT_NOT_OURS, format!("{left}: its account is not ours; Ready says what to do")))
-        }
-        RunsAs::Unknown => Some(("Failed", format!("{left}: its account could not be read"))),
-        RunsAs::Allowed if held.has(&access.role) || held.has(&access.binding) => {
-            Some((ADMISSION_DISABLED, format!("{left}: admission is disabled; Ready says what to do")))
-        }
-        RunsAs::Allowed => None,
-    }
 }
 
 pub(super) fn nothing_observed() -> Observed {
