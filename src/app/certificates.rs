@@ -20,10 +20,9 @@ pub fn start(
     context: &Context,
     running: &mut Running,
     duties: &mut Vec<Duty>,
-) -> (CurrentLeaf, Reflected<APIService>) {
+) -> (CurrentLeaf, Option<Reflected<APIService>>) {
     let leaf = CurrentLeaf::default();
-    let labelled = Selection::Labelled(LABEL_SELECTOR.to_owned());
-    let api_services = reflect(context, running, "APIService", context.kube.everywhere(), &labelled);
+    let mut api_services = None;
     match (context.flags.certificates.webhook_ca, &context.flags.certificates.tls_dir) {
         (WebhookCa::External, Some(folder)) => {
             let external = ExternalCertificates {
@@ -38,7 +37,7 @@ pub fn start(
                 Ok(())
             });
         }
-        _ => start_own(context, running, duties, &leaf, api_services.clone()),
+        _ => api_services = Some(start_own(context, running, duties, &leaf)),
     }
     (leaf, api_services)
 }
@@ -48,12 +47,12 @@ fn start_own(
     running: &mut Running,
     duties: &mut Vec<Duty>,
     leaf: &CurrentLeaf,
-    api_services: Reflected<APIService>,
-) {
+) -> Reflected<APIService> {
     let kube = &context.kube;
     let secret =
         reflect(context, running, "Secret", kube.ours::<Secret>(), &Selection::Named(SECRET.to_owned()));
-    let targets = follow_targets(context, running, api_services);
+    let targets = follow_targets(context, running);
+    let api_services = targets.api_services.clone();
     let flags = &context.flags.certificates;
     let own = OwnCertificates {
         secret: secret.clone(),
@@ -83,14 +82,21 @@ fn start_own(
     };
     let work: Work = Box::new(move |stop| Box::pin(duty.clone().run(stop)));
     duties.push(context.duty(AUTHORITY_LEASE, work));
+    api_services
 }
 
-fn follow_targets(context: &Context, running: &mut Running, api_services: Reflected<APIService>) -> Targets {
+fn follow_targets(context: &Context, running: &mut Running) -> Targets {
     let labelled = Selection::Labelled(LABEL_SELECTOR.to_owned());
     let kube = &context.kube;
     Targets {
         mutating: reflect(context, running, "MutatingWebhookConfiguration", kube.everywhere(), &labelled),
         validating: reflect(context, running, "ValidatingWebhookConfiguration", kube.everywhere(), &labelled),
-        api_services,
+        api_services: follow_api_services(context, running),
     }
+}
+
+/// The APIServices that are labelled as ours.
+pub fn follow_api_services(context: &Context, running: &mut Running) -> Reflected<APIService> {
+    let labelled = Selection::Labelled(LABEL_SELECTOR.to_owned());
+    reflect(context, running, "APIService", context.kube.everywhere(), &labelled)
 }

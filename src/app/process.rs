@@ -162,6 +162,8 @@ async fn start(context: &Context, running: &mut Running) -> Result<(), Fatal> {
     let mut duties = Vec::new();
     let (leaf, api_services) = certificates::start(context, running, &mut duties);
     if context.flags.app.runs(Part::Controller) {
+        let api_services =
+            api_services.unwrap_or_else(|| certificates::follow_api_services(context, running));
         let (control_planes, dependants) = kinds::follow(context, running, api_services);
         duties.push(context.duty(CONTROLLER_LEASE, reconcilers::work(context, control_planes, dependants)));
     }

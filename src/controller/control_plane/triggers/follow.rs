@@ -4,7 +4,7 @@
 use super::abroad::{Abroad, Owner};
 use super::records::Records;
 use super::{Changed, concerns, optional};
-use crate::controller::control_plane::dependants::Dependants;
+use crate::controller::control_plane::dependants::{self, Dependants};
 use crate::controller::control_plane::desired::{HTTP_ROUTE, SERVICE_MONITOR, Source};
 use crate::controller::control_plane::reconcile::Key;
 use crate::controller::queue::Queue;
@@ -55,6 +55,8 @@ pub async fn follow(
     control_planes: ControlPlanes,
     queue: Queue<Key>,
 ) {
+    // As it was before the first pass: whatever changes after that is told.
+    let seen = dependants.seen();
     let ours = Selection::Labelled(format!("{}={MANAGER}", label::MANAGED_BY));
     let everything = Selection::All;
     let mut followed = JoinSet::new();
@@ -72,7 +74,7 @@ pub async fn follow(
     hear(kube.changes::<Secret>(&everything).boxed(), Changed::Consumed(Source::Secret));
     hear(kube.changes::<ConfigMap>(&everything).boxed(), Changed::Consumed(Source::ConfigMap));
     hear(kube.changes::<Namespace>(&everything).boxed(), Changed::Namespace);
-    followed.spawn(listen_to_dependants(dependants, control_planes.clone(), queue.clone()));
+    followed.spawn(listen_to_dependants(dependants, seen, control_planes.clone(), queue.clone()));
     followed.spawn(listen_to_objects(control_planes, queue));
     // None of them ends by itself: if one does, the duty starts anew with all of them. Dropping this ends them all.
     if let Some(Err(error)) = followed.join_next().await {
@@ -175,8 +177,12 @@ async fn listen_to_objects(mut control_planes: ControlPlanes, queue: Queue<Key>)
 }
 
 /// Asks for a pass of every control plane whose access is needed otherwise than before.
-async fn listen_to_dependants(mut dependants: Dependants, control_planes: ControlPlanes, queue: Queue<Key>) {
-    let mut before = dependants.seen();
+async fn listen_to_dependants(
+    mut dependants: Dependants,
+    mut before: dependants::Seen,
+    control_planes: ControlPlanes,
+    queue: Queue<Key>,
+) {
     loop {
         dependants.changed().await;
         let now = dependants.seen();
