@@ -77,6 +77,8 @@ async fn among(
     }
     let operator = leading(binary, options).await;
     installation.admit(operator.ports.webhooks, &[]).await;
+    // The schemas are read with the first review, and stay.
+    Admissions::start(cluster, &homes[0]).await.slowest().await;
     tokio::time::sleep(SETTLE).await;
     let before = resident(operator.id());
     let admissions = Admissions::start(cluster, &homes[0]).await;
@@ -166,9 +168,9 @@ async fn create(cluster: &Cluster, homes: &[String], kind: Kind) {
         Kind::ControlPlanes => {
             for (number, home) in (0..PLANES).zip(homes.iter().cycle()) {
                 let planes = control_planes(cluster, home).await;
-                let created = planes
-                    .create(&PostParams::default(), &plane(&format!("large-{number}"), largest(number)));
-                created.await.expect("the largest control plane is admitted");
+                let large = plane(&format!("large-{number}"), largest(number));
+                let created = planes.create(&PostParams::default(), &large).await;
+                created.expect("the largest control plane is admitted");
             }
         }
     }
