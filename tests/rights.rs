@@ -163,13 +163,7 @@ async fn run_a_control_plane(cluster: &Cluster, namespace: &str) -> BTreeSet<Rig
     }))
     .await;
     count("deployment,ingress,poddisruptionbudget,servicemonitor", 4).await;
-    let handed_on = until("the rights abroad", LIMIT, async || {
-        let words = format!("get roles -n {team} -o jsonpath={{.items[0].rules}}");
-        let rules = cluster.kubectl(&words).await;
-        holds(rules.ok, rules.stderr)?;
-        Ok::<_, String>(rights_of(&serde_json::from_str(&rules.stdout).unwrap()))
-    })
-    .await;
+    let handed_on = handed_on(cluster, &team).await;
     // Nobody else writes it here: a rollout that is late, so that its pods are looked at.
     let late = r#"{"status":{"conditions":[{"type":"Progressing","status":"False","reason":"ProgressDeadlineExceeded","message":"late"}],"observedGeneration":9}}"#;
     let words = format!("patch deployment coder -n {namespace} --subresource=status --type=merge -p {late}");
@@ -191,6 +185,16 @@ async fn run_a_control_plane(cluster: &Cluster, namespace: &str) -> BTreeSet<Rig
     count("httproute", 0).await;
     cluster.kubectl(&format!("delete ccp coder -n {namespace} --timeout=30s")).await.expect_ok();
     handed_on
+}
+
+/// What coderd was given in a namespace, once it was.
+async fn handed_on(cluster: &Cluster, team: &str) -> BTreeSet<Right> {
+    until("the rights abroad", LIMIT, async || {
+        let rules = cluster.kubectl(&format!("get roles -n {team} -o jsonpath={{.items[0].rules}}")).await;
+        holds(rules.ok, rules.stderr)?;
+        Ok::<_, String>(rights_of(&serde_json::from_str(&rules.stdout).unwrap()))
+    })
+    .await
 }
 
 /// A control plane asks for an HTTPRoute before the cluster knows the kind: it is made when the kind comes, and followed

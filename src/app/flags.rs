@@ -205,6 +205,7 @@ impl Flags {
     /// What to warn about, or why the flags cannot work together.
     pub fn check(&self) -> Result<Vec<String>, Misused> {
         self.check_cluster_domain()?;
+        self.check_grants_account()?;
         self.check_certificates()?;
         self.check_leases()?;
         self.check_coder()
@@ -219,6 +220,18 @@ impl Flags {
             "--cluster-domain={domain:?} is not a DNS domain such as cluster.local, without dots around it"
         );
         Err(Misused(said))
+    }
+
+    /// An overlay that lost the annotation leaves the variable empty: that is no account anybody could act as.
+    fn check_grants_account(&self) -> Result<(), Misused> {
+        let account = &self.grants_account;
+        if is_host_name(account) {
+            return Ok(());
+        }
+        Err(Misused(format!(
+            "--grants-account={account:?} is not the name of a ServiceAccount; the Deployment takes it from the annotation \
+             coder.com/grants-account of its pods"
+        )))
     }
 
     fn check_certificates(&self) -> Result<(), Misused> {

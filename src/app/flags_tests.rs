@@ -44,6 +44,15 @@ fn half_a_coderd_configuration_names_what_is_missing() {
 }
 
 #[test]
+fn the_account_for_grants_is_the_shipped_one_or_another_that_can_exist() {
+    assert_eq!(flags("").grants_account, "coder-k8s-grants");
+    assert_eq!(flags("--grants-account=team-coder-k8s-grants").check(), Ok(Vec::new()));
+    for bad in ["--grants-account=", "--grants-account=kube-system:default", "--grants-account=a/b"] {
+        assert!(flags(bad).check().unwrap_err().to_string().contains("coder.com/grants-account"), "{bad}");
+    }
+}
+
+#[test]
 fn external_certificates_need_a_folder_and_a_folder_needs_them() {
     assert!(flags("--webhook-ca=external").check().is_err());
     assert!(flags("--tls-dir=/x").check().is_err());

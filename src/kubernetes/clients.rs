@@ -57,8 +57,11 @@ impl Kube {
                 .map_err(|source| ConnectError::Client { source: Box::new(source) })
         };
         let (calls, watches, leases) = (client(&config)?, client(&config)?, client(&config)?);
-        // The API server adds the groups of a service account by itself.
+        // The API server adds the groups of a service account by itself; those a kubeconfig asks for are another user's.
         config.auth_info.impersonate = Some(grants::user(&namespace, &grants_account));
+        config.auth_info.impersonate_uid = None;
+        config.auth_info.impersonate_groups = None;
+        config.auth_info.impersonate_user_extra = None;
         let as_grants = client(&config)?;
         Ok(Self { calls, watches, leases, as_grants, namespace, grants_account })
     }

@@ -97,7 +97,7 @@ async fn a_rule_that_may_not_be_granted_takes_nothing_away_and_is_named() {
     for about in ["Ready", "WorkspaceRBACReady"] {
         let message = text(condition(&plane, about), "/message");
         let account = format!("ServiceAccount {}", account.replace(':', "/"));
-        for words in ["delete,get secrets", "get widgets.example.com", &account] {
+        for words in ["get,delete secrets", "get widgets.example.com", &account] {
             assert!(message.contains(words), "{about}: {message}");
         }
         assert!(!message.contains("pods"), "held: {message}");
