@@ -103,8 +103,9 @@ impl Built {
             }
         }
         for binding in self.of_kind("ValidatingAdmissionPolicyBinding") {
-            let policy = binding["spec"]["policyName"].clone();
-            references.push(("ValidatingAdmissionPolicy".into(), Value::Null, policy));
+            // kustomize takes both for objects of a namespace; the API server drops it.
+            let at = binding["metadata"]["namespace"].clone();
+            references.push(("ValidatingAdmissionPolicy".into(), at, binding["spec"]["policyName"].clone()));
         }
         for deployment in self.of_kind("Deployment") {
             let namespace = &deployment["metadata"]["namespace"];
