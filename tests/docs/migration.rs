@@ -259,14 +259,17 @@ async fn uninstall(walk: &mut Walk) {
     assert_eq!(left, told, "the page says exactly what stays");
 }
 
-/// The objects of an earlier build differ from those of today by these names.
+/// The objects of an earlier build differ from those of today by this name, and by Services that led nowhere.
 async fn earlier_build() -> String {
     let today = kustomize(&repository().join("kustomize/overlays/default")).await.expect_ok();
-    let earlier = today
-        .replace("coder-k8s-operator", "coder-k8s")
-        .replace("coder-k8s-aggregated", "coder-k8s-apiserver");
+    let earlier = today.replace("coder-k8s-operator", "coder-k8s");
     assert_ne!(earlier, today);
-    earlier
+    let nowhere = ["coder-k8s-apiserver", "coder-k8s-aggregated", "coder-k8s-mcp"].map(|name| {
+        let service = json!({ "apiVersion": "v1", "kind": "Service",
+            "metadata": { "name": name, "namespace": "coder-system" }, "spec": { "ports": [{ "port": 443 }] } });
+        format!("---\n{service}\n")
+    });
+    earlier + &nowhere.concat()
 }
 
 async fn from_an_earlier_build(walk: &mut Walk) {
@@ -278,7 +281,9 @@ async fn from_an_earlier_build(walk: &mut Walk) {
     assert!(left.len() == 4 && left.iter().all(|name| name.ends_with("/coder-k8s-operator")), "{left:?}");
     let left = walk.ours("service,clusterrole,clusterrolebinding -n coder-system").await;
     assert!(
-        left.iter().all(|name| !name.ends_with("/coder-k8s") && !name.ends_with("apiserver")),
+        ["/coder-k8s", "apiserver", "aggregated", "mcp"]
+            .iter()
+            .all(|end| left.iter().all(|name| !name.ends_with(end))),
         "{left:?}"
     );
     assert!(walk.may_in("coder-system", "get secrets").await, "the rights of the new names are in force");
