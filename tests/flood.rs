@@ -2,13 +2,12 @@
 //! comes from 127.0.0.1 meanwhile is served.
 
 use futures::future::join_all;
-use serde_json::Value;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 use support::attacker::{self, ATTACKER, Caller, HONEST, answer, honest, many, nested, request};
 use support::memory::peak;
 use support::wait::holds;
-use support::{Cluster, Installation, Operator, https, until};
+use support::{Cluster, FaultProxy, Installation, Operator, https, until};
 use tokio::io::AsyncWriteExt;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_coder-k8s");
@@ -17,8 +16,18 @@ const LIMIT: Duration = Duration::from_secs(30);
 const CONTAINER: f64 = 134.2;
 
 async fn webhooks(purpose: &str) -> (Installation<'static>, Operator, Caller) {
-    let installation = Installation::new(Cluster::shared().await, purpose).await;
-    let mut options = installation.operator("webhooks").await;
+    let cluster = Cluster::shared().await;
+    webhooks_through(purpose, cluster, &cluster.url()).await
+}
+
+/// The same with another way to the API server.
+async fn webhooks_through(
+    purpose: &str,
+    cluster: &'static Cluster,
+    url: &str,
+) -> (Installation<'static>, Operator, Caller) {
+    let installation = Installation::new(cluster, purpose).await;
+    let mut options = installation.operator_through("webhooks", url).await;
     let name = "flood.example.com".to_owned();
     options.flags.push(format!("--serving-name={name}"));
     let mut operator = Operator::start(BINARY, &options).await;
@@ -111,21 +120,11 @@ async fn whoever_sends_more_than_its_share_is_told_to_come_back() {
     is_served(&caller).await;
 }
 
-/// TokenReviews of the operator so far, by the audit log.
-fn token_reviews(cluster: &Cluster, installation: &Installation<'_>) -> usize {
-    let by_us = |event: &Value| {
-        event["user"]["username"] == installation.user().as_str()
-            && event["objectRef"]["resource"] == "tokenreviews"
-            && event["stage"] == "ResponseComplete"
-    };
-    let log = cluster.audit_log();
-    log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()).filter(by_us).count()
-}
-
 #[tokio::test]
 async fn tokens_are_reviewed_once_in_ten_seconds_and_guessing_is_limited_for_each_caller() {
     let cluster = Cluster::shared().await;
-    let (installation, operator, caller) = webhooks("tokens").await;
+    let proxy = FaultProxy::start(cluster).await;
+    let (installation, operator, caller) = webhooks_through("tokens", cluster, &proxy.url()).await;
     let scraper = installation.caller("scraper", "get", "/metrics").await;
     let ask = async |source: Ipv4Addr, token: &str| {
         let request = http::Request::get("/metrics").header("authorization", format!("Bearer {token}"));
@@ -136,7 +135,7 @@ async fn tokens_are_reviewed_once_in_ten_seconds_and_guessing_is_limited_for_eac
         assert_eq!((ask(HONEST, &scraper).await, ask(ATTACKER, "refused").await), (200, 401));
     }
     // Two tokens; a slow machine may have seen ten seconds pass.
-    let reviewed = token_reviews(cluster, &installation);
+    let reviewed = proxy.seen().iter().filter(|seen| seen.path.contains("/tokenreviews")).count();
     assert!((2..=6).contains(&reviewed), "{reviewed} TokenReviews for twenty requests");
 
     until("guesses to be refused unasked", LIMIT, async || {
