@@ -201,16 +201,17 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_does_not_take_its_answer_is_cut() {
-        let (mut client, server) = tokio::io::duplex(16);
-        let mut server = Patience::new(server);
+        let (_client, server) = tokio::io::duplex(16);
         let began = Instant::now();
-        let error = server.write_all(&[b'x'; 64]).await.unwrap_err();
+        let error = Patience::new(server).write_all(&[b'x'; 64]).await.unwrap_err();
         assert_eq!(
             (error.kind(), began.elapsed().as_secs()),
             (io::ErrorKind::TimedOut, TAKE_LIMIT.as_secs())
         );
+        let (mut client, server) = tokio::io::duplex(16);
+        let mut server = Patience::new(server);
         let taking = tokio::spawn(async move {
-            let mut taken = vec![0; 80];
+            let mut taken = vec![0; 64];
             for byte in taken.chunks_mut(1) {
                 client.read_exact(byte).await?;
                 tokio::time::sleep(Duration::from_secs(1)).await;

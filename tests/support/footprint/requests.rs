@@ -14,7 +14,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 const NAME: &str = "footprint.example.com";
 /// How long each attack goes on.
-const LENGTH: Duration = Duration::from_secs(10);
+const LENGTH: Duration = Duration::from_secs(5);
 /// Connections that an attacker tries to have.
 const CROWD: usize = 300;
 /// Of those that send whole reviews; more would only wait for each other.
