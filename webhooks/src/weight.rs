@@ -263,7 +263,7 @@ impl<'de> Visitor<'de> for Build {
         let mut map = Map::new();
         while let Some(key) = entries.next_key::<String>()? {
             match self.0.below(&key) {
-                Some(place) => drop(map.insert(key, entries.next_value_seed(Build(place))?)),
+                Some(place) => drop(map.insert(key, entries.next_value_seed(Self(place))?)),
                 None => drop(entries.next_value::<IgnoredAny>()?),
             }
         }
