@@ -70,7 +70,7 @@ $(CARGO_DENY):
 	  --root $(CACHE)/cargo-deny-$(CARGO_DENY_VERSION)
 
 .PHONY: footprint
-footprint: cluster-tools ## memory (idle and among 300 big Secrets), binary size and time to readiness
+footprint: cluster-tools ## memory (idle, under attack, among 300 big Secrets), binary size and time to readiness
 	@echo "--> building the release binary (about five minutes the first time)"
 	@cargo build --locked --release --bin coder-k8s
 	@cargo build --locked -p support --bin footprint

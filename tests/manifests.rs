@@ -288,7 +288,7 @@ async fn the_default_overlay_is_whole_and_in_one_namespace() {
     let built = Built::from(&repository().join("kustomize/overlays/default")).await;
     built.assert_whole("coder-system");
     assert_eq!(built.only("Namespace")["metadata"]["name"], "coder-system");
-    assert_eq!(serving_names(built.only("Deployment")), ["coder-k8s-mcp", "coder-k8s-metrics"]);
+    assert_eq!(serving_names(built.only("Deployment")), ["coder-k8s-metrics"]);
     assert_eq!(grants_account(built.only("Deployment")), rbac::GRANTS_ACCOUNT);
 }
 
@@ -347,7 +347,7 @@ async fn a_changed_namespace_and_prefix_reach_every_reference() {
     built.assert_whole("elsewhere");
     assert_eq!(built.only("Namespace")["metadata"]["name"], "elsewhere");
     assert_eq!(built.only("Deployment")["metadata"]["name"], "team-coder-k8s-operator");
-    assert_eq!(serving_names(built.only("Deployment")), ["team-coder-k8s-mcp", "team-coder-k8s-metrics"]);
+    assert_eq!(serving_names(built.only("Deployment")), ["team-coder-k8s-metrics"]);
     assert_eq!(grants_account(built.only("Deployment")), "team-coder-k8s-grants");
     assert_eq!(impersonated(built.only("Role")), ["team-coder-k8s-grants"]);
 }
@@ -359,7 +359,7 @@ async fn a_prefix_far_above_the_base_reaches_it_too() {
     let built =
         Built::from(&overlay("outer", &inner, "namespace: second\nnamePrefix: outer-\nnameSuffix: -b")).await;
     built.assert_whole("second");
-    let names = ["outer-inner-coder-k8s-mcp-b", "outer-inner-coder-k8s-metrics-b"];
+    let names = ["outer-inner-coder-k8s-metrics-b"];
     assert_eq!(serving_names(built.only("Deployment")), names);
     assert_eq!(grants_account(built.only("Deployment")), "outer-inner-coder-k8s-grants-b");
     assert_eq!(impersonated(built.only("Role")), ["outer-inner-coder-k8s-grants-b"]);
@@ -378,7 +378,7 @@ async fn the_checks_find_planted_faults() {
     assert_ne!(broken("RoleBinding", "/roleRef/name", json!("other")).dangling(), [""; 0]);
     let bound = "ValidatingAdmissionPolicyBinding";
     assert_ne!(broken(bound, "/spec/policyName", json!("other")).dangling(), [""; 0]);
-    let annotation = "/spec/template/metadata/annotations/coder.com~1mcp-service";
+    let annotation = "/spec/template/metadata/annotations/coder.com~1metrics-service";
     assert_ne!(broken("Deployment", annotation, json!("other")).dangling(), [""; 0]);
     let annotation = "/spec/template/metadata/annotations/coder.com~1grants-account";
     assert_ne!(broken("Deployment", annotation, json!("other")).dangling(), [""; 0]);

@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
+use support::attacker::ATTACKER;
 use support::wait::holds;
-use support::{Cluster, Fault, FaultProxy, Installation, Operator, https, ports, until};
+use support::{Cluster, Fault, FaultProxy, Installation, Operator, https, until};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_coder-k8s");
 const LIMIT: Duration = Duration::from_secs(30);
@@ -124,7 +124,7 @@ fn version_names_commit_and_profile_and_completion_knows_the_flags() {
     }
 }
 
-async fn mode_becomes_ready_alone(app: &'static str, checks: &[&str]) {
+async fn mode_becomes_ready_alone(app: &'static str, checks: &[&str]) -> Operator {
     let cluster = Cluster::shared().await;
     let installation = Installation::new(cluster, &format!("alone-{app}")).await;
     let operator = installation.start(BINARY, app).await;
@@ -135,6 +135,7 @@ async fn mode_becomes_ready_alone(app: &'static str, checks: &[&str]) {
     expected.extend(checks);
     assert_eq!(sorted(listed), sorted(expected), "{verbose}");
     assert_eq!(operator.probe("/healthz").await.unwrap().0, 200);
+    operator
 }
 
 fn sorted(mut names: Vec<&str>) -> Vec<&str> {
@@ -154,20 +155,45 @@ async fn the_webhooks_become_ready_alone() {
     mode_becomes_ready_alone("webhooks", &["webhooks"]).await;
 }
 
-#[tokio::test]
-async fn the_aggregated_api_becomes_ready_alone() {
-    mode_becomes_ready_alone("aggregated-apiserver", &["aggregated-api", "front-proxy trust"]).await;
+/// The names of the listeners that were bound.
+fn bound(operator: &Operator) -> Vec<String> {
+    let lines = operator.logged("listening");
+    lines.iter().map(|line| line["listener"].as_str().unwrap().to_owned()).collect()
+}
+
+/// The mode of a part that does not exist yet: alive, no port for it, and never ready, so that nothing is replaced by it.
+async fn mode_waits_for_its_part(app: &'static str, part: &str) {
+    let cluster = Cluster::shared().await;
+    let installation = Installation::new(cluster, &format!("waits-{app}")).await;
+    let operator = Operator::start(BINARY, &installation.operator(app).await).await;
+    until("all checks but that of the part", LIMIT, async || {
+        let (status, verbose) = operator.probe("/readyz?verbose").await?;
+        assert_eq!(status, 503, "{verbose}");
+        let waiting: Vec<&str> = verbose.lines().filter(|line| line.starts_with("[-]")).collect();
+        holds(waiting == [format!("[-]{part} waiting: a version that has it")], verbose)
+    })
+    .await;
+    assert_eq!(operator.probe("/healthz").await.unwrap().0, 200);
+    assert_eq!(bound(&operator), ["metrics", "probes"]);
+    assert_eq!(operator.logged("not in this version; its port is not opened").len(), 1);
 }
 
 #[tokio::test]
-async fn mcp_becomes_ready_alone() {
-    mode_becomes_ready_alone("mcp-http", &["mcp"]).await;
+async fn the_aggregated_api_is_not_there_yet_and_says_so() {
+    mode_waits_for_its_part("aggregated-apiserver", "aggregated-api").await;
 }
 
 #[tokio::test]
-async fn everything_in_one_process_becomes_ready() {
-    let all = [KINDS.as_slice(), &["webhooks", "aggregated-api", "front-proxy trust", "mcp"]].concat();
-    mode_becomes_ready_alone("all", &all).await;
+async fn mcp_is_not_there_yet_and_says_so() {
+    mode_waits_for_its_part("mcp-http", "mcp").await;
+}
+
+#[tokio::test]
+async fn everything_in_one_process_becomes_ready_and_opens_no_port_that_leads_nowhere() {
+    let operator =
+        mode_becomes_ready_alone("all", &[KINDS.as_slice(), &["webhooks", "front-proxy trust"]].concat())
+            .await;
+    assert_eq!(bound(&operator), ["metrics", "webhooks", "probes"]);
 }
 
 /// Every list the process makes, by a part of its path, and the checks that wait for it.
@@ -183,7 +209,7 @@ const LISTS: [(&str, &[&str]); 8] = [
 ];
 
 /// Without a certificate, no listener answers.
-const CERTIFIED: [&str; 6] = ["aggregated-api", "caBundle", "certificate", "mcp", "metrics", "webhooks"];
+const CERTIFIED: [&str; 4] = ["caBundle", "certificate", "metrics", "webhooks"];
 
 #[tokio::test]
 async fn readyz_is_never_true_before_each_first_list() {
@@ -295,8 +321,8 @@ async fn silent_and_slow_clients_are_cut_and_others_are_served() {
     let operator = installation.start(BINARY, "webhooks").await;
     let mut silent = Vec::new();
     for _ in 0..200 {
-        silent.push(TcpStream::connect(ports::loopback(operator.ports.probes)).await.unwrap());
-        silent.push(TcpStream::connect(ports::loopback(operator.ports.webhooks)).await.unwrap());
+        silent.push(https::dial_from(ATTACKER, operator.ports.probes).await.unwrap());
+        silent.push(https::dial_from(ATTACKER, operator.ports.webhooks).await.unwrap());
     }
     silent[0].write_all(b"GET /readyz HTTP/1.1\r\nHost: ").await.unwrap();
     assert_eq!(operator.probe("/readyz").await.unwrap().0, 200, "others are served meanwhile");

@@ -3,65 +3,95 @@
 
 mod rights;
 
-use crate::kubernetes::Kube;
-use crate::serving::limits::{self, Limits};
+use crate::serving::bodies::Bodies;
+use crate::serving::callers::Callers;
+use crate::serving::limits;
 use crate::serving::metrics::{Metrics, Named};
-use axum::Router;
-use axum::body::Bytes;
+use crate::serving::peer::Peer;
+use crate::serving::rates::{Rate, Rates};
+use crate::serving::turns::{Turn, Turns};
+use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
+use axum::{Extension, Router};
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
-use std::sync::Arc;
-use std::time::Duration;
-use tokio::sync::Semaphore;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 use webhooks::Config;
 use webhooks::decide::{self, Decision};
 use webhooks::render::configurations::{MUTATE, VALIDATE};
 use webhooks::wire::{self, Request, Unreadable};
 
-/// The body is the API server's own limit; the time is below the shorter of the two webhook timeouts.
-const LIMITS: Limits = Limits { body: 3 * 1024 * 1024, at_once: 16, time: Duration::from_millis(2800) };
-/// A parsed body takes many times its size: large ones are parsed one at a time.
-const LARGE: usize = 256 * 1024;
+/// Two objects as large as etcd keeps them, and room for the rest of a review.
+const BODY: usize = 3 * 1024 * 1024 + 256 * 1024;
+/// Below the shorter of the two webhook timeouts.
+const TIME: Duration = Duration::from_millis(2800);
+/// What one place of work stands for in memory. An ordinary review takes one place; the largest that is built takes as
+/// many as one caller can have.
+const PLACE: usize = 1024 * 1024;
+/// Places of work: all requests that are built at a time take at most 32 MiB. With 24 MiB of bodies, about 20 of
+/// connections and 20 of an idle process that is all a crowd of callers can make of it, in a container of 128; one caller
+/// reaches half of the first three.
+const PLACES: u32 = 32;
+const _: () = assert!(wire::MEMORY <= PLACE * PLACES as usize / 2);
+/// What a review costs in time goes with its size: it is counted in units of this many bytes built.
+const UNIT: usize = 16 * 1024;
+/// Units of a caller: an ordinary review has two or three, the largest a thousand.
+const REVIEWS: Rate = Rate { burst: 100_000, per_second: 20_000 };
 
 #[derive(Clone)]
 struct Admission {
-    kube: Kube,
+    callers: Callers,
     config: Arc<Config>,
     metrics: Metrics,
-    large: Arc<Semaphore>,
+    bodies: Bodies,
+    turns: Turns,
+    reviews: Arc<Mutex<Rates>>,
 }
 
 /// The router of the webhook port.
-pub fn router(kube: Kube, config: Config, metrics: Metrics) -> Router {
-    let admission = Admission { kube, config: Arc::new(config), metrics, large: Arc::new(Semaphore::new(1)) };
+pub fn router(callers: Callers, config: Config, metrics: Metrics) -> Router {
+    let admission = Admission {
+        callers,
+        config: Arc::new(config),
+        metrics,
+        bodies: Bodies::default(),
+        turns: Turns::of(PLACES),
+        reviews: Arc::new(Mutex::new(Rates::new(REVIEWS, Instant::now()))),
+    };
     let router =
         Router::new().route(MUTATE, post(mutate)).route(VALIDATE, post(validate)).with_state(admission);
-    limits::bounded(router, LIMITS)
+    limits::timed(router, TIME)
 }
 
-async fn mutate(State(admission): State<Admission>, body: Bytes) -> Response {
-    let _turn = admission.turn(&body).await;
-    let mut request = match wire::read(&body) {
-        Ok(request) => request,
-        Err(unreadable) => return refuse(&admission, &unreadable),
+async fn mutate(
+    State(admission): State<Admission>,
+    Extension(peer): Extension<Peer>,
+    body: Body,
+) -> Response {
+    let (mut request, _turn) = match admission.read(peer, body).await {
+        Ok(read) => read,
+        Err(refusal) => return refusal,
     };
     let decision = decide::mutate(&mut request, &admission.config);
     admission.answer(&request, &decision, ["mutate_allowed", "mutate_denied"])
 }
 
-async fn validate(State(admission): State<Admission>, body: Bytes) -> Response {
-    let _turn = admission.turn(&body).await;
-    let request = match wire::read(&body) {
-        Ok(request) => request,
-        Err(unreadable) => return refuse(&admission, &unreadable),
+async fn validate(
+    State(admission): State<Admission>,
+    Extension(peer): Extension<Peer>,
+    body: Body,
+) -> Response {
+    let (request, _turn) = match admission.read(peer, body).await {
+        Ok(read) => read,
+        Err(refusal) => return refusal,
     };
     let mut decision = decide::validate(&request);
     // Rights are asked for only when nothing else is wrong: the answer would not change, and questions cost.
     if decision.allowed() {
-        match rights::missing(&admission.kube, &request).await {
+        match rights::missing(&admission.callers, peer, &request).await {
             Ok(causes) => decision = decision.refused_for(causes),
             Err(error) => {
                 // Failing closed: the API server reports that the webhook could not decide.
@@ -75,8 +105,48 @@ async fn validate(State(admission): State<Admission>, body: Bytes) -> Response {
 }
 
 impl Admission {
-    async fn turn(&self, body: &Bytes) -> Option<tokio::sync::SemaphorePermit<'_>> {
-        if body.len() > LARGE { self.large.acquire().await.ok() } else { None }
+    /// Reads a request and the places it takes; it is built only when it has them all.
+    async fn read(&self, peer: Peer, body: Body) -> Result<(Request, Option<Turn>), Response> {
+        let body = match self.bodies.read(peer, body, BODY).await {
+            Ok(body) => body,
+            Err(unread) => {
+                self.count("unread");
+                return Err(unread.into_response());
+            }
+        };
+        // Weighing takes time, so that it needs a place too; it takes no memory.
+        let mut turn = self.turns.take(peer, 1).await;
+        let weighed = wire::weigh(body.bytes()).map_err(|unreadable| self.refuse(&unreadable))?;
+        let (units, places) = (in_units(weighed.memory(), UNIT), in_units(weighed.memory(), PLACE));
+        if !self.is_within_rate(peer, units) {
+            self.count("too_many");
+            return Err(limits::too_many());
+        }
+        if places > 1 {
+            // Given back first: whoever holds one place and waits for more could wait for another that does the same.
+            drop(turn);
+            turn = self.turns.take(peer, places).await;
+        }
+        let request = weighed.build().map_err(|unreadable| self.refuse(&unreadable))?;
+        Ok((request, turn))
+    }
+
+    fn is_within_rate(&self, peer: Peer, units: u32) -> bool {
+        let mut reviews = self.reviews.lock().unwrap_or_else(PoisonError::into_inner);
+        reviews.take(peer, units, Instant::now()).is_ok()
+    }
+
+    fn count(&self, name: &'static str) {
+        self.metrics.admissions.get_or_create(&Named { name }).inc();
+    }
+
+    fn refuse(&self, unreadable: &Unreadable) -> Response {
+        self.count("unreadable");
+        let status = match unreadable {
+            Unreadable::TooLarge | Unreadable::TooDeep => StatusCode::PAYLOAD_TOO_LARGE,
+            _ => StatusCode::BAD_REQUEST,
+        };
+        (status, format!("{unreadable}\n")).into_response()
     }
 
     fn answer(
@@ -86,7 +156,7 @@ impl Admission {
         [allowed, denied]: [&'static str; 2],
     ) -> Response {
         let name = if decision.allowed() { allowed } else { denied };
-        self.metrics.admissions.get_or_create(&Named { name }).inc();
+        self.count(name);
         tracing::debug!(
             kind = request.kind.name(),
             namespace = request.namespace,
@@ -105,7 +175,7 @@ impl Admission {
     }
 }
 
-fn refuse(admission: &Admission, unreadable: &Unreadable) -> Response {
-    admission.metrics.admissions.get_or_create(&Named { name: "unreadable" }).inc();
-    (StatusCode::BAD_REQUEST, format!("{unreadable}\n")).into_response()
+/// How many units, at least one.
+fn in_units(bytes: usize, unit: usize) -> u32 {
+    u32::try_from(bytes.div_ceil(unit).max(1)).unwrap_or(u32::MAX)
 }

@@ -1,8 +1,9 @@
 //! Asks the API server whether the person behind a request holds the rights that the request adds.
 //! Which questions, and what the answers mean, is decided in the `webhooks` crate.
 
-use crate::kubernetes::{CallError, Kube};
-use crate::serving::callers;
+use crate::kubernetes::CallError;
+use crate::serving::callers::Callers;
+use crate::serving::peer::Peer;
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::authorization::v1::ResourceAttributes;
 use webhooks::wire::{Operation, Request};
@@ -12,7 +13,7 @@ use webhooks::{AccessCheck, Cause, Inquiry, required_access};
 const AT_ONCE: usize = 8;
 
 /// Why the request is refused for want of rights; empty when it is not.
-pub async fn missing(kube: &Kube, request: &Request) -> Result<Vec<Cause>, CallError> {
+pub async fn missing(callers: &Callers, peer: Peer, request: &Request) -> Result<Vec<Cause>, CallError> {
     let old = match &request.operation {
         Operation::Create => None,
         Operation::Update { old } => Some(old),
@@ -23,8 +24,9 @@ pub async fn missing(kube: &Kube, request: &Request) -> Result<Vec<Cause>, CallE
         if questions.is_empty() {
             return Ok(inquiry.causes());
         }
-        let answers =
-            stream::iter(questions).map(|question| ask(kube, request, question)).buffer_unordered(AT_ONCE);
+        let answers = stream::iter(questions)
+            .map(|question| ask(callers, peer, request, question))
+            .buffer_unordered(AT_ONCE);
         for (question, allowed) in answers.try_collect::<Vec<_>>().await? {
             inquiry.record(question, allowed);
         }
@@ -32,7 +34,8 @@ pub async fn missing(kube: &Kube, request: &Request) -> Result<Vec<Cause>, CallE
 }
 
 async fn ask(
-    kube: &Kube,
+    callers: &Callers,
+    peer: Peer,
     request: &Request,
     question: AccessCheck,
 ) -> Result<(AccessCheck, bool), CallError> {
@@ -45,6 +48,6 @@ async fn ask(
         name: Some(question.name.clone()).filter(|text| !text.is_empty()),
         ..ResourceAttributes::default()
     };
-    let allowed = callers::may(kube, &request.user, attributes).await?;
+    let allowed = callers.may(peer, &request.user, attributes).await?;
     Ok((question, allowed))
 }

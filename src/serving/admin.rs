@@ -1,17 +1,17 @@
 //! The metrics port: `GET /metrics` and `PUT /loglevel`, each for callers the API server allows.
 //! Authorised before anything is read from the request's body.
 
-use super::callers::{Denied, authorise, bearer};
+use super::callers::{Callers, Denied, bearer};
 use super::limits::{self, Limits};
 use super::metrics::{Metrics, Named};
+use super::peer::Peer;
 use super::readiness::Readiness;
-use crate::kubernetes::Kube;
-use axum::Router;
 use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, put};
-use http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
+use axum::{Extension, Router};
+use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{Method, StatusCode};
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,15 +24,20 @@ pub type SetLogLevel = Arc<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
 
 #[derive(Clone)]
 struct Admin {
-    kube: Kube,
+    callers: Callers,
     metrics: Metrics,
     readiness: Readiness,
     set_log_level: SetLogLevel,
 }
 
 /// The router of the metrics port.
-pub fn router(kube: Kube, metrics: Metrics, readiness: Readiness, set_log_level: SetLogLevel) -> Router {
-    let admin = Admin { kube, metrics, readiness, set_log_level };
+pub fn router(
+    callers: Callers,
+    metrics: Metrics,
+    readiness: Readiness,
+    set_log_level: SetLogLevel,
+) -> Router {
+    let admin = Admin { callers, metrics, readiness, set_log_level };
     let router = Router::new()
         .route("/metrics", get(metrics_text))
         .route("/loglevel", put(log_level))
@@ -41,13 +46,18 @@ pub fn router(kube: Kube, metrics: Metrics, readiness: Readiness, set_log_level:
     limits::bounded(router, LIMITS)
 }
 
-async fn authorised(State(admin): State<Admin>, request: Request, next: Next) -> Response {
+async fn authorised(
+    State(admin): State<Admin>,
+    Extension(peer): Extension<Peer>,
+    request: Request,
+    next: Next,
+) -> Response {
     let verb = match *request.method() {
         Method::PUT => "put",
         _ => "get",
     };
     let allowed = match bearer(request.headers()) {
-        Ok(token) => authorise(&admin.kube, token, verb, request.uri().path()).await,
+        Ok(token) => admin.callers.authorise(peer, token, verb, request.uri().path()).await,
         Err(denied) => Err(denied),
     };
     match allowed {
@@ -67,6 +77,10 @@ fn turn_away(metrics: &Metrics, denied: &Denied) -> Response {
         Denied::Forbidden { .. } => {
             count("forbidden");
             (StatusCode::FORBIDDEN, text).into_response()
+        }
+        Denied::TooMany => {
+            count("too_many");
+            (StatusCode::TOO_MANY_REQUESTS, [(RETRY_AFTER, "5")], text).into_response()
         }
         Denied::Unavailable(error) => {
             tracing::warn!(%error, "caller not reviewed");

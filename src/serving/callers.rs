@@ -1,6 +1,9 @@
 //! Who is calling and may they: a bearer token is reviewed by the API server, then the access it asks for.
-//! Nobody is anonymous, and nothing is decided here that Kubernetes does not decide.
+//! Nobody is anonymous, nothing is decided here that Kubernetes does not decide, and no caller makes us ask it without end.
 
+use super::peer::Peer;
+use super::rates::{Rate, Rates};
+use super::tokens::{Digest, Tokens};
 use crate::confidential::Confidential;
 use crate::kubernetes::{CallError, Kube};
 use http::HeaderMap;
@@ -9,6 +12,14 @@ use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInf
 use k8s_openapi::api::authorization::v1::{
     NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
 };
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+/// SubjectAccessReviews that one caller may cause. Whoever reaches the webhook port can make up a review, and each costs
+/// the API server some. A thousand objects that each add ten rights pass at once; beyond that, questions wait.
+const QUESTIONS: Rate = Rate { burst: 10_000, per_second: 500 };
+/// TokenReviews that one caller may cause: Prometheus needs one in ten seconds, whoever guesses tokens gets no further.
+const TOKEN_REVIEWS: Rate = Rate { burst: 60, per_second: 3 };
 
 /// Why a caller is turned away.
 #[derive(Debug, thiserror::Error)]
@@ -26,6 +37,9 @@ pub enum Denied {
         /// On which path.
         path: String,
     },
+    /// This caller has made us ask too often.
+    #[error("too many tokens or questions of this caller; try again")]
+    TooMany,
     /// The API server could not be asked.
     #[error("the API server could not be asked: {0}")]
     Unavailable(#[from] CallError),
@@ -38,40 +52,93 @@ pub fn bearer(headers: &HeaderMap) -> Result<Confidential<String>, Denied> {
     if token.is_empty() { Err(Denied::Unauthenticated) } else { Ok(Confidential::new(token.to_owned())) }
 }
 
-/// Succeeds when the bearer of the token may `verb` the non-resource `path`.
-pub async fn authorise(
-    kube: &Kube,
-    token: Confidential<String>,
-    verb: &str,
-    path: &str,
-) -> Result<(), Denied> {
-    let user = authenticate(kube, token).await?;
-    let name = user.username.clone().unwrap_or_default();
-    let review = SubjectAccessReview { spec: access(user, verb, path), ..SubjectAccessReview::default() };
-    let answer = kube.everywhere::<SubjectAccessReview>().create(&review).await?;
-    if answer.status.is_some_and(|status| status.allowed) {
-        return Ok(());
-    }
-    Err(Denied::Forbidden { user: name, verb: verb.to_owned(), path: path.to_owned() })
+/// Those who ask the API server on behalf of callers. Cloning is cheap.
+#[derive(Clone)]
+pub struct Callers {
+    kube: Kube,
+    tokens: Arc<Mutex<Tokens>>,
+    token_reviews: Arc<Mutex<Rates>>,
+    questions: Arc<Mutex<Rates>>,
 }
 
-/// Whether a user may do something to a resource.
-pub async fn may(kube: &Kube, user: &UserInfo, attributes: ResourceAttributes) -> Result<bool, CallError> {
-    let spec = SubjectAccessReviewSpec { resource_attributes: Some(attributes), ..subject(user.clone()) };
-    let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
-    let answer = kube.everywhere::<SubjectAccessReview>().create(&review).await?;
-    Ok(answer.status.is_some_and(|status| status.allowed))
+impl Callers {
+    /// Nobody has asked yet.
+    pub fn new(kube: Kube) -> Self {
+        let rates = |rate| Arc::new(Mutex::new(Rates::new(rate, Instant::now())));
+        Self {
+            kube,
+            tokens: Arc::default(),
+            token_reviews: rates(TOKEN_REVIEWS),
+            questions: rates(QUESTIONS),
+        }
+    }
+
+    /// Succeeds when the bearer of the token may `verb` the non-resource `path`.
+    pub async fn authorise(
+        &self,
+        peer: Peer,
+        token: Confidential<String>,
+        verb: &str,
+        path: &str,
+    ) -> Result<(), Denied> {
+        let user = self.authenticate(peer, token).await?;
+        let name = user.username.clone().unwrap_or_default();
+        take(&self.questions, peer)?;
+        if self.allowed(access(user, verb, path)).await? {
+            return Ok(());
+        }
+        Err(Denied::Forbidden { user: name, verb: verb.to_owned(), path: path.to_owned() })
+    }
+
+    /// Whether a user may do something to a resource; `peer` is who says that this user asks.
+    pub async fn may(
+        &self,
+        peer: Peer,
+        user: &UserInfo,
+        attributes: ResourceAttributes,
+    ) -> Result<bool, CallError> {
+        // Whoever is above its rate waits here; the time limit of its request ends that.
+        loop {
+            let taken = lock(&self.questions).take(peer, 1, Instant::now());
+            let Err(wait) = taken else { break };
+            tokio::time::sleep(wait).await;
+        }
+        let spec = SubjectAccessReviewSpec { resource_attributes: Some(attributes), ..subject(user.clone()) };
+        self.allowed(spec).await
+    }
+
+    async fn allowed(&self, spec: SubjectAccessReviewSpec) -> Result<bool, CallError> {
+        let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
+        let answer = self.kube.everywhere::<SubjectAccessReview>().create(&review).await?;
+        Ok(answer.status.is_some_and(|status| status.allowed))
+    }
+
+    async fn authenticate(&self, peer: Peer, token: Confidential<String>) -> Result<UserInfo, Denied> {
+        let digest = Digest::of(&token);
+        if let Some(known) = lock(&self.tokens).owner(digest, Instant::now()) {
+            return known.ok_or(Denied::Unauthenticated);
+        }
+        take(&self.token_reviews, peer)?;
+        let user = self.review(token).await?;
+        lock(&self.tokens).learn(digest, user.clone(), Instant::now());
+        user.ok_or(Denied::Unauthenticated)
+    }
+
+    async fn review(&self, token: Confidential<String>) -> Result<Option<UserInfo>, CallError> {
+        let spec = TokenReviewSpec { token: Some(token.expose().clone()), ..TokenReviewSpec::default() };
+        let review = TokenReview { spec, ..TokenReview::default() };
+        let answer = self.kube.everywhere::<TokenReview>().create(&review).await?;
+        let status = answer.status.unwrap_or_default();
+        Ok(status.user.filter(|_| status.authenticated == Some(true)))
+    }
 }
 
-async fn authenticate(kube: &Kube, token: Confidential<String>) -> Result<UserInfo, Denied> {
-    let spec = TokenReviewSpec { token: Some(token.expose().clone()), ..TokenReviewSpec::default() };
-    let review = TokenReview { spec, ..TokenReview::default() };
-    let answer = kube.everywhere::<TokenReview>().create(&review).await?;
-    let status = answer.status.unwrap_or_default();
-    match status.user {
-        Some(user) if status.authenticated == Some(true) => Ok(user),
-        _ => Err(Denied::Unauthenticated),
-    }
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn take(rates: &Mutex<Rates>, peer: Peer) -> Result<(), Denied> {
+    lock(rates).take(peer, 1, Instant::now()).map_err(|_| Denied::TooMany)
 }
 
 fn access(user: UserInfo, verb: &str, path: &str) -> SubjectAccessReviewSpec {
@@ -97,6 +164,16 @@ fn subject(user: UserInfo) -> SubjectAccessReviewSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thousand_objects_at_once_pass_and_endless_questions_do_not() {
+        let peer = |ip: &str| Peer::from(ip.parse::<std::net::IpAddr>().unwrap());
+        let (attacker, honest, now) = (peer("127.0.0.2"), peer("127.0.0.1"), Instant::now());
+        let mut rates = Rates::new(QUESTIONS, now);
+        let passed = (0..100_000).filter(|_| rates.take(attacker, 1, now).is_ok()).count();
+        assert_eq!(passed, 10_000);
+        assert!((0..1000).all(|_| rates.take(honest, 10, now).is_ok()));
+    }
 
     #[test]
     fn only_a_bearer_token_counts() {

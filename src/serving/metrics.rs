@@ -28,6 +28,8 @@ pub struct Metrics {
     pub failed_handshakes: Family<Named, Counter>,
     /// Open connections, by listener.
     pub connections: Family<Named, Gauge>,
+    /// Connections closed at once because their caller had its share, by listener.
+    pub refused_connections: Family<Named, Counter>,
     /// When a certificate of ours ends, in Unix seconds: `ca` and `leaf`.
     pub certificate_not_after: Family<Named, Gauge>,
     /// Writes of a CA bundle, by kind of target.
@@ -36,7 +38,7 @@ pub struct Metrics {
     pub failed_injections: Family<Named, Counter>,
     /// Admission reviews, by webhook and verdict.
     pub admissions: Family<Named, Counter>,
-    /// Callers turned away from an authorised port: `unauthenticated`, `forbidden`.
+    /// Callers turned away from an authorised port: `unauthenticated`, `forbidden`, `too_many`.
     pub denied: Family<Named, Counter>,
     /// 1 while the process is ready.
     pub ready: Gauge,
@@ -51,6 +53,7 @@ impl Metrics {
             watch_errors: Family::default(),
             failed_handshakes: Family::default(),
             connections: Family::default(),
+            refused_connections: Family::default(),
             certificate_not_after: Family::default(),
             injections: Family::default(),
             failed_injections: Family::default(),
@@ -75,6 +78,12 @@ impl Metrics {
         let handshakes = self.failed_handshakes.clone();
         own.register("failed_handshakes", "TLS handshakes that did not succeed by listener", handshakes);
         own.register("connections", "Open connections by listener", self.connections.clone());
+        let refused = self.refused_connections.clone();
+        own.register(
+            "refused_connections",
+            "Connections above the share of their caller by listener",
+            refused,
+        );
         let not_after = self.certificate_not_after.clone();
         own.register("certificate_not_after_seconds", "Unix time at which a certificate ends", not_after);
         own.register("ca_injections", "Writes of a CA bundle by kind of target", self.injections.clone());

@@ -3,7 +3,9 @@
 
 pub mod admin;
 pub mod authority;
+pub mod bodies;
 pub mod callers;
+pub mod connections;
 pub mod external;
 pub mod front_proxy;
 pub mod injection;
@@ -13,7 +15,12 @@ pub mod listener;
 pub mod metrics;
 pub mod own_certificates;
 mod patience;
+pub mod peer;
 pub mod probes;
+pub mod rates;
 pub mod readiness;
 pub mod self_check;
+pub mod shares;
 pub mod tls;
+mod tokens;
+pub mod turns;

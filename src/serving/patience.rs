@@ -1,6 +1,6 @@
-//! Cuts off clients that say nothing at first, or begin a request and do not finish its head: after an answer a
-//! connection may idle, a sentence may not.
-//! It watches the bytes of HTTP/1 pass and never changes them; HTTP/2 has limits of its own.
+//! Cuts off clients that say nothing at first, begin a request and do not finish its head, or do not take their answer:
+//! after an answer a connection may idle, a sentence may not.
+//! It watches the bytes of HTTP/1 pass and never changes them.
 
 use std::io;
 use std::pin::Pin;
@@ -11,6 +11,9 @@ use tokio::time::{Instant, Sleep};
 
 /// How long the head of a request may take from its first byte on, or the first one from the start.
 pub const HEAD_LIMIT: Duration = Duration::from_secs(5);
+
+/// How long a client may take no byte of what we send. An answer that nobody takes is memory that nobody frees.
+pub const TAKE_LIMIT: Duration = Duration::from_secs(5);
 
 const END_OF_HEAD: [u8; 4] = *b"\r\n\r\n";
 const CONTINUE: &[u8] = b"HTTP/1.1 100";
@@ -31,6 +34,8 @@ pub struct Patience<S> {
     stream: S,
     stage: Stage,
     deadline: Pin<Box<Sleep>>,
+    /// When the client must have taken something; none while nothing waits to be taken.
+    taking: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Patience<S> {
@@ -38,7 +43,20 @@ impl<S> Patience<S> {
     pub fn new(stream: S) -> Self {
         // Whoever connects has something to say: the first head is due from the start.
         let stage = Stage::Head { tail: [0; 4] };
-        Self { stream, stage, deadline: Box::pin(tokio::time::sleep(HEAD_LIMIT)) }
+        Self { stream, stage, deadline: Box::pin(tokio::time::sleep(HEAD_LIMIT)), taking: None }
+    }
+
+    /// What became of bytes that were offered to the client.
+    fn offered<T>(&mut self, context: &mut Context<'_>, result: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if result.is_ready() {
+            self.taking = None;
+            return result;
+        }
+        let deadline = self.taking.get_or_insert_with(|| Box::pin(tokio::time::sleep(TAKE_LIMIT)));
+        deadline
+            .as_mut()
+            .poll(context)
+            .map(|()| Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not take what was sent")))
     }
 
     fn arrived(&mut self, bytes: &[u8]) {
@@ -104,15 +122,18 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patience<S> {
         if self.stage == Stage::Request && !bytes.starts_with(CONTINUE) {
             self.stage = Stage::Idle;
         }
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.offered(context, written)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        self.offered(context, flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        let shut = Pin::new(&mut self.stream).poll_shutdown(context);
+        self.offered(context, shut)
     }
 }
 
@@ -176,6 +197,29 @@ mod tests {
         client.write_all(b"GET /next").await.unwrap();
         read(&mut server).await.unwrap();
         assert!(read(&mut server).await.is_err(), "the next head is watched again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_does_not_take_its_answer_is_cut() {
+        let (_client, server) = tokio::io::duplex(16);
+        let began = Instant::now();
+        let error = Patience::new(server).write_all(&[b'x'; 64]).await.unwrap_err();
+        assert_eq!(
+            (error.kind(), began.elapsed().as_secs()),
+            (io::ErrorKind::TimedOut, TAKE_LIMIT.as_secs())
+        );
+        let (mut client, server) = tokio::io::duplex(16);
+        let mut server = Patience::new(server);
+        let taking = tokio::spawn(async move {
+            let mut taken = vec![0; 64];
+            for byte in taken.chunks_mut(1) {
+                client.read_exact(byte).await?;
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+            io::Result::Ok(client)
+        });
+        server.write_all(&[b'x'; 64]).await.expect("a slow one is not cut");
+        taking.await.unwrap().unwrap();
     }
 
     #[test]

@@ -28,7 +28,9 @@ pub fn server_config(leaf: &CurrentLeaf, clients: ClientCertificates) -> Result<
         ClientCertificates::Requested => builder.with_client_cert_verifier(Arc::new(AskOnly { provider })),
     };
     let mut config = builder.with_cert_resolver(Arc::new(leaf.clone()));
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    // No HTTP/2: it would let one connection hold a hundred requests and their buffers, and tie an API server to one
+    // replica. API servers and Prometheus keep connections of HTTP/1.1 alive as well.
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(config)
 }
 

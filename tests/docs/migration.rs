@@ -259,17 +259,20 @@ async fn uninstall(walk: &mut Walk) {
     assert_eq!(left, told, "the page says exactly what stays");
 }
 
-/// The objects of an earlier build differ from those of today by these names, and by one account for everything.
+/// The objects of an earlier build differ from those of today by this name, by one account for everything, and by
+/// Services that led nowhere.
 async fn earlier_build() -> String {
     let today = kustomize(&repository().join("kustomize/overlays/default")).await.expect_ok();
-    let earlier = today
-        .replace("coder-k8s-operator", "coder-k8s")
-        .replace("coder-k8s-aggregated", "coder-k8s-apiserver");
+    let earlier = today.replace("coder-k8s-operator", "coder-k8s");
     assert_ne!(earlier, today);
     let mut objects: Vec<Value> = serde_saphyr::from_multiple(&earlier).unwrap();
     objects.retain(|object| object["metadata"]["name"] != "coder-k8s-grants");
     let handed_on = objects.iter_mut().filter(|object| object["roleRef"]["name"] == "coder-k8s-workspaces");
     handed_on.for_each(|binding| binding["subjects"][0]["name"] = json!("coder-k8s"));
+    objects.extend(["coder-k8s-apiserver", "coder-k8s-aggregated", "coder-k8s-mcp"].map(|name| {
+        json!({ "apiVersion": "v1", "kind": "Service",
+            "metadata": { "name": name, "namespace": "coder-system" }, "spec": { "ports": [{ "port": 443 }] } })
+    }));
     json!({ "apiVersion": "v1", "kind": "List", "items": objects }).to_string()
 }
 
@@ -287,7 +290,9 @@ async fn from_an_earlier_build(walk: &mut Walk) {
     assert!(left.len() == 4 && left.iter().all(|name| name.ends_with("/coder-k8s-operator")), "{left:?}");
     let left = walk.ours("service,clusterrole,clusterrolebinding -n coder-system").await;
     assert!(
-        left.iter().all(|name| !name.ends_with("/coder-k8s") && !name.ends_with("apiserver")),
+        ["/coder-k8s", "apiserver", "aggregated", "mcp"]
+            .iter()
+            .all(|end| left.iter().all(|name| !name.ends_with(end))),
         "{left:?}"
     );
     assert!(walk.may_in("coder-system", "get secrets").await, "the rights of the new names are in force");

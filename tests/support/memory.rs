@@ -14,6 +14,11 @@ pub fn peak(process: u32) -> f64 {
     status(process, "VmHWM:")
 }
 
+/// From now on, the peak is that of what comes.
+pub fn reset_peak(process: u32) {
+    std::fs::write(format!("/proc/{process}/clear_refs"), "5").expect("a process of ours");
+}
+
 fn status(process: u32, field: &str) -> f64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("a running process");
     let line = status.lines().find(|line| line.starts_with(field)).expect("the kernel says it");

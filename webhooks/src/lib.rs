@@ -28,6 +28,7 @@ pub mod schema;
 pub mod text;
 mod tree;
 mod warnings;
+mod weight;
 pub mod wire;
 
 pub use authority::{Access, AccessCheck, Inquiry, required_access};

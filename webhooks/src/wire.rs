@@ -1,17 +1,28 @@
 //! AdmissionReview as it goes over the wire: what we read of a request, and how an answer is written.
-//! Objects stay raw JSON: a typed round trip would lose fields that are not ours to lose.
+//! Objects stay raw JSON: a typed round trip would lose fields that are not ours to lose. Nothing is built of a body
+//! before it is known what that costs.
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::authentication::v1::UserInfo;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::decide::Decision;
 use crate::kind::Kind;
 use crate::warnings::within_limits;
+use crate::weight::{self, Excess, Scales};
 
 const VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
+
+/// What both objects of a review and its user may cost in memory, built. Ours are bounded by their schema: with every
+/// list full (about 4,000 items of two kilobytes) an object costs half of it.
+pub const MEMORY: usize = 16 * 1024 * 1024;
+/// Bytes of the description of a user: thousands of groups.
+const USER: usize = 256 * 1024;
+/// Each question about the rights of a user holds two copies of the description, and eight are asked at once.
+const USER_COPIES: usize = 16;
 
 /// A request we can decide.
 #[derive(Debug, Clone)]
@@ -62,21 +73,30 @@ pub enum Unreadable {
     /// Not creation or update.
     #[error("only CREATE and UPDATE are decided here")]
     Operation,
+    /// More than anybody writes, and more than we build.
+    #[error(
+        "the objects of the AdmissionReview consist of more values than are read; remove what is not needed"
+    )]
+    TooLarge,
+    /// Nested deeper than any field of ours.
+    #[error("the objects of the AdmissionReview are nested deeper than any field of coder.com/v1alpha1")]
+    TooDeep,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Envelope {
+struct Envelope<'a> {
     #[serde(default)]
     api_version: String,
     #[serde(default)]
     kind: String,
-    request: Option<Body>,
+    #[serde(borrow)]
+    request: Option<Body<'a>>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Body {
+struct Body<'a> {
     uid: String,
     resource: Resource,
     operation: String,
@@ -84,12 +104,12 @@ struct Body {
     namespace: String,
     #[serde(default)]
     name: String,
-    #[serde(default)]
-    object: Value,
-    #[serde(default)]
-    old_object: Value,
-    #[serde(default)]
-    user_info: UserInfo,
+    #[serde(borrow)]
+    object: Option<&'a RawValue>,
+    #[serde(borrow)]
+    old_object: Option<&'a RawValue>,
+    #[serde(borrow)]
+    user_info: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -100,22 +120,87 @@ struct Resource {
     resource: String,
 }
 
+/// A review whose weight is known; its objects are still text.
+pub struct Weighed<'a> {
+    body: Body<'a>,
+    kind: Kind,
+    is_update: bool,
+    memory: usize,
+}
+
 /// Reads a body.
 pub fn read(body: &[u8]) -> Result<Request, Unreadable> {
-    let envelope: Envelope = serde_json::from_slice(body).map_err(Unreadable::Body)?;
+    weigh(body)?.build()
+}
+
+/// Weighs a body and refuses what nobody would send.
+pub fn weigh(body: &[u8]) -> Result<Weighed<'_>, Unreadable> {
+    let envelope: Envelope<'_> = serde_json::from_slice(body).map_err(Unreadable::Body)?;
     if envelope.api_version != VERSION || envelope.kind != KIND {
         return Err(Unreadable::Version);
     }
     let body = envelope.request.ok_or(Unreadable::NoRequest)?;
     let ours = body.resource.group == crds::well_known::GROUP;
     let kind = Kind::from_plural(&body.resource.resource).filter(|_| ours).ok_or(Unreadable::Kind)?;
-    let operation = match body.operation.as_str() {
-        "CREATE" => Operation::Create,
-        "UPDATE" => Operation::Update { old: body.old_object },
+    let is_update = match body.operation.as_str() {
+        "CREATE" => false,
+        "UPDATE" => true,
         _ => return Err(Unreadable::Operation),
     };
-    let Body { uid, namespace, name, object, user_info: user, .. } = body;
-    Ok(Request { uid, kind, operation, namespace, name, object, user })
+    let memory = memory(&body, is_update)?;
+    Ok(Weighed { body, kind, is_update, memory })
+}
+
+fn memory(body: &Body<'_>, is_update: bool) -> Result<usize, Unreadable> {
+    let mut scales = Scales::up_to(MEMORY);
+    let objects = body.object.into_iter().chain(body.old_object.filter(|_| is_update));
+    let mut weighed = Ok(());
+    for object in objects {
+        weighed = weighed.and_then(|()| scales.add_object(object));
+    }
+    if let Some(user) = body.user_info {
+        if user.get().len() > USER {
+            return Err(Unreadable::TooLarge);
+        }
+        weighed = weighed
+            .and_then(|()| scales.add_value(user))
+            .and_then(|()| scales.add(user.get().len() * USER_COPIES));
+    }
+    match (weighed, scales.excess()) {
+        (Ok(()), _) => Ok(scales.memory()),
+        (Err(_), Some(Excess::Depth)) => Err(Unreadable::TooDeep),
+        (Err(_), Some(Excess::Memory)) => Err(Unreadable::TooLarge),
+        (Err(error), None) => Err(Unreadable::Body(error)),
+    }
+}
+
+impl Weighed<'_> {
+    /// Bytes of memory that the request takes once it is built, by the constants of `weight`.
+    pub fn memory(&self) -> usize {
+        self.memory
+    }
+
+    /// Builds the request.
+    pub fn build(self) -> Result<Request, Unreadable> {
+        let Self { body, kind, is_update, .. } = self;
+        let object =
+            |raw: Option<&RawValue>| raw.map(weight::build).transpose().map(Option::unwrap_or_default);
+        let operation = if is_update {
+            Operation::Update { old: object(body.old_object).map_err(Unreadable::Body)? }
+        } else {
+            Operation::Create
+        };
+        let user = body.user_info.map(|raw| serde_json::from_str(raw.get())).transpose();
+        Ok(Request {
+            uid: body.uid,
+            kind,
+            operation,
+            namespace: body.namespace,
+            name: body.name,
+            object: object(body.object).map_err(Unreadable::Body)?,
+            user: user.map_err(Unreadable::Body)?.unwrap_or_default(),
+        })
+    }
 }
 
 #[derive(Serialize)]
@@ -263,5 +348,44 @@ mod tests {
         ));
         let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
         assert!(matches!(read(deep.as_bytes()), Err(Unreadable::Body(_))));
+    }
+
+    fn wrapped(object: &str, operation: &str) -> String {
+        format!(
+            r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{{"uid":"u","operation":"{operation}",
+            "resource":{{"group":"coder.com","resource":"codercontrolplanes"}},"object":{object},"oldObject":{object}}}}}"#
+        )
+    }
+
+    /// Each is 3 MiB of text and was hundreds of megabytes built.
+    #[test]
+    fn what_would_fill_memory_is_refused_before_it_is_built() {
+        let many = |what: &str| format!(r#"{{"spec":[{}0]}}"#, what.repeat(3 * 1024 * 1024 / what.len()));
+        let deep = format!("{}1{}", r#"{"a":"#.repeat(500_000), "}".repeat(500_000));
+        assert!(matches!(read(wrapped(&deep, "CREATE").as_bytes()), Err(Unreadable::TooDeep)));
+        for what in [r#"{"a":0},"#, "[0],", "0,", r#""","#] {
+            let refused = read(wrapped(&many(what), "CREATE").as_bytes());
+            assert!(matches!(refused, Err(Unreadable::TooLarge)), "{what}");
+        }
+        let groups = format!(r#"{{"groups":[{}"a"]}}"#, r#""a","#.repeat(100_000));
+        let text = wrapped("{}", "CREATE").replacen(r#""uid""#, &format!(r#""userInfo":{groups},"uid""#), 1);
+        assert!(matches!(read(text.as_bytes()), Err(Unreadable::TooLarge)));
+    }
+
+    /// As large as etcd keeps an object: what we do not look at does not count, and what we do is far from the limit.
+    #[test]
+    fn the_largest_object_that_etcd_keeps_is_read() {
+        let variables: Vec<Value> = (0..512)
+            .map(|number| json!({ "name": format!("V{number}"), "valueFrom": { "secretKeyRef": { "name": "a", "key": "b" } } }))
+            .collect();
+        let fields = "f:a".repeat(400_000);
+        let object = json!({ "metadata": { "managedFields": [{ "fieldsV1": { fields: {} } }] },
+            "spec": { "extraEnv": variables } });
+        let text = wrapped(&object.to_string(), "UPDATE");
+        let weighed = weigh(text.as_bytes()).unwrap();
+        assert!(weighed.memory() < MEMORY / 2, "{}", weighed.memory());
+        let request = weighed.build().unwrap();
+        assert_eq!(request.object["spec"]["extraEnv"].as_array().unwrap().len(), 512);
+        assert!(request.object["metadata"].get("managedFields").is_none());
     }
 }

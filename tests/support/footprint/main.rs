@@ -1,9 +1,10 @@
-//! `make footprint`: idle memory, binary size and time to true readiness of the release build in `--app=all`, and what
-//! 300 big Secrets of others add to its memory.
+//! `make footprint`: idle memory, binary size and time to true readiness of the release build in `--app=all`, what
+//! 300 big Secrets of others add to its memory, and what callers without credentials do.
 //!
 //!   cargo run -p support --bin footprint -- target/release/coder-k8s
 
 mod lists;
+mod requests;
 
 use futures::{StreamExt, stream};
 use k8s_openapi::ByteString;
@@ -58,6 +59,7 @@ async fn main() {
         Figure::at_most("exec to ready, CA exists (median)", median(&mut later), "ms", 150.0),
         Figure::at_most("exec to ready, first start of all", first, "ms", 500.0),
     ];
+    figures.extend(requests::under_attack(&installation, &binary, &options).await);
     figures.extend(among_secrets(&cluster, &binary, &options).await);
     figures.extend(lists::figures(&cluster, &installation, &binary).await);
     report("footprint", &figures);

@@ -1,0 +1,101 @@
+//! Decides how much of something that can run out each caller may hold: never more than is left for the others.
+//! So one caller holds at most half, two at most a third each, and a newcomer always finds something. Never waits.
+
+use super::peer::Peer;
+use std::collections::HashMap;
+
+/// Who holds how much of a fixed amount.
+#[derive(Debug)]
+pub struct Shares {
+    limit: usize,
+    held: usize,
+    by_peer: HashMap<Peer, usize>,
+}
+
+/// Why nothing is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refused {
+    /// This caller would hold more than is left for others.
+    Share,
+    /// Nobody would get this much now.
+    Exhausted,
+}
+
+impl Shares {
+    /// An amount that nobody holds anything of.
+    pub fn of(limit: usize) -> Self {
+        Self { limit, held: 0, by_peer: HashMap::new() }
+    }
+
+    /// Takes an amount for a caller, all of it or nothing.
+    pub fn take(&mut self, peer: Peer, amount: usize) -> Result<(), Refused> {
+        let left = self.limit.saturating_sub(self.held);
+        let own = self.by_peer.get(&peer).copied().unwrap_or_default();
+        if amount > left {
+            return Err(Refused::Exhausted);
+        }
+        if own + amount > left - amount {
+            return Err(Refused::Share);
+        }
+        self.held += amount;
+        self.by_peer.insert(peer, own + amount);
+        Ok(())
+    }
+
+    /// Gives an amount back.
+    pub fn give(&mut self, peer: Peer, amount: usize) {
+        self.held = self.held.saturating_sub(amount);
+        if let Some(own) = self.by_peer.get_mut(&peer) {
+            *own = own.saturating_sub(amount);
+            if *own == 0 {
+                // Only those who hold something are remembered: the table is as bounded as the amount.
+                self.by_peer.remove(&peer);
+            }
+        }
+    }
+
+    /// What all of them hold.
+    pub fn held(&self) -> usize {
+        self.held
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    fn peer(number: u8) -> Peer {
+        Peer::from(std::net::IpAddr::from(Ipv4Addr::new(127, 0, 0, number)))
+    }
+
+    fn all(shares: &mut Shares, peer: Peer) -> usize {
+        (0..).take_while(|_| shares.take(peer, 1).is_ok()).count()
+    }
+
+    #[test]
+    fn no_caller_holds_more_than_half() {
+        let mut shares = Shares::of(512);
+        assert_eq!(all(&mut shares, peer(1)), 256);
+        assert_eq!(shares.take(peer(1), 1), Err(Refused::Share));
+    }
+
+    #[test]
+    fn a_newcomer_finds_something_however_many_came_before() {
+        let mut shares = Shares::of(512);
+        for number in 1..=6 {
+            assert!(all(&mut shares, peer(number)) >= 1, "{number}");
+        }
+        assert!(shares.held() < 512);
+    }
+
+    #[test]
+    fn what_is_given_back_can_be_taken_again_and_nobody_is_remembered_for_nothing() {
+        let mut shares = Shares::of(10);
+        assert_eq!(shares.take(peer(1), 5), Ok(()));
+        assert_eq!(shares.take(peer(2), 11), Err(Refused::Exhausted));
+        shares.give(peer(1), 5);
+        assert_eq!((shares.held(), shares.by_peer.len()), (0, 0));
+        assert_eq!(shares.take(peer(2), 5), Ok(()));
+    }
+}
