@@ -211,7 +211,7 @@ mod tests {
         let (mut client, server) = tokio::io::duplex(16);
         let mut server = Patience::new(server);
         let taking = tokio::spawn(async move {
-            let mut taken = vec![0; 64];
+            let mut taken = [0; 64];
             for byte in taken.chunks_mut(1) {
                 client.read_exact(byte).await?;
                 tokio::time::sleep(Duration::from_secs(1)).await;

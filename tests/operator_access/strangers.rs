@@ -10,7 +10,9 @@ pub fn hostile_words() -> String {
 }
 
 /// By name: what answers there.
-const STRANGERS: [(&str, fn(TcpStream) -> std::io::Result<()>); 5] = [
+type Stranger = (&'static str, fn(TcpStream) -> std::io::Result<()>);
+
+const STRANGERS: [Stranger; 5] = [
     ("silent", silent),
     ("web", web),
     ("without-tls", without_tls),
