@@ -12,7 +12,7 @@ use super::status::{Coderd, Exposure, Grants, Observed, Rollout, Wish, WishState
 use super::sweep::{self, Origin, Wanted};
 use super::triggers::Abroad;
 use super::{finalizer, kept, references};
-use crate::coderd::{Client, Egress};
+use crate::coderd::{Client, Egress, Retry};
 use crate::controller::deadline::Deadline;
 use crate::controller::drift;
 use crate::controller::schedule::Outcome;
@@ -237,11 +237,8 @@ impl Reconciler {
             return self.write_unread(subject, late).await;
         }
         let service = service.as_ref().map_err(|why| *why);
-        let (client, retry) = self.ask_through(&subject, service, deployment.as_ref(), &mut observed).await;
-        subject.deadline.ended("asking coderd", Instant::now());
-        let external = self.settle_external(&subject, client.as_ref()).await;
-        subject.deadline.ended("the operator's access and the license", Instant::now());
-        observed.late = external.is_cut().then(|| subject.deadline.told(Instant::now())).flatten();
+        let (external, retry) =
+            self.settle_outside(&mut subject, service, deployment.as_ref(), &mut observed).await;
         // Recorded where they were done, so that they are never done, and told, twice.
         self.tell(&subject.key, &subject.uid, &external.deeds()).await;
         // Somebody must be there to take back what is granted or made elsewhere, until nothing of it is left.
@@ -330,9 +327,21 @@ impl Reconciler {
         Ok(left.is_nothing() && accounts && exposed)
     }
 
-    /// The operator's access and the license.
-    async fn settle_external(&self, subject: &Subject, client: Option<&Client>) -> External {
-        external::settle(&self.asked(subject, client)).await
+    /// Asks coderd, then brings the operator's access and the license into place as far as there is time; when to try
+    /// again, if coderd did not answer.
+    async fn settle_outside(
+        &self,
+        subject: &mut Subject,
+        service: Result<&Value, &'static str>,
+        deployment: Option<&Value>,
+        observed: &mut Observed,
+    ) -> (External, Option<Retry>) {
+        let (client, retry) = self.ask_through(subject, service, deployment, observed).await;
+        subject.deadline.ended("asking coderd", Instant::now());
+        let external = external::settle(&self.asked(subject, client.as_ref())).await;
+        subject.deadline.ended("the operator's access and the license", Instant::now());
+        observed.late = external.is_cut().then(|| subject.deadline.told(Instant::now())).flatten();
+        (external, retry)
     }
 
     pub(super) fn asked<'a>(&'a self, subject: &'a Subject, client: Option<&'a Client>) -> Asked<'a> {
