@@ -37,7 +37,7 @@ pub enum CallError {
         source: Box<kube::Error>,
     },
     /// What came back is more than anybody needs, and was not read.
-    #[error("cannot {operation}: there is more than {limit}; remove what is not needed")]
+    #[error("cannot {operation}: it has more than {limit}; remove what is not needed")]
     TooLarge {
         /// What was tried.
         operation: String,

@@ -344,8 +344,8 @@ fn a_spec_is_small_enough_to_be_kept_and_one_that_is_not_may_only_shrink() {
     assert_eq!(verdict.causes.iter().map(|cause| cause.code).collect::<Vec<_>>(), ["CODER0222"]);
     assert_eq!(
         verdict.denial().unwrap(),
-        "spec: takes 201 KiB, and 128 KiB is the most that is kept; put long texts into a ConfigMap or Secret that the \
-         spec refers to, and remove what is not needed (CODER0222)"
+        "spec: takes more than 128 KiB; put long texts into a ConfigMap or Secret that the spec refers to, and remove what \
+         is not needed (CODER0222)"
     );
     let updated = |old: &Value, new: &Value| {
         validate(&Review { kind: ControlPlane, object: new, occasion: Occasion::Update(old) })

@@ -178,7 +178,7 @@ async fn create(cluster: &Cluster, homes: &[String], kind: Kind) {
 
 /// As large as it may be, in bytes or in values; the values are of a type that takes much room.
 fn largest(number: usize) -> Value {
-    if number % 2 == 0 {
+    if number.is_multiple_of(2) {
         return json!({ "operatorAccess": { "disabled": true }, "extraArgs": vec!["x".repeat(32_500); 4] });
     }
     let sources = vec![json!({}); 5_900];
