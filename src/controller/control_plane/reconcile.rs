@@ -15,10 +15,6 @@ use super::pace::outcome;
 use super::status::{Coderd, Exposure, Grants, Observed, Rollout, Wish, WishState};
 use super::sweep::Origin;
 use super::triggers::Abroad;
-<<<<<<< HEAD
-=======
-use super::{finalizer, kept, references};
->>>>>>> lists
 use crate::coderd::{Client, Egress, Retry};
 use crate::controller::deadline::Deadline;
 use crate::controller::schedule::Outcome;
@@ -229,13 +225,7 @@ impl Reconciler {
         if let Some(late) = subject.deadline.told(Instant::now()) {
             return self.write_unread(subject, late).await;
         }
-<<<<<<< HEAD
         let (external, retry) = self.settle_external(&mut subject, &applied, &mut observed).await;
-=======
-        let service = service.as_ref().map_err(|why| *why);
-        let (external, retry) =
-            self.settle_outside(&mut subject, service, deployment.as_ref(), &mut observed).await;
->>>>>>> lists
         // Recorded where they were done, so that they are never done, and told, twice.
         self.tell(&subject.key, &subject.uid, &external.deeds()).await;
         // Somebody must be there to take back what is granted or made elsewhere, until nothing of it is left.
@@ -301,7 +291,6 @@ impl Reconciler {
         }
     }
 
-<<<<<<< HEAD
     /// What the operator's access and the license are settled with.
     pub(super) fn asked<'a>(
         &'a self,
@@ -310,69 +299,6 @@ impl Reconciler {
         frozen: bool,
     ) -> Asked<'a> {
         let license = subject.resolved.spec.license_secret_ref.is_some();
-=======
-    /// Removes what an earlier generation asked for, once for each and whenever it is asked for; returns whether nothing
-    /// of it is left.
-    async fn sweep(
-        &self,
-        subject: &Subject,
-        children: &Children,
-        in_place: &[&str],
-        observed: &mut Observed,
-    ) -> bool {
-        let done = (subject.uid.clone(), subject.generation, reconcile_at(&subject.object));
-        if self.swept().get(&subject.key) == Some(&done) {
-            return true;
-        }
-        let rolled = matches!(observed.rollout, Rollout::Complete(_) | Rollout::ScaledToZero);
-        let wanted = Wanted { access: &children.workspace_access, in_place, rolled };
-        match self.remove_unwanted(subject, children, wanted, observed).await {
-            Ok(true) => {
-                self.swept().insert(subject.key.clone(), done);
-                true
-            }
-            Ok(false) => false,
-            Err(error) => {
-                observed.failed.push(error.to_string());
-                false
-            }
-        }
-    }
-
-    async fn remove_unwanted(
-        &self,
-        subject: &Subject,
-        children: &Children,
-        wanted: Wanted<'_>,
-        observed: &mut Observed,
-    ) -> Result<bool, CallError> {
-        let exposed = matches!(observed.exposure, Exposure::InPlace(_) | Exposure::NotAsked);
-        sweep::optional_children(&self.kube, subject.origin(), children, exposed).await?;
-        let left = sweep::grants(&self.kube, subject.origin(), wanted).await?;
-        observed.failed.extend(left.told());
-        let accounts = self.settle_accounts(subject, children, wanted.rolled).await?;
-        Ok(left.is_nothing() && accounts && exposed)
-    }
-
-    /// Asks coderd, then brings the operator's access and the license into place as far as there is time; when to try
-    /// again, if coderd did not answer.
-    async fn settle_outside(
-        &self,
-        subject: &mut Subject,
-        service: Result<&Value, &'static str>,
-        deployment: Option<&Value>,
-        observed: &mut Observed,
-    ) -> (External, Option<Retry>) {
-        let (client, retry) = self.ask_through(subject, service, deployment, observed).await;
-        subject.deadline.ended("asking coderd", Instant::now());
-        let external = external::settle(&self.asked(subject, client.as_ref())).await;
-        subject.deadline.ended("the operator's access and the license", Instant::now());
-        observed.late = external.is_cut().then(|| subject.deadline.told(Instant::now())).flatten();
-        (external, retry)
-    }
-
-    pub(super) fn asked<'a>(&'a self, subject: &'a Subject, client: Option<&'a Client>) -> Asked<'a> {
->>>>>>> lists
         Asked {
             kube: &self.kube,
             egress: &self.egress,
