@@ -115,7 +115,7 @@ async fn a_new_value_rolls_once_and_the_same_contents_roll_nothing() {
         format!("create secret generic settings -n {ns} --from-literal=PIN=1235"),
     ] {
         kubectl(stage, &words).await;
-        stage.pass(&ns, "coder", &words.split(' ').next().unwrap().to_owned()).await;
+        stage.pass(&ns, "coder", words.split(' ').next().unwrap()).await;
         let now = marks(stage, &ns).await;
         assert_eq!((&now.0, &now.1), (&generation, &checksum), "{words}");
     }
