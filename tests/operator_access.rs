@@ -174,7 +174,7 @@ async fn a_hiccup_of_the_database_takes_nothing_away_and_a_dead_one_lets_go() {
     let plane = stage
         .until(&ns, "access in spite of the database", |plane| {
             let message = condition(plane, "OperatorAccessReady")["message"].as_str().unwrap_or_default();
-            message.contains("the database cannot be reached")
+            message.contains("cannot log in to coderd's database")
         })
         .await;
     assert_eq!(condition(&plane, "OperatorAccessReady")["status"], "True");

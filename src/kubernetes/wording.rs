@@ -10,7 +10,7 @@ pub const LONGEST: usize = 300;
 const CUT: &str = "… (more in the operator's log)";
 
 /// Characters of anything the API server says that are looked at or logged.
-const WHOLE: usize = 8192;
+const WHOLE: usize = 32 * 1024;
 
 /// The text as a sentence. Pods, webhooks and coderd say what they like, and `kubectl` prints it.
 pub fn sentence(text: &str) -> String {

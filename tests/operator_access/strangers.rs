@@ -9,10 +9,11 @@ pub fn hostile_words() -> String {
     format!("no \u{1b}]0;owned\u{7}\u{202e}entry\u{2066}\u{200b}\r\nERROR forged {}", "x".repeat(900_000))
 }
 
-/// By name: what answers there.
-type Stranger = (&'static str, fn(TcpStream) -> std::io::Result<()>);
+/// How a server deals with one connection.
+type Answer = fn(TcpStream) -> std::io::Result<()>;
 
-const STRANGERS: [Stranger; 5] = [
+/// By name: what answers there.
+const STRANGERS: [(&str, Answer); 5] = [
     ("silent", silent),
     ("web", web),
     ("without-tls", without_tls),
@@ -22,9 +23,7 @@ const STRANGERS: [Stranger; 5] = [
 
 /// Starts all of them; the flags lead their names to them.
 pub fn started() -> Vec<String> {
-    let rule = |(name, answer): (&str, fn(TcpStream) -> std::io::Result<()>)| {
-        format!("--resolve={}={}", host(name), serve(answer))
-    };
+    let rule = |(name, answer): (&str, Answer)| format!("--resolve={}={}", host(name), serve(answer));
     STRANGERS.map(rule).into()
 }
 
@@ -33,7 +32,7 @@ pub fn host(name: &str) -> String {
     format!("{name}.strangers.svc.cluster.local")
 }
 
-fn serve(answer: fn(TcpStream) -> std::io::Result<()>) -> SocketAddr {
+fn serve(answer: Answer) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
