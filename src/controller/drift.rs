@@ -321,6 +321,17 @@ mod tests {
     }
 
     #[test]
+    fn what_was_written_in_our_name_is_told_whether_it_was_applied_or_updated() {
+        let live = json!({"metadata": {"managedFields": [
+            {"manager": "coder-k8s", "operation": "Update", "fieldsV1": {"f:spec": {"f:a": {}}}},
+            {"manager": "coder-k8s", "operation": "Apply", "fieldsV1": {"f:spec": {"f:b": {}}}},
+            {"manager": "kubectl", "operation": "Update", "fieldsV1": {"f:spec": {"f:c": {}}}},
+        ]}});
+        assert_eq!(written(&live), json!({"f:spec": {"f:a": {}, "f:b": {}}}));
+        assert_eq!(written(&json!({})), json!({}));
+    }
+
+    #[test]
     fn an_object_without_our_update_is_left_alone() {
         let live = json!({"metadata": {"resourceVersion": "7", "managedFields": [
             {"manager": "coder-k8s", "operation": "Apply", "fieldsV1": {}},

@@ -160,3 +160,19 @@ fn an_end_that_comes_nearer_is_told_once_for_each_border() {
     assert_eq!(told(&week, &status("False", "Expired", "a")), Vec::<String>::new(), "the condition tells it");
     assert_eq!(told(&CoderControlPlaneStatus::default(), &week), Vec::<String>::new());
 }
+
+#[test]
+fn while_admission_is_disabled_no_license_is_sent_and_one_that_is_there_stays() {
+    let spec = |value: serde_json::Value| serde_json::from_value::<CoderControlPlaneSpec>(value).unwrap();
+    let asked = spec(serde_json::json!({ "licenseSecretRef": { "name": "license" } }));
+    let none = CoderControlPlaneStatus::default();
+    let had = CoderControlPlaneStatus { license_last_applied_hash: Some("x".to_owned()), ..none.clone() };
+    let said = |spec: &CoderControlPlaneSpec, before: &CoderControlPlaneStatus| {
+        let licensed = unsent(spec, before);
+        assert_eq!(licensed.applied, None);
+        (licensed.wish.state, licensed.wish.reason)
+    };
+    assert_eq!(said(&asked, &none), (WishState::Refused, "AdmissionDisabled"));
+    assert_eq!(said(&asked, &had), (WishState::Granted, "Applied"));
+    assert_eq!(said(&spec(serde_json::json!({})), &had), (WishState::NotAsked, "NotRequested"));
+}

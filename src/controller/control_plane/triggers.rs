@@ -138,6 +138,19 @@ mod tests {
     }
 
     #[test]
+    fn a_namespace_concerns_the_control_planes_in_it_and_those_that_run_workspaces_there() {
+        let plane: CoderControlPlane = from_value(json!({"metadata": {"name": "coder", "namespace": "home"},
+            "spec": {"rbac": {"workspaceNamespaces": [" team "]}}}))
+        .unwrap();
+        let concerned = |name: &str| {
+            let metadata = from_value(json!({ "name": name })).unwrap();
+            concerns(Changed::Namespace, &Change { gone: false, metadata }, &plane)
+        };
+        assert!(concerned("home"), "its label may disable admission");
+        assert!(concerned("team") && !concerned("other"));
+    }
+
+    #[test]
     fn a_child_of_an_earlier_object_of_the_same_name_concerns_the_new_one() {
         let plane =
             kept(&json!({"metadata": {"name": "coder", "namespace": "team", "uid": "new"}, "spec": {}}));

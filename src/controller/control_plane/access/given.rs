@@ -101,4 +101,15 @@ mod tests {
         assert_eq!(said(None, true), (WishState::Granted, "TokenProven"));
         assert_eq!(said(None, false), (WishState::Pending, "WaitingForCoderd"));
     }
+
+    #[test]
+    fn a_token_that_is_not_sent_is_told_so_and_one_that_worked_is_not_given_up() {
+        let said = |worked| {
+            let wish = unsent(worked);
+            assert!(wish.message.contains("remove the label") && wish.message.len() <= 300, "{wish:?}");
+            (wish.state, wish.reason)
+        };
+        assert_eq!(said(true), (WishState::Granted, "TokenProven"));
+        assert_eq!(said(false), (WishState::Refused, "AdmissionDisabled"));
+    }
 }
