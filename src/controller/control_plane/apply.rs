@@ -121,3 +121,24 @@ fn bar(access: &WorkspaceAccess, runs_as: &RunsAs, held: &Held) -> Option<Troubl
         RunsAs::Allowed => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::desired::given::ControlPlane;
+    use super::super::held;
+    use super::*;
+
+    #[test]
+    fn rights_are_left_as_they_are_where_the_account_is_not_ours_or_admission_is_disabled() {
+        let children = ControlPlane::test().children();
+        let access = &children.workspace_access[0];
+        let reason = |runs_as: RunsAs, held: &Held| bar(access, &runs_as, held).map(|(reason, _)| reason);
+        let nothing = Held::default();
+        assert_eq!(reason(RunsAs::Allowed, &nothing), None);
+        assert_eq!(reason(RunsAs::Refused(String::new()), &nothing), Some("AccountNotOurs"));
+        assert_eq!(reason(RunsAs::Unknown, &nothing), Some("Failed"), "it is tried again");
+        let none_live = vec![None; children.all().count()];
+        let held = held::held(&children, &none_live);
+        assert_eq!(reason(RunsAs::Allowed, &held), Some("AdmissionDisabled"));
+    }
+}

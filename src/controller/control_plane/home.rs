@@ -198,23 +198,8 @@ fn service_to_ask(settled: Settled) -> Result<Value, &'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::desired::given::ControlPlane;
     use super::*;
     use serde_json::json;
-
-    #[test]
-    fn rights_are_left_as_they_are_where_the_account_is_not_ours_or_admission_is_disabled() {
-        let children = ControlPlane::test().children();
-        let access = &children.workspace_access[0];
-        let reason = |runs_as: RunsAs, held: &Held| bar(access, &runs_as, held).map(|(reason, _)| reason);
-        let nothing = Held::default();
-        assert_eq!(reason(RunsAs::Allowed, &nothing), None);
-        assert_eq!(reason(RunsAs::Refused(String::new()), &nothing), Some("AccountNotOurs"));
-        assert_eq!(reason(RunsAs::Unknown, &nothing), Some("Failed"), "it is tried again");
-        let none_live = vec![None; children.all().count()];
-        let held = super::super::held::held(&children, &none_live);
-        assert_eq!(reason(RunsAs::Allowed, &held), Some("AdmissionDisabled"));
-    }
 
     #[test]
     fn coderd_is_asked_where_the_service_is_ours_although_it_could_not_be_changed() {

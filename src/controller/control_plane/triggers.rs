@@ -139,9 +139,8 @@ mod tests {
 
     #[test]
     fn a_namespace_concerns_the_control_planes_in_it_and_those_that_run_workspaces_there() {
-        let plane: CoderControlPlane = from_value(json!({"metadata": {"name": "coder", "namespace": "home"},
-            "spec": {"rbac": {"workspaceNamespaces": [" team "]}}}))
-        .unwrap();
+        let plane = kept(&json!({"metadata": {"name": "coder", "namespace": "home"},
+            "spec": {"rbac": {"workspaceNamespaces": [" team "]}}}));
         let concerned = |name: &str| {
             let metadata = from_value(json!({ "name": name })).unwrap();
             concerns(Changed::Namespace, &Change { gone: false, metadata }, &plane)
