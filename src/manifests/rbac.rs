@@ -237,8 +237,8 @@ pub const ROLES: &[Role] = &[
         name: well_known::HANDED_ON,
         holder: Holder::GrantsEverywhere,
         purpose: "What coderd may be given for its workspaces. Kubernetes lets nobody grant what he does not hold, and the \
-                  account that Roles are written as holds this and no more. A rule of spec.rbac.extraRules beyond it needs \
-                  a ClusterRole of your own that is bound to that account.",
+                  account that Roles are written as holds this and the writing of Roles, which no rule may ask for. A rule \
+                  of spec.rbac.extraRules beyond it needs a ClusterRole of your own that is bound to that account.",
         grants: &[
             Grant {
                 on: On::Resources { group: "", resources: &["pods", "persistentvolumeclaims"] },
