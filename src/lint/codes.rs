@@ -120,7 +120,7 @@ codes! {
     MISSING_REFERENCE = "CODER0806", Warning, "What is referred to is there",
         why "The set holds other objects of that kind but not this one, so the reference may be misspelt. Admission never looks: order in Git is arbitrary.",
         fix "correct the name or add the object; suppress the finding where it comes from elsewhere",
-        bad "licenseSecretRef:\n  name: coder-license\n", good "licenseSecretRef:\n  name: coder-license\n";
+        bad "licenseSecretRef:\n  name: coder-licence\n", good "licenseSecretRef:\n  name: coder-license\n";
     SAME_DERIVED_NAME = "CODER0807", Error, "No two objects make a child of the same name",
         why "Two owners of one Deployment, Service or Secret overwrite each other for ever; no admission can see it, because it looks at one object.",
         fix "rename one of the two",
