@@ -41,6 +41,11 @@ pub(crate) fn harmless() -> impl Iterator<Item = &'static str> {
     FIELDS.iter().filter(|(_, asks)| *asks == Asks::Nothing).map(|(name, _)| *name)
 }
 
+/// The fields of `spec` whose change does not ask for the right to run pods.
+pub(super) fn asking_otherwise() -> impl Iterator<Item = &'static str> {
+    FIELDS.iter().map(|(name, _)| *name)
+}
+
 /// The fields of `spec` that two objects differ in.
 pub(super) fn changed<'a>(old: &'a Value, new: &'a Value) -> Vec<&'a str> {
     let fields = |object: &'a Value| object.get("spec").and_then(Value::as_object).into_iter().flatten();

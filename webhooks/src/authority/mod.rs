@@ -129,8 +129,8 @@ fn listed(names: impl Iterator<Item = &'static str>) -> String {
 /// Which field asks for which right.
 pub fn table() -> Vec<Line> {
     let runs = format!(
-        "a new object; every change of `spec` but of {} and of the fields below; of annotations {}, added or changed",
-        listed(changes::harmless()),
+        "a new object; every change of `spec` but of {}; of annotations {}, added or changed",
+        listed(changes::asking_otherwise()),
         listed(ACTING.into_iter()),
     );
     vec![
