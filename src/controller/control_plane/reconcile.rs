@@ -8,8 +8,10 @@ use super::consent::Consent;
 use super::dependants::Dependants;
 use super::desired::{self, Children, Inputs};
 use super::external;
+use super::held::Held;
 use super::home::Applied;
 use super::pace::outcome;
+use super::references::Contents;
 use super::report::reconcile_at;
 use super::status::{Coderd, Exposure, Grants, Observed, Rollout, Wish, WishState};
 use super::sweep::{self, Origin, Wanted};
@@ -214,18 +216,8 @@ impl Reconciler {
                 return self.write_unreadable(&key, &object, before, generation, why).await;
             }
         };
-        let contents = match references::read(&self.kube, &subject.resolved, running).await {
-            Ok(contents) => contents,
-            Err(error) => return self.write_unread(subject, &error).await,
-        };
-        let children = desired::children(&Inputs {
-            control_plane: &subject.resolved,
-            consumed_checksum: contents.checksum.as_deref(),
-            access_url_from_env_from: contents.provided,
-            cluster_domain: &self.config.cluster_domain,
-        });
-        let held = match self.held(&subject, &children).await {
-            Ok(held) => held,
+        let (contents, children, held) = match self.children(&subject, running).await {
+            Ok(read) => read,
             Err(error) => return self.write_unread(subject, &error).await,
         };
         let abroad = children.workspace_access.iter().any(|access| access.namespace != namespace);
@@ -263,6 +255,24 @@ impl Reconciler {
         let outcome = outcome(&observed, swept, retry, external.retry());
         self.write(&subject.key, &subject.object, subject.before).await?;
         Ok(outcome)
+    }
+
+    /// The children it should have, what its pods consume, and what is held back; `running` is the Deployment that is
+    /// there.
+    async fn children(
+        &self,
+        subject: &Subject,
+        running: Option<&Value>,
+    ) -> Result<(Contents, Children, Option<Held>), CallError> {
+        let contents = references::read(&self.kube, &subject.resolved, running).await?;
+        let children = desired::children(&Inputs {
+            control_plane: &subject.resolved,
+            consumed_checksum: contents.checksum.as_deref(),
+            access_url_from_env_from: contents.provided,
+            cluster_domain: &self.config.cluster_domain,
+        });
+        let held = self.held(subject, &children).await?;
+        Ok((contents, children, held))
     }
 
     /// Nothing is changed while it is unknown what the pods consume.
