@@ -44,7 +44,8 @@ impl Counted {
         let mut writes: BTreeMap<&str, Rows<usize>> = BTreeMap::new();
         let share = 1.0 / fleet.members.len() as f64;
         for request in requests.iter().filter(|request| request.resource != "leases") {
-            let member = fleet.members.iter().find(|(_, name)| request.uri.contains(name.as_str()));
+            let is_for = |name: &String| request.name == *name || request.uri.contains(name.as_str());
+            let member = fleet.members.iter().find(|(_, name)| is_for(name));
             let at_home = || fleet.members.iter().any(|(namespace, _)| *namespace == request.namespace);
             match member {
                 // An Event that is created has no name yet, so its namespace tells.

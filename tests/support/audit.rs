@@ -14,6 +14,8 @@ pub struct Request {
     pub resource: String,
     /// Where; empty for the whole cluster.
     pub namespace: String,
+    /// Which; empty for a list, and for a name that the API server makes up.
+    pub name: String,
     /// Path and query, as it was sent: a list says there whom it is about.
     pub uri: String,
     /// The status code of the answer; zero while there is none.
@@ -43,6 +45,7 @@ impl Request {
             verb: text("/verb").to_owned(),
             resource,
             namespace: text("/objectRef/namespace").to_owned(),
+            name: text("/objectRef/name").to_owned(),
             uri: text("/requestURI").to_owned(),
             code: event.pointer("/responseStatus/code").and_then(Value::as_u64).unwrap_or_default(),
             with_rights_of: rights_of(event).to_owned(),
