@@ -1,7 +1,7 @@
 //! Decides when a change makes pods reachable in another way, and asks for the right to do that by hand.
 //! Never asks for the plain Service inside the cluster, which every object has.
 
-use crds::well_known::default::SERVICE_TYPE;
+use crds::well_known::default::{SERVICE_PORT, SERVICE_TYPE};
 use serde_json::{Value, json};
 
 use super::{Access, AccessCheck};
@@ -32,13 +32,18 @@ const WAYS: [Way; 3] = [
     },
 ];
 
-/// A Service that is more than a ClusterIP, whole; of a ClusterIP its annotations, by which controllers expose it.
+/// A Service that is more than a ClusterIP, as it is completed; of a ClusterIP its annotations, by which controllers
+/// expose it.
 fn service(object: &Value) -> Option<Value> {
     let service = field::at(object, "spec.service")?;
     // An empty text has always meant the default.
     let inside = service.get("type").is_none_or(|kind| kind == SERVICE_TYPE || kind == "");
     let annotations = service.get("annotations").filter(|given| **given != json!({}));
-    if inside { annotations.cloned() } else { Some(service.clone()) }
+    if inside {
+        return annotations.cloned();
+    }
+    let port = service.get("port").cloned().unwrap_or(SERVICE_PORT.into());
+    Some(json!({ "type": service.get("type"), "port": port, "annotations": annotations }))
 }
 
 /// The ways in that the change adds or alters.

@@ -53,4 +53,6 @@ fn annotations_count_and_the_plain_service_does_not() {
     let (inside, outside) = (balanced(json!({"internal": "true"})), balanced(json!({})));
     assert_eq!(exposed(kind, Some(&inside), &outside).len(), 1, "without the annotation it is open");
     assert_eq!(exposed(kind, Some(&inside), &of(json!({}))), []);
+    let [silent, completed] = [json!({"type": "NodePort"}), json!({"type": "NodePort", "port": 80})].map(of);
+    assert_eq!(exposed(kind, Some(&silent), &completed), [], "a default is no change");
 }
