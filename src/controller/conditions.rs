@@ -67,8 +67,8 @@ pub fn conditions(findings: &[Finding], before: &[Condition], generation: i64, n
             let same = named.filter(|old| old.status == status);
             let message = sentence(&finding.message);
             if is_cut(&message) && named.is_none_or(|old| old.message != message) {
-                let (condition, message) = (finding.about, whole(&finding.message));
-                tracing::info!(condition, message, "the whole of a condition that is cut");
+                let (condition, whole) = (finding.about, whole(&finding.message));
+                tracing::info!(condition, whole, "the whole of a condition that is cut");
             }
             Condition {
                 type_: finding.about.to_owned(),

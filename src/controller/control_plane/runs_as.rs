@@ -38,15 +38,15 @@ pub fn of_made(account: &str, uid: &str, made: &Settled) -> RunsAs {
             RunsAs::Allowed
         }
         Settled::Failed(..) | Settled::Nowhere(_) => RunsAs::Unknown,
-        Settled::InPlace(_) | Settled::Conflict(_) => refused("exists and is not of this control plane"),
+        Settled::InPlace(_) | Settled::Conflict(_) => refused("exists and is not controlled by this object"),
         Settled::Refused(why, _) => refused(&format!("could not be made ({why})")),
     }
 }
 
 fn refusal(account: &str, why: &str) -> String {
     format!(
-        "ServiceAccount {account} {why}, so nothing is run as it or bound to it; set spec.serviceAccount.name to one that \
-         you may use, or delete that account, or give this control plane another name"
+        "ServiceAccount {account} {why}, so nothing is run as it or bound to it; name an account that you may use in \
+         spec.serviceAccount.name, with spec.serviceAccount.disableCreate: true, or give this control plane another name"
     )
 }
 
