@@ -275,6 +275,7 @@ const ALWAYS_TAKEN: &str = "CREATE SEQUENCE tries; CREATE SEQUENCE sessions; \
 async fn a_database_that_takes_no_token_is_asked_twice_in_a_reconcile_and_no_more() {
     let stage = Stage::shared().await;
     let ns = stage.cluster.namespace("taken").await;
+    stage.needed(&ns).await;
     let (database, url) = stage.database();
     stage.postgres.sql(&database, ALWAYS_TAKEN);
     stage.apply(&ns, &json!({ "extraEnv": [{ "name": "CODER_PG_CONNECTION_URL", "value": url }] })).await;

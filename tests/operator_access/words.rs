@@ -33,6 +33,7 @@ async fn whatever_listens_at_the_url_of_a_database_is_told_in_the_same_words() {
     let mut planes = Vec::new();
     for (purpose, url, _) in &cases {
         let ns = stage.cluster.namespace(purpose).await;
+        stage.needed(&ns).await;
         stage.apply(&ns, &database_url(url)).await;
         planes.push(ns);
     }
@@ -63,6 +64,7 @@ async fn whatever_listens_at_the_url_of_a_database_is_told_in_the_same_words() {
 async fn hostile_words_of_a_database_and_of_coderd_reach_nobody() {
     let stage = Stage::shared().await;
     let ns = stage.cluster.namespace("welcoming").await;
+    stage.needed(&ns).await;
     let url = format!("postgres://coder@{}/coder?sslmode=disable", host("welcoming"));
     stage.apply(&ns, &database_url(&url)).await;
     let plane = stage.until_reason(&ns, "OperatorAccessReady", "DatabaseError").await;
@@ -101,6 +103,7 @@ async fn a_denied_address_is_told_and_never_dialled() {
     listener.set_nonblocking(true).unwrap();
     let address = listener.local_addr().unwrap();
     let ns = stage.cluster.namespace("denied").await;
+    stage.needed(&ns).await;
     stage.apply(&ns, &database_url(&format!("postgres://coder@{address}/coder?sslmode=disable"))).await;
     let plane = stage.until_reason(&ns, "OperatorAccessReady", "DatabaseAddressRefused").await;
     let message = condition(&plane, "OperatorAccessReady")["message"].as_str().unwrap();
