@@ -172,21 +172,21 @@ async fn the_label_that_switches_the_webhooks_off_asks_for_escalate() {
     })
     .await;
     for subresource in ["", "/status", "/finalize"] {
-        let tell = |what: &str| move |problem: String| panic!("{what} by {subresource:?}: {problem}");
         for value in ["disabled", "enabled", ""] {
             let answer = guarded.try_label(&labeller, subresource, (label, Some(value))).await;
-            told(answer).map(drop).unwrap_or_else(tell("set"));
+            told(answer).unwrap_or_else(|problem| panic!("set {value:?} by {subresource:?}: {problem}"));
         }
         for value in [None, Some("enabled")] {
             let answer = unguarded.try_label(&labeller, subresource, (label, value)).await;
-            told(answer).map(drop).unwrap_or_else(tell("changed"));
+            told(answer)
+                .unwrap_or_else(|problem| panic!("changed to {value:?} by {subresource:?}: {problem}"));
         }
         for desk in [&guarded, &unguarded] {
             let answer = desk.try_label(&labeller, subresource, ("team", Some("a"))).await;
-            answer.map(drop).unwrap_or_else(|error| tell("another label")(error.to_string()));
+            answer.unwrap_or_else(|error| panic!("another label by {subresource:?}: {error}"));
         }
         let answer = guarded.try_label(&trusted, subresource, (label, Some("disabled"))).await;
-        answer.map(drop).unwrap_or_else(|error| tell("set with the right")(error.to_string()));
+        answer.unwrap_or_else(|error| panic!("set with the right by {subresource:?}: {error}"));
         told(guarded.try_label(&elsewhere, subresource, (label, Some("disabled"))).await).unwrap();
     }
     told(guarded.try_namespace(&labeller, &json!({ label: "disabled" })).await).unwrap();
