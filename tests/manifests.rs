@@ -332,11 +332,20 @@ async fn nothing_has_the_name_of_an_object_of_the_go_operator_but_what_is_shared
 async fn every_overlay_ships_the_policy_for_namespaces_without_admission() {
     for overlay in ["default", "local"] {
         let built = Built::from(&repository().join("kustomize/overlays").join(overlay)).await;
-        let spec = &built.only("ValidatingAdmissionPolicyBinding")["spec"];
+        let named = |kind: &str, name: &str| {
+            let mut all = built.of_kind(kind).filter(|one| one["metadata"]["name"] == name);
+            all.next().unwrap_or_else(|| panic!("{overlay} has no {kind} {name}"))
+        };
+        let policies = ["coder-k8s-break-glass", "coder-k8s-admission-label"];
+        for policy in policies {
+            let spec = &named("ValidatingAdmissionPolicyBinding", policy)["spec"];
+            assert_eq!(spec["validationActions"], json!(["Deny", "Audit"]), "{overlay}");
+            let spec = &named("ValidatingAdmissionPolicy", policy)["spec"];
+            assert_eq!(spec["failurePolicy"], "Fail", "{overlay}");
+        }
+        let spec = &named("ValidatingAdmissionPolicyBinding", policies[0])["spec"];
         let label = &spec["matchResources"]["namespaceSelector"]["matchLabels"];
         assert_eq!(label, &json!({ "coder.com/admission": "disabled" }), "{overlay}");
-        assert_eq!(spec["validationActions"], json!(["Deny", "Audit"]), "{overlay}");
-        assert_eq!(built.only("ValidatingAdmissionPolicy")["spec"]["failurePolicy"], "Fail", "{overlay}");
     }
 }
 

@@ -102,7 +102,7 @@ fn doors() -> Vec<(Kind, Value)> {
 async fn with_the_webhooks_off_every_door_asks_for_escalate() {
     let desk = guarded(Tenant::shared().await).await;
     let (runner, trusted) =
-        (desk.person(&RUNNER).await, desk.person(&["escalate roles.rbac.authorization.k8s.io"]).await);
+        (desk.person(&RUNNER).await, desk.person(&["escalate roles.rbac.authorization.k8s.io @*"]).await);
     super::all(doors(), async |(kind, change)| {
         let tell = |problem: String| format!("{kind:?} {change}: {problem}");
         let stored = desk.stored(kind, &fresh("door"), &json!({})).await.map_err(tell)?;
@@ -121,6 +121,78 @@ async fn with_the_webhooks_off_every_door_asks_for_escalate() {
         told(desk.send(&runner, Way::Update, false, &closed).await).map(drop).map_err(tell)
     })
     .await;
+}
+
+/// Who may grant everything at home grants nothing in the namespaces of others.
+#[tokio::test]
+async fn with_the_webhooks_off_rights_elsewhere_ask_for_escalate_everywhere() {
+    let desk = guarded(Tenant::shared().await).await;
+    let escalate = "escalate roles.rbac.authorization.k8s.io";
+    let (owner, trusted) = (desk.person(&[escalate]).await, desk.person(&[&format!("{escalate} @*")]).await);
+    let elsewhere = json!({ "rbac": { "workspaceNamespaces": ["team-a"] } });
+    let told = |answer| {
+        let message = told(answer).unwrap();
+        assert!(
+            message.contains("spec.rbac.workspaceNamespaces: ") && message.contains("all namespaces"),
+            "{message}"
+        );
+    };
+    for way in [Way::Create, Way::Apply] {
+        let made = object(ControlPlane, &fresh("elsewhere"), &elsewhere);
+        told(desk.send(&owner, way, false, &made).await);
+        assert_eq!(desk.found(&made).await, None);
+    }
+    let stored = desk.stored(ControlPlane, &fresh("at-home"), &json!({})).await.unwrap();
+    told(desk.send(&owner, Way::Update, false, &with(&stored, &elsewhere)).await);
+    let opened = desk.send(&trusted, Way::Update, false, &with(&stored, &elsewhere)).await.unwrap();
+    let mut widened = opened.clone();
+    widened["spec"]["rbac"]["extraRules"] =
+        json!([{ "apiGroups": [""], "resources": ["secrets"], "verbs": ["get"] }]);
+    told(desk.send(&owner, Way::Update, false, &widened).await);
+    let image = json!({ "image": "registry.example.com/other:v2.36.1" });
+    let changed = desk.send(&owner, Way::Update, false, &with(&opened, &image)).await;
+    let changed = changed.expect("the rights stay as they are");
+    let home = json!({ "rbac": { "workspaceNamespaces": [stored["metadata"]["namespace"]], "enableDeployments": false } });
+    desk.send(&owner, Way::Update, false, &with(&changed, &home)).await.expect("they end at home");
+}
+
+/// Else it could appear between the two evaluations of a request, so that neither asks.
+#[tokio::test]
+async fn the_label_that_switches_the_webhooks_off_asks_for_escalate() {
+    let tenant = Tenant::shared().await;
+    let (guarded, unguarded) = (tenant.desk().await, tenant.unguarded_desk().await);
+    let writing = "create,update,patch namespaces,namespaces/status,namespaces/finalize @*";
+    let escalate = "escalate roles.rbac.authorization.k8s.io";
+    let labeller = guarded.person(&[writing]).await;
+    let [trusted, elsewhere] =
+        [guarded.person(&[writing, escalate]).await, unguarded.person(&[writing, escalate]).await];
+    let label = "coder.com/admission";
+    until("the policy to be in force", LIMIT, async || {
+        told(guarded.try_label(&labeller, "", (label, Some("disabled"))).await).map(drop)
+    })
+    .await;
+    for subresource in ["", "/status", "/finalize"] {
+        for value in ["disabled", "enabled", ""] {
+            let answer = guarded.try_label(&labeller, subresource, (label, Some(value))).await;
+            told(answer).unwrap_or_else(|problem| panic!("set {value:?} by {subresource:?}: {problem}"));
+        }
+        for value in [None, Some("enabled")] {
+            let answer = unguarded.try_label(&labeller, subresource, (label, value)).await;
+            told(answer)
+                .unwrap_or_else(|problem| panic!("changed to {value:?} by {subresource:?}: {problem}"));
+        }
+        for desk in [&guarded, &unguarded] {
+            let answer = desk.try_label(&labeller, subresource, ("team", Some("a"))).await;
+            answer.unwrap_or_else(|error| panic!("another label by {subresource:?}: {error}"));
+        }
+        let answer = guarded.try_label(&trusted, subresource, (label, Some("disabled"))).await;
+        answer.unwrap_or_else(|error| panic!("set with the right by {subresource:?}: {error}"));
+        told(guarded.try_label(&elsewhere, subresource, (label, Some("disabled"))).await).unwrap();
+    }
+    told(guarded.try_namespace(&labeller, &json!({ label: "disabled" })).await).unwrap();
+    for labels in [json!({}), json!({ "team": "a" })] {
+        guarded.try_namespace(&labeller, &labels).await.expect("the other labels are nobody's business");
+    }
 }
 
 #[tokio::test]

@@ -288,6 +288,36 @@ impl Desk<'_> {
         held
     }
 
+    /// Tries as somebody to give the namespace a label, or to take it away, through itself or one of its subresources.
+    pub async fn try_label(
+        &self,
+        person: &Person,
+        subresource: &str,
+        (key, value): (&str, Option<&str>),
+    ) -> Result<Value, kube::Error> {
+        let path = format!("/api/v1/namespaces/{}", self.namespace);
+        let found = self.client.request(Request::get(&path).body(Vec::new()).unwrap()).await;
+        let mut namespace: Value = found.unwrap_or_else(|error| panic!("{error}"));
+        let labels = namespace["metadata"]["labels"].as_object_mut().unwrap();
+        match value {
+            Some(value) => drop(labels.insert(key.to_owned(), value.into())),
+            None => drop(labels.remove(key)),
+        }
+        let request = Request::put(format!("{path}{subresource}?dryRun=All"));
+        let request = request.header("content-type", "application/json");
+        let body = namespace.to_string().into_bytes();
+        self.client.request(as_person(person, request).body(body).unwrap()).await
+    }
+
+    /// Creates a namespace on trial, as somebody.
+    pub async fn try_namespace(&self, person: &Person, labels: &Value) -> Result<Value, kube::Error> {
+        let namespace = json!({ "metadata": { "name": fresh("labelled"), "labels": labels } });
+        let request = Request::post("/api/v1/namespaces?dryRun=All");
+        let request = request.header("content-type", "application/json");
+        let body = namespace.to_string().into_bytes();
+        self.client.request(as_person(person, request).body(body).unwrap()).await
+    }
+
     /// Scales a control plane as somebody.
     pub async fn scale(&self, person: &Person, name: &str, replicas: i32) -> Result<Value, kube::Error> {
         let path =

@@ -24,6 +24,16 @@ const USER: usize = 256 * 1024;
 /// Each question about the rights of a user holds two copies of the description, and eight are asked at once.
 const USER_COPIES: usize = 16;
 
+/// Bytes of the texts around the objects, at least as many as Kubernetes writes: each question about rights has a copy of
+/// the namespace. A name longer than one may be comes to us before the API server refuses it, and we say it better.
+const UID: usize = 128;
+const NAMESPACE: usize = 63;
+const NAME: usize = 1024;
+const WORD: usize = 64;
+/// Bytes of a user name, its uid, a group, or a key of `extra`; and of a value of `extra`.
+const USER_NAME: usize = 1024;
+const USER_EXTRA: usize = 16 * 1024;
+
 /// A request we can decide.
 #[derive(Debug, Clone)]
 pub struct Request {
@@ -73,6 +83,12 @@ pub enum Unreadable {
     /// Not creation or update.
     #[error("only CREATE and UPDATE are decided here")]
     Operation,
+    /// A text around the objects is not one, or longer than Kubernetes writes it.
+    #[error("{0} of the AdmissionReview is no text, or a longer one than Kubernetes writes")]
+    Text(&'static str),
+    /// Nobody asks; there is nobody whose rights could be reviewed.
+    #[error("the AdmissionReview has no request.userInfo.username")]
+    NoUser,
     /// More than anybody writes, and more than we build.
     #[error(
         "the objects of the AdmissionReview consist of more values than are read; remove what is not needed"
@@ -86,10 +102,10 @@ pub enum Unreadable {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Envelope<'a> {
-    #[serde(default)]
-    api_version: String,
-    #[serde(default)]
-    kind: String,
+    #[serde(borrow)]
+    api_version: Option<&'a RawValue>,
+    #[serde(borrow)]
+    kind: Option<&'a RawValue>,
     #[serde(borrow)]
     request: Option<Body<'a>>,
 }
@@ -97,13 +113,16 @@ struct Envelope<'a> {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Body<'a> {
-    uid: String,
-    resource: Resource,
-    operation: String,
-    #[serde(default)]
-    namespace: String,
-    #[serde(default)]
-    name: String,
+    #[serde(borrow)]
+    uid: &'a RawValue,
+    #[serde(borrow)]
+    resource: Resource<'a>,
+    #[serde(borrow)]
+    operation: &'a RawValue,
+    #[serde(borrow)]
+    namespace: Option<&'a RawValue>,
+    #[serde(borrow)]
+    name: Option<&'a RawValue>,
     #[serde(borrow)]
     object: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -113,16 +132,32 @@ struct Body<'a> {
 }
 
 #[derive(Deserialize)]
-struct Resource {
-    #[serde(default)]
-    group: String,
-    #[serde(default)]
-    resource: String,
+struct Resource<'a> {
+    #[serde(borrow)]
+    group: Option<&'a RawValue>,
+    #[serde(borrow)]
+    resource: Option<&'a RawValue>,
+}
+
+/// A text of at most this many bytes, which is not built where it has more; an absent one is empty.
+fn text<'a>(
+    raw: impl Into<Option<&'a RawValue>>,
+    limit: usize,
+    field: &'static str,
+) -> Result<String, Unreadable> {
+    /// The longest that one byte of a text is written as: `\u0041`.
+    const ESCAPED: usize = 6;
+    let Some(raw) = raw.into().map(RawValue::get) else { return Ok(String::new()) };
+    let text = (raw.len() <= limit * ESCAPED + 2).then(|| serde_json::from_str::<String>(raw).ok()).flatten();
+    text.filter(|text| text.len() <= limit).ok_or(Unreadable::Text(field))
 }
 
 /// A review whose weight is known; its objects are still text.
 pub struct Weighed<'a> {
     body: Body<'a>,
+    uid: String,
+    namespace: String,
+    name: String,
     kind: Kind,
     is_update: bool,
     memory: usize,
@@ -136,19 +171,24 @@ pub fn read(body: &[u8]) -> Result<Request, Unreadable> {
 /// Weighs a body and refuses what nobody would send.
 pub fn weigh(body: &[u8]) -> Result<Weighed<'_>, Unreadable> {
     let envelope: Envelope<'_> = serde_json::from_slice(body).map_err(Unreadable::Body)?;
-    if envelope.api_version != VERSION || envelope.kind != KIND {
+    let version = text(envelope.api_version, WORD, "apiVersion")?;
+    if version != VERSION || text(envelope.kind, WORD, "kind")? != KIND {
         return Err(Unreadable::Version);
     }
     let body = envelope.request.ok_or(Unreadable::NoRequest)?;
-    let ours = body.resource.group == crds::well_known::GROUP;
-    let kind = Kind::from_plural(&body.resource.resource).filter(|_| ours).ok_or(Unreadable::Kind)?;
-    let is_update = match body.operation.as_str() {
+    let ours = text(body.resource.group, WORD, "request.resource.group")? == crds::well_known::GROUP;
+    let plural = text(body.resource.resource, WORD, "request.resource.resource")?;
+    let kind = Kind::from_plural(&plural).filter(|_| ours).ok_or(Unreadable::Kind)?;
+    let is_update = match text(body.operation, WORD, "request.operation")?.as_str() {
         "CREATE" => false,
         "UPDATE" => true,
         _ => return Err(Unreadable::Operation),
     };
+    let uid = text(body.uid, UID, "request.uid")?;
+    let namespace = text(body.namespace, NAMESPACE, "request.namespace")?;
+    let name = text(body.name, NAME, "request.name")?;
     let memory = memory(&body, is_update)?;
-    Ok(Weighed { body, kind, is_update, memory })
+    Ok(Weighed { body, uid, namespace, name, kind, is_update, memory })
 }
 
 fn memory(body: &Body<'_>, is_update: bool) -> Result<usize, Unreadable> {
@@ -182,7 +222,8 @@ impl Weighed<'_> {
 
     /// Builds the request.
     pub fn build(self) -> Result<Request, Unreadable> {
-        let Self { body, kind, is_update, .. } = self;
+        let Self { body, uid, namespace, name, kind, is_update, .. } = self;
+        let user = user(body.user_info)?;
         let object =
             |raw: Option<&RawValue>| raw.map(weight::build).transpose().map(Option::unwrap_or_default);
         let operation = if is_update {
@@ -190,17 +231,24 @@ impl Weighed<'_> {
         } else {
             Operation::Create
         };
-        let user = body.user_info.map(|raw| serde_json::from_str(raw.get())).transpose();
-        Ok(Request {
-            uid: body.uid,
-            kind,
-            operation,
-            namespace: body.namespace,
-            name: body.name,
-            object: object(body.object).map_err(Unreadable::Body)?,
-            user: user.map_err(Unreadable::Body)?.unwrap_or_default(),
-        })
+        let object = object(body.object).map_err(Unreadable::Body)?;
+        Ok(Request { uid, kind, operation, namespace, name, object, user })
     }
+}
+
+/// Who asks. Its weight is known, but each question repeats it: no single text of it is longer than sensible.
+fn user(raw: Option<&RawValue>) -> Result<UserInfo, Unreadable> {
+    let raw = raw.ok_or(Unreadable::NoUser)?;
+    let user: UserInfo = serde_json::from_str(raw.get()).map_err(Unreadable::Body)?;
+    if user.username.as_deref().is_none_or(str::is_empty) {
+        return Err(Unreadable::NoUser);
+    }
+    let extra = || user.extra.iter().flatten();
+    let mut names = user.username.iter().chain(&user.uid).chain(user.groups.iter().flatten());
+    let is_long = names.any(|name| name.len() > USER_NAME)
+        || extra().any(|(key, _)| key.len() > USER_NAME)
+        || extra().flat_map(|(_, values)| values).any(|value| value.len() > USER_EXTRA);
+    if is_long { Err(Unreadable::Text("request.userInfo")) } else { Ok(user) }
 }
 
 #[derive(Serialize)]
@@ -353,7 +401,7 @@ mod tests {
     fn wrapped(object: &str, operation: &str) -> String {
         format!(
             r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{{"uid":"u","operation":"{operation}",
-            "resource":{{"group":"coder.com","resource":"codercontrolplanes"}},"object":{object},"oldObject":{object}}}}}"#
+            "userInfo":{{"username":"jane"}},"resource":{{"group":"coder.com","resource":"codercontrolplanes"}},"object":{object},"oldObject":{object}}}}}"#
         )
     }
 
@@ -368,8 +416,58 @@ mod tests {
             assert!(matches!(refused, Err(Unreadable::TooLarge)), "{what}");
         }
         let groups = format!(r#"{{"groups":[{}"a"]}}"#, r#""a","#.repeat(100_000));
-        let text = wrapped("{}", "CREATE").replacen(r#""uid""#, &format!(r#""userInfo":{groups},"uid""#), 1);
+        let text = wrapped("{}", "CREATE").replacen(r#"{"username":"jane"}"#, &groups, 1);
         assert!(matches!(read(text.as_bytes()), Err(Unreadable::TooLarge)));
+    }
+
+    /// Each question about rights had a copy of such a namespace, and of such a user.
+    #[test]
+    fn texts_around_the_objects_are_bounded_and_somebody_asks() {
+        let good: Value = serde_json::from_str(&wrapped("{}", "CREATE")).unwrap();
+        let with = |path: &str, value: Value| {
+            let (parent, key) = path.rsplit_once('/').unwrap();
+            let mut review = good.clone();
+            review.pointer_mut(parent).unwrap()[key] = value;
+            read(&serde_json::to_vec(&review).unwrap())
+        };
+        for (path, limit) in [
+            ("/request/uid", UID),
+            ("/request/namespace", NAMESPACE),
+            ("/request/name", NAME),
+            ("/request/userInfo/username", USER_NAME),
+            ("/request/userInfo/uid", USER_NAME),
+        ] {
+            for letter in ["a", "\u{1}"] {
+                assert!(with(path, json!(letter.repeat(limit))).is_ok(), "{path}");
+                let refused = with(path, json!(letter.repeat(limit + 1)));
+                assert!(matches!(refused, Err(Unreadable::Text(_))), "{path}: {refused:?}");
+            }
+        }
+        for path in [
+            "/request/uid",
+            "/request/namespace",
+            "/request/name",
+            "/request/operation",
+            "/apiVersion",
+            "/kind",
+            "/request/resource/group",
+            "/request/resource/resource",
+        ] {
+            let refused = with(path, json!("a".repeat(3_200_000)));
+            assert!(matches!(refused, Err(Unreadable::Text(_))), "{path}: {refused:?}");
+            assert!(matches!(with(path, json!(1)), Err(Unreadable::Text(_))), "{path}");
+        }
+        let long = "a".repeat(USER_EXTRA + 1);
+        for (path, value) in [
+            ("/request/userInfo/groups", json!(["a", long])),
+            ("/request/userInfo/extra", json!({ "a": ["b", long] })),
+            ("/request/userInfo/extra", json!({ long.as_str(): [] })),
+        ] {
+            assert!(matches!(with(path, value), Err(Unreadable::Text(_))), "{path}");
+        }
+        for nobody in [json!(null), json!({}), json!({ "username": "" }), json!({ "groups": ["a"] })] {
+            assert!(matches!(with("/request/userInfo", nobody), Err(Unreadable::NoUser)));
+        }
     }
 
     /// As large as etcd keeps an object: what we do not look at does not count, and what we do is far from the limit.

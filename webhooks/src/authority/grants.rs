@@ -6,15 +6,17 @@ use std::collections::BTreeSet;
 use crds::well_known::WORKSPACE_VERBS;
 use serde_json::Value;
 
-use super::{Access, AccessCheck};
+use super::{Access, AccessCheck, QUESTIONS, QUESTIONS_A_NAMESPACE};
 use crate::field;
 use crate::kind::Kind;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
-/// Single rights that are written out; with more, only `escalate` and `bind` can answer within the limit.
-const WRITTEN_OUT: usize = super::QUESTIONS_A_NAMESPACE;
 /// Single rights of one rule that are looked at, so that no manifest makes us count for ever.
 const LOOKED_AT: usize = 1_000;
+/// How often, for one object, a right is compared with a rule that was there before.
+const COMPARED: usize = 100_000;
+/// Bytes of a group, resource, verb or name; no longer one exists, and each is copied into its question.
+const WORD: usize = 253;
 /// Rules and namespaces the schema allows; an object with more of them is refused for that.
 const RULES: usize = 64;
 const NAMESPACES: usize = 256;
@@ -63,27 +65,85 @@ impl<'a> Grant<'a> {
             && (other.names.is_empty() || !self.names.is_empty() && self.names.is_subset(&other.names))
     }
 
-    /// Its rights that `before` does not cover: none, some, or too many to say.
-    fn gain(&self, before: &[Self]) -> Gain<'a> {
+    fn has_long_words(&self) -> bool {
+        let sets = [&self.groups, &self.resources, &self.verbs, &self.names];
+        sets.into_iter().flatten().any(|word| word.len() > WORD)
+    }
+
+    /// Its rights that neither `before` nor an earlier rule covers: `None` if they are too many to say. What is compared
+    /// is taken from `budget`.
+    fn gain(
+        &self,
+        before: &[Self],
+        earlier: &BTreeSet<Right<'_>>,
+        budget: &mut usize,
+    ) -> Option<Vec<Right<'a>>> {
         if before.iter().any(|known| self.is_within(known)) {
-            return Gain::Rights(Vec::new());
+            return Some(Vec::new());
+        }
+        if self.has_long_words() {
+            return None;
         }
         let mut gained = Vec::new();
         for (count, right) in self.rights().enumerate() {
-            if count == LOOKED_AT || gained.len() == WRITTEN_OUT {
-                return Gain::TooMany;
+            *budget = budget.checked_sub(1 + before.len())?;
+            if count == LOOKED_AT {
+                return None;
             }
-            if !before.iter().any(|known| known.covers(right)) {
-                gained.push(right);
+            if earlier.contains(&right) || before.iter().any(|known| known.covers(right)) {
+                continue;
             }
+            if earlier.len() + gained.len() == QUESTIONS_A_NAMESPACE {
+                return None;
+            }
+            gained.push(right);
         }
-        Gain::Rights(gained)
+        Some(gained)
     }
 }
 
-enum Gain<'a> {
-    Rights(Vec<Right<'a>>),
-    TooMany,
+/// What a namespace gains by the rules of an object.
+struct Gains<'a> {
+    /// Field of each rule that adds rights, with those that no earlier rule has: at most [`QUESTIONS_A_NAMESPACE`] in all.
+    rules: Vec<(&'a str, Vec<Right<'a>>)>,
+    /// Field of the first rule with which they would be more. Nothing is said about those after it: what answers for it,
+    /// `escalate` or `bind`, answers for them too.
+    too_many: Option<&'a str>,
+}
+
+impl<'a> Gains<'a> {
+    fn of(now: &'a [Grant<'a>], before: &[Grant<'a>], budget: &mut usize) -> Self {
+        let mut gains = Self { rules: Vec::new(), too_many: None };
+        let mut earlier = BTreeSet::new();
+        for grant in now {
+            let Some(gained) = grant.gain(before, &earlier, budget) else {
+                gains.too_many = Some(&grant.field);
+                break;
+            };
+            earlier.extend(gained.iter().copied());
+            if !gained.is_empty() {
+                gains.rules.push((&grant.field, gained));
+            }
+        }
+        gains
+    }
+
+    /// What is asked for them in one namespace; told at the field of the namespace where that is new. `left` is how many
+    /// rights may still be written out for the request.
+    fn required(&self, namespace: &str, place: Option<&str>, left: &mut usize) -> Vec<Access> {
+        let mut required = Vec::new();
+        for (field, rights) in &self.rules {
+            let Some(less) = left.checked_sub(rights.len()) else {
+                *left = 0;
+                required.push(access(field, None, namespace, place));
+                return required;
+            };
+            *left = less;
+            required.push(access(field, Some(rights), namespace, place));
+        }
+        required.extend(self.too_many.map(|field| access(field, None, namespace, place)));
+        required
+    }
 }
 
 fn flag(object: &Value, path: &str, default: bool) -> bool {
@@ -157,36 +217,33 @@ pub(super) fn added(kind: Kind, old: Option<&Value>, new: &Value, own: &str) -> 
     let known: BTreeSet<&str> = known.into_iter().map(|(_, namespace)| namespace).collect();
     let (before, now) = (old.map(|old| granted(kind, old)).unwrap_or_default(), granted(kind, new));
     // A namespace that is new gains everything, one that is known what the rules gain.
-    let more: Vec<Gain<'_>> = now.iter().map(|grant| grant.gain(&before)).collect();
-    let all: Vec<Gain<'_>> = now.iter().map(|grant| grant.gain(&[])).collect();
-    let home = now.iter().zip(&more).filter_map(|(grant, gain)| access(grant, gain, own, None));
-    let mut required: Vec<Access> = home.collect();
+    let mut budget = COMPARED;
+    let more = Gains::of(&now, &before, &mut budget);
+    let all = Gains::of(&now, &[], &mut budget);
+    let mut left = QUESTIONS;
+    let mut required = more.required(own, None, &mut left);
     for (field, namespace) in foreign(new, own) {
-        let (gains, place) =
-            if known.contains(namespace) { (&more, None) } else { (&all, Some(field.as_str())) };
-        required
-            .extend(now.iter().zip(gains).filter_map(|(grant, gain)| access(grant, gain, namespace, place)));
+        required.extend(if known.contains(namespace) {
+            more.required(namespace, None, &mut left)
+        } else {
+            all.required(namespace, Some(&field), &mut left)
+        });
     }
     required
 }
 
-/// What is asked for a gain in one namespace; told at the field of the namespace where that is new.
-fn access(grant: &Grant<'_>, gain: &Gain<'_>, namespace: &str, place: Option<&str>) -> Option<Access> {
-    let all_of = match gain {
-        Gain::Rights(rights) if rights.is_empty() => return None,
-        Gain::Rights(rights) => rights.iter().map(|right| check(*right, namespace)).collect(),
-        // More than can be asked is not asked at all.
-        Gain::TooMany => Vec::new(),
-    };
-    let (field, code) = place.map_or((grant.field.as_str(), "CODER0502"), |field| (field, "CODER0503"));
+/// What is asked for the rights that a rule adds in one namespace, or for more of them than can be asked.
+fn access(field: &str, rights: Option<&Vec<Right<'_>>>, namespace: &str, place: Option<&str>) -> Access {
+    let (field, code) = place.map_or((field, "CODER0502"), |field| (field, "CODER0503"));
     let roles = |verb| AccessCheck::new(verb, RBAC, "roles", namespace);
-    Some(Access {
+    Access {
         field: field.to_owned(),
         code,
         alternatives: vec![roles("escalate"), roles("bind")],
-        all_of,
-        too_many: matches!(gain, Gain::TooMany),
-    })
+        // More than can be asked is not asked at all.
+        all_of: rights.into_iter().flatten().map(|right| check(*right, namespace)).collect(),
+        too_many: rights.is_none(),
+    }
 }
 
 fn check([group, resource, verb, name]: Right<'_>, namespace: &str) -> AccessCheck {

@@ -22,6 +22,11 @@ pub const NAME: &str = "coder-k8s-break-glass";
 const MAY_ESCALATE: &str = "authorizer.group('rbac.authorization.k8s.io').resource('roles')\
                             .namespace(request.namespace).check('escalate').allowed()";
 
+/// Whoever passes could grant himself everything in every namespace. CEL does not ask
+/// namespace by namespace at a bearable cost, so that one question stands for all.
+const MAY_ESCALATE_EVERYWHERE: &str = "authorizer.group('rbac.authorization.k8s.io').resource('roles')\
+                                       .check('escalate').allowed()";
+
 /// The policy.
 pub fn policy() -> ValidatingAdmissionPolicy {
     let variables = [
@@ -43,6 +48,14 @@ pub fn policy() -> ValidatingAdmissionPolicy {
                 acting_annotation_changed()
             ),
         ),
+        // Rights in other namespaces, new or with other rules.
+        (
+            "crosses",
+            "(request.operation == 'CREATE' || 'rbac' in variables.changed) && has(variables.new.rbac) && \
+             has(variables.new.rbac.workspaceNamespaces) && \
+             variables.new.rbac.workspaceNamespaces.exists(name, name != request.namespace)"
+                .to_owned(),
+        ),
     ];
     let variables = variables.map(|(name, expression)| Variable { name: name.to_owned(), expression });
     ValidatingAdmissionPolicy {
@@ -56,7 +69,7 @@ pub fn policy() -> ValidatingAdmissionPolicy {
             }),
             match_conditions: Some(match_conditions()),
             variables: Some(variables.to_vec()),
-            validations: rule().map(|rule| vec![validation(rule)]),
+            validations: rule().map(|rule| vec![validation(rule), crossing(rule)]),
             ..Default::default()
         }),
         ..Default::default()
@@ -83,7 +96,7 @@ pub fn binding() -> ValidatingAdmissionPolicyBinding {
 }
 
 /// The rule that lives here.
-fn rule() -> Option<&'static Rule> {
+pub(super) fn rule() -> Option<&'static Rule> {
     rules::rules().find(|rule| rule.lives_in(Layer::BreakGlass))
 }
 
@@ -104,6 +117,21 @@ fn validation(rule: &Rule) -> Validation {
         expression: format!("!variables.held || {MAY_ESCALATE}"),
         message: Some(format!("spec{told}")),
         message_expression: Some(format!("({place}) + {}", literal(&told))),
+        reason: Some("Forbidden".to_owned()),
+    }
+}
+
+/// What the rights of other namespaces ask for beside it.
+fn crossing(rule: &Rule) -> Validation {
+    Validation {
+        expression: format!("!variables.crosses || {MAY_ESCALATE_EVERYWHERE}"),
+        message: Some(format!(
+            "spec.rbac.workspaceNamespaces: you may not escalate roles.rbac.authorization.k8s.io in all namespaces, which \
+             rights in other namespaces ask for while the label {ADMISSION_LABEL} of this one is {ADMISSION_DISABLED}; ask \
+             somebody who may escalate roles in all namespaces to apply it, or remove the label from the namespace ({})",
+            rule.code
+        )),
+        message_expression: None,
         reason: Some("Forbidden".to_owned()),
     }
 }
@@ -132,9 +160,11 @@ mod tests {
         let held: Vec<String> = rules.into_iter().flat_map(|rule| rule.resources.unwrap()).collect();
         assert_eq!(held, Kind::ALL.map(Kind::plural));
         let validations = spec.validations.unwrap();
-        assert_eq!(validations.len(), 1);
-        assert_eq!(validations[0].reason.as_deref(), Some("Forbidden"));
-        assert!(validations[0].message.as_ref().unwrap().contains("CODER0511"));
+        assert_eq!(validations.len(), 2);
+        for validation in validations {
+            assert_eq!(validation.reason.as_deref(), Some("Forbidden"));
+            assert!(validation.message.unwrap().contains("CODER0511"));
+        }
         assert_eq!(binding().spec.unwrap().policy_name, policy().metadata.name);
     }
 }

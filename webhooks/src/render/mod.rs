@@ -1,6 +1,7 @@
 //! Decides how the rules look where others hold them: CEL, policies, webhook configurations, the rules page.
 //! Never writes a file: whoever wants YAML serializes what is returned.
 
+pub mod admission_label;
 pub mod break_glass;
 pub mod cel;
 pub mod configurations;

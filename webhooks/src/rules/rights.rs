@@ -143,7 +143,9 @@ pub(super) static RULES: &[Rule] = &[
         why: "The label coder.com/admission=disabled on a namespace keeps the webhooks out of it, and with them every \
               other question about rights. One is left, which the API server answers itself: a new object, and every \
               change but of suspend, replicas, resources and the like, needs escalate on roles.rbac.authorization.k8s.io \
-              in that namespace.",
+              in that namespace. Rights in other namespaces (spec.rbac.workspaceNamespaces) need it in all namespaces, and \
+              so that nobody flips the label while an object is looked at, setting, changing or removing it needs the \
+              same right.",
         bad: "spec:\n  image: registry.example.com/mine:v2.36.1   # in a namespace with admission switched off",
         good: "spec:\n  replicas: 2",
     },
