@@ -11,6 +11,7 @@ mod grants;
 pub mod lease;
 mod namespace;
 mod objects;
+mod own;
 mod reflected;
 mod trimmed;
 mod watches;
