@@ -281,14 +281,6 @@ impl Kube {
         }
     }
 
-    /// The metadata of the objects of a kind with these labels, in all namespaces unless the target names one.
-    pub async fn labelled(&self, target: Target<'_>, selector: &str) -> Result<Vec<Value>, CallError> {
-        let mut listed = Vec::new();
-        self.labelled_metadata(target, selector, |metadata| listed.push(json!({ "metadata": metadata })))
-            .await?;
-        Ok(listed)
-    }
-
     /// Metadata and status of at most so many of the objects of a kind with these labels.
     pub async fn some_labelled(
         &self,
@@ -306,8 +298,8 @@ impl Kube {
         Ok(listed)
     }
 
-    /// Shows the metadata of the objects of a kind with these labels, one after the other: whoever looks keeps what he
-    /// needs.
+    /// Shows the metadata of the objects of a kind with these labels, one after the other, in all namespaces unless the
+    /// target names one: whoever looks keeps what he needs.
     pub async fn labelled_metadata(
         &self,
         target: Target<'_>,
