@@ -5,6 +5,7 @@ use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use support::memory::peak;
 use support::wait::holds;
@@ -45,6 +46,23 @@ async fn the_annotations_of_others_are_never_in_memory_together() {
     );
 }
 
+/// Admission does not hear of annotations that are not ours, and the API server takes 256 kB of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_control_plane_is_read_without_the_annotations_of_others() {
+    let cluster = Cluster::start(Default::default()).await;
+    let installation = Installation::new(&cluster, "operator").await;
+    let options = installation.operator("controller").await;
+    create(&cluster, "plain", &BTreeMap::new()).await;
+    let without = peak_when_looked_at(&cluster, &options).await;
+    let annotations = (0..50_000).map(|number| (format!("{number:05}"), "")).collect();
+    for place in 0..4 {
+        create(&cluster, &format!("annotated-{place}"), &annotations).await;
+    }
+    let among = peak_when_looked_at(&cluster, &options).await;
+    println!("peak without them {without:.1} MB, among eight annotated control planes {among:.1} MB");
+    assert!(among - without < 40.0, "{without:.1} MB before, {among:.1} MB among eight annotated ones");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_api_server_that_does_not_stream_lists_is_asked_for_pages() {
     let cluster = Cluster::shared().await;
@@ -58,6 +76,35 @@ async fn an_api_server_that_does_not_stream_lists_is_asked_for_pages() {
     let lists: Vec<String> =
         proxy.seen().into_iter().map(|seen| seen.path).filter(|path| path.contains("limit=")).collect();
     assert!(lists.iter().any(|path| path.contains("/configmaps?") && path.contains("limit=4")), "{lists:?}");
+}
+
+/// Two control planes with these annotations, in a namespace of their own.
+async fn create(cluster: &Cluster, purpose: &str, annotations: &BTreeMap<String, &str>) {
+    let namespace = cluster.namespace(purpose).await;
+    for name in ["one", "two"] {
+        let plane = json!({ "apiVersion": "coder.com/v1alpha1", "kind": "CoderControlPlane",
+            "metadata": { "name": name, "namespace": namespace, "annotations": annotations },
+            "spec": { "operatorAccess": { "disabled": true } } });
+        cluster.kubectl_with_input("create -f -", &plane.to_string()).await.expect_ok();
+    }
+}
+
+/// The most that was ever resident of an operator that has looked at every control plane.
+async fn peak_when_looked_at(cluster: &Cluster, options: &OperatorOptions) -> f64 {
+    let mut operator = Operator::start(BINARY, options).await;
+    operator.ready(LIMIT).await;
+    until("every control plane to be looked at", LIMIT, async || {
+        let words = "get ccp -A -o jsonpath={.items[*].status.observedGeneration}";
+        let said = cluster.kubectl(words).await.expect_ok();
+        let all = cluster.kubectl("get ccp -A -o name").await.expect_ok().lines().count();
+        holds(said.split_whitespace().filter(|seen| *seen == "1").count() == all, said)
+    })
+    .await;
+    let peak = peak(operator.id());
+    operator.process().signal("TERM");
+    let status = operator.ended(LIMIT).await;
+    assert!(status.success(), "{status}");
+    peak
 }
 
 /// A control plane that waits for ConfigMaps: when its status names one no more, the operator has seen it come, and with it

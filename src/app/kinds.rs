@@ -2,13 +2,13 @@
 //! A required kind gates readiness until its first list is complete; an optional one never does.
 
 use super::process::{Context, Fatal, Running};
-use crate::controller::control_plane::{ControlPlanes, Dependants};
-use crate::kubernetes::{Kept, Objects, Reflected, Selection};
+use crate::controller::control_plane::{ControlPlanes, Dependants, Provisioner};
+use crate::kubernetes::{Kept, Objects, Reduced, Reflected, Selection};
 use crate::serving::metrics::Named;
-use crds::{CoderControlPlane, CoderProvisioner, CoderWorkspaceProxy};
+use crds::{CoderControlPlane, CoderWorkspaceProxy};
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use kube::Resource;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use std::fmt::Debug;
 
 /// Follows the three kinds the reconcilers need.
@@ -20,9 +20,9 @@ pub fn follow(
     let kube = &context.kube;
     let control_planes =
         require(context, running, "CoderControlPlane", kube.everywhere::<Kept<CoderControlPlane>>());
-    let provisioners =
-        require(context, running, "CoderProvisioner", kube.everywhere::<Kept<CoderProvisioner>>());
-    require(context, running, "CoderWorkspaceProxy", kube.everywhere::<Kept<CoderWorkspaceProxy>>());
+    let provisioners = require(context, running, "CoderProvisioner", kube.everywhere::<Provisioner>());
+    let proxies = kube.everywhere::<Reduced<CoderWorkspaceProxy, IgnoredAny>>();
+    require(context, running, "CoderWorkspaceProxy", proxies);
     (control_planes, Dependants { provisioners, api_services })
 }
 

@@ -9,9 +9,11 @@
 //!
 //! What is built of an answer lives as long as its reader looks at it, one object for each of the eight: its own bytes,
 //! 1.5 MiB at most, and about 100 bytes for each value: 5,000 of a Secret or ConfigMap make 0.5 MB, 40,000 of anything else
-//! 4 MB. Without the bound, a ConfigMap of 1 MiB with keys of four letters would make 15 MB.
+//! 4 MB. Without the bound, a ConfigMap of 1 MiB with keys of four letters would make 15 MB. Of an object of ours the spec is
+//! built, which admission bounds, and a few hundred values around it.
 
 use super::objects::CallError;
+use super::own;
 use futures::{AsyncBufRead, AsyncReadExt};
 use kube::Client;
 use serde::de::DeserializeOwned;
@@ -61,6 +63,17 @@ impl Answer {
     /// What it says.
     pub(super) fn parsed<T: DeserializeOwned>(&self) -> kube::Result<T> {
         serde_json::from_slice(&self.text).map_err(kube::Error::SerdeError)
+    }
+
+    /// The object of one of our kinds that it consists of.
+    pub(super) fn own_object(&self, operation: impl Fn() -> String) -> Result<Value, CallError> {
+        own::object(&self.text).map_err(|unread| match unread {
+            own::Unread::TooMany(limit) => CallError::TooLarge { operation: operation(), limit },
+            own::Unread::Parse(error) => {
+                let source = Box::new(kube::Error::SerdeError(error));
+                CallError::Failed { operation: operation(), source }
+            }
+        })
     }
 
     /// The object it consists of, unless it has more values than this.

@@ -79,12 +79,16 @@ impl Target<'_> {
         format!("{verb} {} {}/{}", self.kind, self.namespace, self.name)
     }
 
-    /// Values that are read of it. An object of ours is read whatever it is: it may have been stored before there was a
+    /// Whether it is of one of our kinds. Its spec is read whatever it is: it may have been stored before there was a
     /// limit, and goes on working.
+    fn is_of_ours(&self) -> bool {
+        self.api_version.starts_with("coder.com/")
+    }
+
+    /// Values that are read of it, if it is of another kind.
     fn most_values(&self) -> usize {
         match self.kind {
             "Secret" | "ConfigMap" => VALUES_OF_DATA,
-            _ if self.api_version.starts_with("coder.com/") => usize::MAX,
             _ => VALUES,
         }
     }
@@ -135,7 +139,12 @@ async fn ask(
 fn whole(target: Target<'_>, verb: &str, answer: Option<Answer>) -> Result<Value, CallError> {
     let operation = || target.operation(verb);
     let too_large = || CallError::TooLarge { operation: operation(), limit: kibibytes(LARGEST) };
-    answer.ok_or_else(too_large)?.object(target.most_values(), operation)
+    let answer = answer.ok_or_else(too_large)?;
+    if target.is_of_ours() {
+        answer.own_object(operation)
+    } else {
+        answer.object(target.most_values(), operation)
+    }
 }
 
 impl Kube {
@@ -272,14 +281,6 @@ impl Kube {
         }
     }
 
-    /// The metadata of the objects of a kind with these labels, in all namespaces unless the target names one.
-    pub async fn labelled(&self, target: Target<'_>, selector: &str) -> Result<Vec<Value>, CallError> {
-        let mut listed = Vec::new();
-        self.labelled_metadata(target, selector, |metadata| listed.push(json!({ "metadata": metadata })))
-            .await?;
-        Ok(listed)
-    }
-
     /// Metadata and status of at most so many of the objects of a kind with these labels.
     pub async fn some_labelled(
         &self,
@@ -297,8 +298,8 @@ impl Kube {
         Ok(listed)
     }
 
-    /// Shows the metadata of the objects of a kind with these labels, one after the other: whoever looks keeps what he
-    /// needs.
+    /// Shows the metadata of the objects of a kind with these labels, one after the other, in all namespaces unless the
+    /// target names one: whoever looks keeps what he needs.
     pub async fn labelled_metadata(
         &self,
         target: Target<'_>,
@@ -400,12 +401,11 @@ mod tests {
     }
 
     #[test]
-    fn an_object_of_ours_is_read_however_large_it_is() {
-        let of = |api_version, kind| {
-            Target { api_version, kind, plural: "", namespace: "", name: "" }.most_values()
-        };
-        assert_eq!(of("coder.com/v1alpha1", "CoderControlPlane"), usize::MAX);
-        assert!(of("v1", "Secret") < of("apps/v1", "Deployment"));
+    fn fewer_values_are_read_of_data_than_of_other_objects() {
+        let of = |api_version, kind| Target { api_version, kind, plural: "", namespace: "", name: "" };
+        assert!(of("coder.com/v1alpha1", "CoderControlPlane").is_of_ours());
+        assert!(!of("v1", "Secret").is_of_ours());
+        assert!(of("v1", "Secret").most_values() < of("apps/v1", "Deployment").most_values());
     }
 
     #[test]

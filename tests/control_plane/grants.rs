@@ -193,6 +193,48 @@ async fn a_role_of_the_go_operator_with_more_than_we_may_hand_on_stays_and_works
     assert_eq!(rules(&grant(stage, &ns, "narrowed", &ns).await), 3, "what is not asked for is taken");
 }
 
+/// The account for grants holds these for its own work, so that the API server would let it hand them on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rule_on_roles_that_admission_never_saw_is_not_handed_on() {
+    let stage = Stage::shared().await;
+    let ns = stage.cluster.namespace("never").await;
+    let roles = rule("rbac.authorization.k8s.io", "roles", &["create"]);
+    let finalizers = rule("coder.com", "codercontrolplanes/finalizers", &["update"]);
+    for (name, extra, words) in [
+        ("roles", &roles, "create roles.rbac.authorization.k8s.io"),
+        ("finalizers", &finalizers, "update codercontrolplanes.coder.com/finalizers"),
+    ] {
+        stage.apply(&ns, name, &json!({ "rbac": { "extraRules": [extra] } })).await;
+        let plane = stage
+            .until(&ns, name, "the refusal to be told", |plane| {
+                condition(plane, "WorkspaceRBACReady")["status"] == "False"
+            })
+            .await;
+        let message = text(condition(&plane, "WorkspaceRBACReady"), "/message");
+        assert!(message.contains(&format!("never hands on: {words};")), "{message}");
+        assert_eq!(grant(stage, &ns, name, &ns).await, [None, None], "nothing of it is granted");
+    }
+    let plane = stage.get("codercontrolplane", &ns, "roles").await.unwrap();
+    let accepted = condition(&plane, "SpecAccepted");
+    assert!(text(accepted, "/message").contains("CODER0501"), "{accepted}");
+
+    // A Role that has such a rule already goes on working.
+    let spec = |suspend| json!({ "suspend": suspend, "rbac": { "extraRules": [roles] } });
+    stage.apply(&ns, "before", &spec(true)).await;
+    let plane = stage.get("codercontrolplane", &ns, "before").await.unwrap();
+    let left: Vec<Value> = usual().into_iter().chain([roles.clone()]).collect();
+    leave(stage, &ns, "before", &plane["metadata"]["uid"], &left).await;
+    let before = versions(&grant(stage, &ns, "before", &ns).await);
+    stage.apply(&ns, "before", &spec(false)).await;
+    let plane = stage
+        .until(&ns, "before", "what stays to be told", |plane| {
+            text(condition(plane, "WorkspaceRBACReady"), "/message").contains("never hands on")
+        })
+        .await;
+    assert_eq!(condition(&plane, "WorkspaceRBACReady")["status"], "True", "it works: {}", plane["status"]);
+    assert_eq!(versions(&grant(stage, &ns, "before", &ns).await), before);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn consent_that_is_withdrawn_freezes_a_grant_and_none_revokes_it() {
     let stage = Stage::shared().await;

@@ -3,11 +3,13 @@
 
 use super::desired::Children;
 use super::reconcile::{Reconciler, Subject};
+use super::sweep::{Doomed, ToGo};
 use crate::controller::drift;
 use crate::kubernetes::{CallError, Target};
 use crds::names::{control_plane, instance_label};
 use crds::well_known::{MANAGER, label};
 use json_patch::Patch;
+use kube::core::ObjectMeta;
 use serde_json::{Value, from_value, json};
 
 impl Reconciler {
@@ -29,20 +31,21 @@ impl Reconciler {
         }
         let instance = instance_label(&subject.key.name);
         let selector = format!("{}={MANAGER},{}={instance}", label::MANAGED_BY, label::INSTANCE);
-        let mut done = true;
-        for live in self.kube.labelled(account(namespace, ""), &selector).await? {
-            let text = |path: &str| live.pointer(path).and_then(Value::as_str).unwrap_or_default();
-            let name = text("/metadata/name");
-            if name == named || !drift::is_controlled_by(&live, &subject.uid) {
-                continue;
+        let mut to_go = ToGo::default();
+        let look = |metadata: ObjectMeta| {
+            let is_named = metadata.name.as_deref() == Some(named);
+            if !is_named && drift::is_controlled_by(&json!({ "metadata": metadata }), &subject.uid) {
+                to_go.note(metadata);
             }
-            if rolled {
-                self.kube.remove(account(namespace, name), text("/metadata/uid")).await?;
-            } else {
-                done = false;
-            }
+        };
+        self.kube.labelled_metadata(account(namespace, ""), &selector, look).await?;
+        if !rolled {
+            return Ok(to_go.now.is_empty());
         }
-        Ok(done)
+        for Doomed { name, uid, .. } in &to_go.now {
+            self.kube.remove(account(namespace, name), uid).await?;
+        }
+        Ok(!to_go.more)
     }
 }
 

@@ -5,20 +5,51 @@
 
 use super::access::Needs;
 use super::reconcile::Key;
-use crate::kubernetes::{Kept, Reflected};
+use crate::kubernetes::{Reduced, Reflected};
 use crds::CoderProvisioner;
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use kube::Resource;
+use serde::Deserialize as DeriveDeserialize;
+use serde::de::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
 use std::collections::BTreeSet;
 
 /// The group of the aggregated API.
 const AGGREGATED: &str = "aggregation.coder.com";
+/// Bytes of a name.
+const LONGEST_NAME: usize = 253;
+
+/// A provisioner, as far as it is looked at.
+pub type Provisioner = Reduced<CoderProvisioner, Reference>;
+
+/// The name of the control plane that a provisioner refers to; nothing if it cannot be read.
+#[derive(Debug, Clone)]
+pub struct Reference(Option<String>);
+
+impl<'de> Deserialize<'de> for Reference {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(DeriveDeserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Spec {
+            control_plane_ref: ControlPlaneRef,
+        }
+        #[derive(DeriveDeserialize)]
+        struct ControlPlaneRef {
+            name: String,
+        }
+        // One bad object is not the end of its kind for everybody.
+        let spec = serde_json::from_str(Box::<RawValue>::deserialize(deserializer)?.get());
+        let name = |spec: Spec| spec.control_plane_ref.name.trim().to_owned();
+        // A longer text names nothing.
+        Ok(Self(spec.ok().map(name).map(|name| if name.len() > LONGEST_NAME { String::new() } else { name })))
+    }
+}
 
 /// The watches that tell.
 #[derive(Clone)]
 pub struct Dependants {
     /// Every one.
-    pub provisioners: Reflected<Kept<CoderProvisioner>>,
+    pub provisioners: Reflected<Provisioner>,
     /// Those that are labelled as ours.
     pub api_services: Reflected<APIService>,
 }
@@ -44,13 +75,12 @@ impl Dependants {
     /// What needs the access to a control plane, besides its own spec. Only provisioners that can mean it are read: this is
     /// asked in every reconcile.
     pub fn of(&self, key: &Key) -> Needs {
-        let may_mean = |provisioner: &Kept<CoderProvisioner>| {
-            provisioner.meta().namespace.as_ref() == Some(&key.namespace)
-        };
+        let may_mean =
+            |provisioner: &Provisioner| provisioner.meta().namespace.as_ref() == Some(&key.namespace);
         self.seen_of(may_mean).of(key)
     }
 
-    fn seen_of(&self, counts: impl Fn(&Kept<CoderProvisioner>) -> bool) -> Seen {
+    fn seen_of(&self, counts: impl Fn(&Provisioner) -> bool) -> Seen {
         let mut seen = Seen {
             known: self.provisioners.is_synced() && self.api_services.is_synced(),
             aggregated: self.api_services.all().iter().any(|service| is_aggregated(service)),
@@ -75,14 +105,11 @@ fn is_aggregated(service: &APIService) -> bool {
 }
 
 impl Seen {
-    fn note(&mut self, provisioner: &Kept<CoderProvisioner>) {
+    fn note(&mut self, provisioner: &Provisioner) {
         let namespace = provisioner.meta().namespace.clone().unwrap_or_default();
-        match provisioner.read() {
-            Ok(provisioner) => {
-                let name = provisioner.spec.control_plane_ref.name.trim().to_owned();
-                self.referred.insert(Key { namespace, name });
-            }
-            Err(_) => _ = self.unreadable.insert(namespace),
+        match provisioner.spec() {
+            Some(Reference(Some(name))) => _ = self.referred.insert(Key { namespace, name: name.clone() }),
+            Some(Reference(None)) | None => _ = self.unreadable.insert(namespace),
         }
     }
 
@@ -100,12 +127,12 @@ impl Seen {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::{Value, from_value, json};
+    use serde_json::{Value, from_str, from_value, json};
 
-    fn provisioner(namespace: &str, spec: Value) -> Kept<CoderProvisioner> {
-        from_value(json!({ "apiVersion": "coder.com/v1alpha1", "kind": "CoderProvisioner",
-            "metadata": { "name": "builders", "namespace": namespace }, "spec": spec }))
-        .unwrap()
+    fn provisioner(namespace: &str, spec: Value) -> Provisioner {
+        let object = json!({ "apiVersion": "coder.com/v1alpha1", "kind": "CoderProvisioner",
+            "metadata": { "name": "builders", "namespace": namespace }, "spec": spec });
+        from_str(&object.to_string()).unwrap()
     }
 
     #[test]
@@ -113,13 +140,16 @@ mod tests {
         let mut seen = Seen { known: true, ..Seen::default() };
         seen.note(&provisioner("team", json!({ "controlPlaneRef": { "name": " coder " } })));
         seen.note(&provisioner("odd", json!({ "controlPlaneRef": 7 })));
+        seen.note(&provisioner("bare", Value::Null));
         let needs = |namespace: &str, name: &str| {
             let key = Key { namespace: namespace.to_owned(), name: name.to_owned() };
             seen.of(&key).provisioners
         };
         assert!(needs("team", "coder"));
         assert!(!needs("team", "other") && !needs("elsewhere", "coder"));
-        assert!(needs("odd", "coder"), "one that cannot be read may mean it");
+        let large = json!({ "controlPlaneRef": { "name": "x".repeat(100_000) }, "extraEnv": vec![""; 1000] });
+        assert!(format!("{:?}", provisioner("team", large).spec()).len() < 300, "only the name is kept");
+        assert!(needs("odd", "coder") && needs("bare", "coder"), "one that cannot be read may mean it");
     }
 
     #[test]

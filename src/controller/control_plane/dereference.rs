@@ -5,9 +5,10 @@ use super::desired::{self, Children, Inputs};
 use super::held::Held;
 use super::kept;
 use super::reconcile::{Reconciler, Subject};
-use super::references::{self, Contents};
+use super::references::{self, Contents, ReadError};
 use crate::controller::drift;
 use serde_json::{Value, json};
+use std::time::Instant;
 
 /// What was read, and the children that follow from it.
 pub(super) struct Dereferenced {
@@ -42,8 +43,16 @@ impl Reconciler {
         subject.resolved = self.resolved(&subject.given).map_err(|error| {
             Unread::Unreadable(format!("the object cannot be read with what runs: {error}"))
         })?;
-        let read = references::read(&self.kube, &self.checksum_key, &subject.resolved, running);
-        let contents = read.await.map_err(|error| failed(&error))?;
+        let (key, deadline) = (&self.checksum_key, &subject.deadline);
+        let read = references::read(&self.kube, key, &subject.resolved, running, deadline).await;
+        let contents = match read {
+            Err(error @ ReadError::OutOfTime) => {
+                subject.deadline.ended("reading what it refers to", Instant::now());
+                let late = subject.deadline.told(Instant::now());
+                return Err(Unread::Failed(late.unwrap_or_else(|| error.to_string())));
+            }
+            read => read.map_err(|error| failed(&error))?,
+        };
         let children = desired::children(&Inputs {
             control_plane: &subject.resolved,
             consumed_checksum: contents.checksum.as_deref(),

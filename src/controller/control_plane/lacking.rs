@@ -1,6 +1,7 @@
 //! Decides what is said of rights the API server does not let us hand on: which rules are lacking, and by how much one
 //! set of rules goes beyond another. Pure, and never fails: what cannot be read of a refusal is left out.
 
+use crds::well_known::GROUP;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use std::collections::BTreeMap;
 
@@ -10,12 +11,40 @@ const HEAD: &str = "not currently held:";
 const MOST: usize = 50;
 /// Rights that one rule may stand for before it is compared as a whole.
 const LARGEST: usize = 1000;
+/// The group of Roles and RoleBindings.
+const RBAC: &str = "rbac.authorization.k8s.io";
+/// What the account for grants holds of our own group, so that it may set owners: [`RBAC`] is the other group it uses.
+const FINALIZERS: [&str; 3] = ["codercontrolplanes/finalizers", "*/finalizers", "*"];
+
 /// The rules that a refusal says we do not hold; none if it is about something else.
 pub fn refused(message: &str) -> Vec<PolicyRule> {
     // A refusal that is quoted twice is read once.
     let Some(rest) = message.split(HEAD).nth(1) else { return Vec::new() };
     let bodies = rest.split('{').skip(1).filter_map(|one| one.split_once('}'));
     bodies.filter_map(|(body, _)| parsed(body)).take(MOST).collect()
+}
+
+/// What of these rules the account for grants holds for its own work: Kubernetes would let it hand that on, and we do not.
+pub fn never_handed_on(rules: &[PolicyRule]) -> Vec<PolicyRule> {
+    let mut never = Vec::new();
+    for rule in rules {
+        let groups = list(rule.api_groups.as_ref());
+        if names_rbac(std::slice::from_ref(rule)) {
+            never.push(PolicyRule { api_groups: Some(vec![RBAC.to_owned()]), ..rule.clone() });
+        }
+        let resources = list(rule.resources.as_ref()).iter().filter(|one| FINALIZERS.contains(&one.as_str()));
+        let resources: Vec<String> = resources.cloned().collect();
+        if groups.iter().any(|group| group == GROUP) && !resources.is_empty() {
+            let (api_groups, resources) = (Some(vec![GROUP.to_owned()]), Some(resources));
+            never.push(PolicyRule { api_groups, resources, ..rule.clone() });
+        }
+    }
+    never
+}
+
+/// Whether a rule is about Roles and RoleBindings, which admission refuses.
+pub fn names_rbac(rules: &[PolicyRule]) -> bool {
+    rules.iter().any(|rule| list(rule.api_groups.as_ref()).iter().any(|group| group == RBAC))
 }
 
 /// One rule as the API server writes it: `APIGroups:[""], Resources:["secrets"], Verbs:["get" "list"]`.
@@ -110,7 +139,7 @@ pub fn words(rules: &[PolicyRule], room: usize) -> String {
     let mut text = String::new();
     for (index, one) in all.iter().enumerate() {
         let comma = if index == 0 { "" } else { ", " };
-        if index > 0 && text.len() + one.len() > room {
+        if index > 0 && text.len() + comma.len() + one.len() > room {
             return format!("{text} and {} more", all.len() - index);
         }
         // One alone may be as long as its author likes.
@@ -184,6 +213,18 @@ mod tests {
         let many = format!("{HEAD}{}", "{Resources:[\"a\"], Verbs:[\"get\"]}".repeat(1000));
         assert_eq!(refused(&many).len(), MOST);
         assert!(told(&refused(&many)).ends_with(" more") && told(&refused(&many)).len() < ROOM + 20);
+    }
+
+    #[test]
+    fn what_the_account_for_grants_works_with_is_never_handed_on() {
+        let mut mixed = rule(RBAC, &["roles", "pods"], &["create"]);
+        mixed.api_groups = Some(vec![String::new(), RBAC.to_owned(), GROUP.to_owned()]);
+        let finalizers = rule(GROUP, &["codercontrolplanes/finalizers", "coderprovisioners"], &["update"]);
+        let usual = [rule("", &["pods"], &["get"]), rule(GROUP, &["coderprovisioners"], &["get"])];
+        assert_eq!(never_handed_on(&usual), []);
+        let told = words(&never_handed_on(&[mixed, finalizers, usual[0].clone()]), usize::MAX);
+        let roles = "create roles.rbac.authorization.k8s.io, create pods.rbac.authorization.k8s.io";
+        assert_eq!(told, format!("{roles}, update codercontrolplanes.coder.com/finalizers"));
     }
 
     #[test]

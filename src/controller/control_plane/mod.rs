@@ -35,7 +35,7 @@ mod sweep;
 mod triggers;
 mod workspaces;
 
-pub use dependants::Dependants;
+pub use dependants::{Dependants, Provisioner};
 pub use reconcile::{Key, Reconciler};
 pub use triggers::{Abroad, ControlPlanes, follow};
 

@@ -79,7 +79,7 @@ pub(super) struct Subject {
     pub(super) key: Key,
     /// As the API server has it.
     pub(super) object: Value,
-    /// The same with what runs and it does not name.
+    /// The same with what runs and it does not name; nothing before that is read.
     pub(super) given: Value,
     pub(super) uid: String,
     pub(super) generation: i64,
@@ -181,12 +181,12 @@ impl Reconciler {
             }
         };
         if resolved.spec.suspend == Some(true) {
-            let (key, given, broken) = (key.clone(), object.clone(), Vec::new());
+            let (key, given, broken) = (key.clone(), Value::Null, Vec::new());
             let subject = Subject { key, object, given, uid, generation, broken, resolved, before, deadline };
             return self.keep_suspended(subject).await;
         }
         let broken = broken_rules(&object);
-        let (key, given) = (key.clone(), object.clone());
+        let (key, given) = (key.clone(), Value::Null);
         let subject = Subject { key, object, given, uid, generation, broken, resolved, before, deadline };
         self.reconcile(subject).await
     }

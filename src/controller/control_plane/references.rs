@@ -7,12 +7,17 @@ use super::desired::{self, ACCESS_URL, Consumed, Keys, Source};
 use super::kept;
 use super::reconcile::Reconciler;
 use crate::confidential::Confidential;
+use crate::controller::deadline::Deadline;
 use crate::kubernetes::{CallError, Kube, Target};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use crds::CoderControlPlane;
 use serde_json::Value;
+use std::time::Instant;
 use zeroize::Zeroizing;
+
+/// Secrets and ConfigMaps that are read for one control plane.
+const MOST_OBJECTS: usize = 256;
 
 /// The contents of what the pods consume.
 #[derive(Debug, Default)]
@@ -33,6 +38,15 @@ pub enum ReadError {
     /// An object could not be read.
     #[error(transparent)]
     Object(#[from] CallError),
+    /// The reconcile has had its time.
+    #[error("there was no time to read all that the pods consume")]
+    OutOfTime,
+    /// There are more objects than are read for one control plane.
+    #[error(
+        "the pods would read more than {MOST_OBJECTS} Secrets and ConfigMaps, and nothing is changed until they read \
+         fewer; shorten spec.{0}"
+    )]
+    TooMany(&'static str),
     /// There is no key for a checksum that is needed.
     #[error("what the pods read has no checksum: {0}")]
     Key(#[from] KeyError),
@@ -45,18 +59,24 @@ pub async fn read(
     key: &ChecksumKey,
     control_plane: &CoderControlPlane,
     running: Option<&Value>,
+    deadline: &Deadline,
 ) -> Result<Contents, ReadError> {
     let consumed = desired::consumed(control_plane);
     if consumed.is_empty() {
         return Ok(Contents::default());
     }
+    if let Some(field) = too_many(control_plane, &consumed) {
+        return Err(ReadError::TooMany(field));
+    }
     let namespace = control_plane.metadata.namespace.as_deref().unwrap_or_default();
     let mut contents = Contents::default();
     let key = key.get(kube).await;
     let mut sums = Sums::new(key.as_ref().ok().copied());
-    // They come in order, so that what is read of one object stands together.
-    for group in consumed.chunk_by(|one, next| (one.kind, &one.name) == (next.kind, &next.name)) {
+    for group in of_one_object(&consumed) {
         let Some(first) = group.first() else { continue };
+        if deadline.is_over(Instant::now()) {
+            return Err(ReadError::OutOfTime);
+        }
         let object = kube.read(target(namespace, first.kind, &first.name)).await?;
         contents.missing.extend(missing(control_plane, group, object.as_ref()));
         group.iter().for_each(|one| sums.add(kind_name(one.kind), one, object.as_ref()));
@@ -80,6 +100,17 @@ pub async fn read(
     };
     contents.versions = Some(sum.versions);
     Ok(contents)
+}
+
+/// They come in order, so that what is read of one object stands together.
+fn of_one_object(consumed: &[Consumed]) -> impl Iterator<Item = &[Consumed]> {
+    consumed.chunk_by(|one, next| (one.kind, &one.name) == (next.kind, &next.name))
+}
+
+/// The field that refers to more objects than are read; nothing if none does.
+fn too_many(control_plane: &CoderControlPlane, consumed: &[Consumed]) -> Option<&'static str> {
+    let beyond = of_one_object(consumed).nth(MOST_OBJECTS)?.first()?;
+    Some(referring(control_plane, &beyond.name))
 }
 
 impl Reconciler {
@@ -254,6 +285,22 @@ mod tests {
         );
         assert_eq!(missing(&group[2..], None), [""; 0]);
         assert_eq!(referring(&plane, "t"), "tls");
+    }
+
+    #[test]
+    fn more_objects_than_are_read_for_one_control_plane_are_told_by_their_field() {
+        let plane = |count: usize| -> CoderControlPlane {
+            let sources: Vec<Value> = (0..count)
+                .flat_map(|number| vec![json!({ "secretRef": { "name": format!("s{number}") } }); 2])
+                .collect();
+            serde_json::from_value(json!({ "metadata": { "name": "coder" }, "spec": { "envFrom": sources } }))
+                .unwrap()
+        };
+        let told = |plane: CoderControlPlane| too_many(&plane, &desired::consumed(&plane));
+        assert_eq!(told(plane(MOST_OBJECTS)), None, "each object counts once");
+        assert_eq!(told(plane(MOST_OBJECTS + 1)), Some("envFrom"));
+        let message = ReadError::TooMany("envFrom").to_string();
+        assert!(message.ends_with("shorten spec.envFrom") && message.len() < 300, "{message}");
     }
 
     #[test]

@@ -6,7 +6,8 @@ use crate::controller::drift;
 use crate::kubernetes::{CallError, Kube, Target};
 use crds::names::instance_label;
 use crds::well_known::{MANAGER, annotation, label};
-use serde_json::Value;
+use kube::core::ObjectMeta;
+use serde_json::{Value, json};
 
 /// Kinds of which a control plane has at most one, and sometimes none: apiVersion, kind, plural.
 const OPTIONAL: [(&str, &str, &str); 4] = [
@@ -113,25 +114,66 @@ impl Left {
     }
 }
 
+/// An object that is to go.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Doomed {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) uid: String,
+}
+
+/// Objects that are to go, as many as are removed in one reconcile: anybody can make objects that look like ours.
+#[derive(Debug, Default)]
+pub(super) struct ToGo {
+    pub(super) now: Vec<Doomed>,
+    /// Whether there are more than that.
+    pub(super) more: bool,
+}
+
+impl ToGo {
+    /// Objects that are removed in one reconcile.
+    const MOST: usize = 500;
+
+    /// Notes an object, of which nothing is kept but how it is removed.
+    pub(super) fn note(&mut self, metadata: ObjectMeta) {
+        if self.now.len() >= Self::MOST {
+            self.more = true;
+            return;
+        }
+        let text = Option::unwrap_or_default;
+        self.now.push(Doomed {
+            namespace: text(metadata.namespace),
+            name: text(metadata.name),
+            uid: text(metadata.uid),
+        });
+    }
+}
+
 /// Removes the rights of coderd that are not wanted, in all namespaces. One that cannot be removed keeps no other from
 /// going; the first failure is the answer.
 pub async fn grants(kube: &Kube, origin: Origin<'_>, wanted: Wanted<'_>) -> Result<Left, CallError> {
     let (mut left, mut outcome) = (Left::default(), Ok(()));
     for (kind, plural) in GRANTS {
         let all = Target { api_version: RBAC, kind, plural, namespace: "", name: "" };
-        for live in kube.labelled(all, &selector(origin)).await? {
-            let (namespace, name) = (text(&live, "/metadata/namespace"), text(&live, "/metadata/name"));
+        let mut to_go = ToGo::default();
+        let look = |metadata: ObjectMeta| {
+            let live = json!({ "metadata": metadata });
             if !is_grant_of(&live, origin) && !is_former_grant(&live, origin) {
-                continue;
+                return;
             }
-            match wanted.fate(kind, namespace, name) {
+            match wanted.fate(kind, text(&live, "/metadata/namespace"), text(&live, "/metadata/name")) {
                 Fate::Keep => {}
                 Fate::Wait => left.waiting = true,
-                Fate::Remove => match removed(kube, Target { namespace, name, ..all }, &live).await {
-                    Ok(true) => {}
-                    Ok(false) => left.stuck.push(format!("{kind} {namespace}/{name}")),
-                    Err(error) => outcome = outcome.and(Err(error)),
-                },
+                Fate::Remove => to_go.note(metadata),
+            }
+        };
+        kube.labelled_metadata(all, &selector(origin), look).await?;
+        left.waiting |= to_go.more;
+        for Doomed { namespace, name, uid } in &to_go.now {
+            match removed(kube, Target { namespace, name, ..all }, uid).await {
+                Ok(true) => {}
+                Ok(false) => left.stuck.push(format!("{kind} {namespace}/{name}")),
+                Err(error) => outcome = outcome.and(Err(error)),
             }
         }
     }
@@ -144,17 +186,19 @@ pub async fn revoke(kube: &Kube, origin: Origin<'_>, namespace: &str) -> Result<
     let mut outcome = Ok(true);
     for (kind, plural) in GRANTS {
         let all = Target { api_version: RBAC, kind, plural, namespace, name: "" };
-        for live in kube.labelled(all, &selector(origin)).await? {
-            let gone = removed(kube, Target { name: text(&live, "/metadata/name"), ..all }, &live).await;
+        let mut to_go = ToGo::default();
+        kube.labelled_metadata(all, &selector(origin), |metadata| to_go.note(metadata)).await?;
+        for Doomed { name, uid, .. } in &to_go.now {
+            let gone = removed(kube, Target { name, ..all }, uid).await;
             outcome = outcome.and_then(|before| gone.map(|gone| before && gone));
         }
+        outcome = outcome.map(|gone| gone && !to_go.more);
     }
     outcome
 }
 
 /// Removes an object and returns whether it is gone.
-async fn removed(kube: &Kube, target: Target<'_>, live: &Value) -> Result<bool, CallError> {
-    let Some(uid) = uid(live) else { return Ok(true) };
+async fn removed(kube: &Kube, target: Target<'_>, uid: &str) -> Result<bool, CallError> {
     kube.remove(target, uid).await?;
     Ok(kube.read(target).await?.is_none_or(|again| self::uid(&again) != Some(uid)))
 }
@@ -203,7 +247,6 @@ fn uid(live: &Value) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     fn child(kind: &'static str, namespace: &str, name: &str) -> Child {
         Child {
@@ -235,6 +278,23 @@ mod tests {
         assert_eq!(fate(&["team"], false, "team", "Role", "old-perms"), Fate::Wait, "old pods use it");
         assert_eq!(fate(&[], true, "team", "Role", "old-perms"), Fate::Wait, "nothing takes its place");
         assert_eq!(Wanted::NOTHING.fate("Role", "team", "new-perms"), Fate::Remove);
+    }
+
+    #[test]
+    fn of_objects_that_are_to_go_a_few_are_noted_and_of_each_a_few_words() {
+        let annotations = Some([("coder.com/0".to_owned(), "x".repeat(1000))].into());
+        let metadata = |number: usize| ObjectMeta {
+            name: Some(format!("n{number}")),
+            uid: Some("u".to_owned()),
+            annotations: annotations.clone(),
+            ..ObjectMeta::default()
+        };
+        let mut to_go = ToGo::default();
+        (0..ToGo::MOST).for_each(|number| to_go.note(metadata(number)));
+        assert!(!to_go.more);
+        to_go.note(metadata(ToGo::MOST));
+        assert!(to_go.more && to_go.now.len() == ToGo::MOST);
+        assert!(format!("{to_go:?}").len() < ToGo::MOST * 100);
     }
 
     #[test]

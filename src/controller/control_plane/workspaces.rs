@@ -60,6 +60,11 @@ impl Reconciler {
         if access.namespace != subject.key.namespace {
             self.agreed(subject, access).await?;
         }
+        // Only admission refuses such a rule, and not every object has passed it.
+        let never = lacking::never_handed_on(&rules(&access.role.manifest));
+        if !never.is_empty() {
+            return self.not_handed_on(subject, access, &never, None).await;
+        }
         for child in [&access.role, &access.binding] {
             let is_ours = |live: &Value| is_ours(live, subject, child);
             let place = &access.namespace;
@@ -148,12 +153,23 @@ impl Reconciler {
         access: &WorkspaceAccess,
         message: &str,
     ) -> Result<Option<String>, Trouble> {
-        let place = &access.namespace;
-        let failed = |error: CallError| ("Failed", format!("{place}: {error}"));
         let lacking = lacking::refused(message);
         if lacking.is_empty() {
-            return Err(("Refused", format!("{place}: {message}")));
+            return Err(("Refused", format!("{}: {message}", access.namespace)));
         }
+        self.not_handed_on(subject, access, &lacking, Some(&self.kube.grants_account())).await
+    }
+
+    /// What is said of rights that are left as they are because `account`, or nobody, may hand on some of them.
+    async fn not_handed_on(
+        &self,
+        subject: &Subject,
+        access: &WorkspaceAccess,
+        lacking: &[PolicyRule],
+        account: Option<&str>,
+    ) -> Result<Option<String>, Trouble> {
+        let place = &access.namespace;
+        let failed = |error: CallError| ("Failed", format!("{place}: {error}"));
         let role = self.kube.read(access.role.target()).await.map_err(failed)?;
         let binding = self.kube.read(access.binding.target()).await.map_err(failed)?;
         let ours =
@@ -161,10 +177,9 @@ impl Reconciler {
         let bound = ours(&binding, &access.binding)
             && binding.as_ref().is_some_and(|live| is_bound(live, &access.binding));
         let live = role.as_ref().filter(|_| ours(&role, &access.role) && bound).map(rules);
-        let account = self.kube.grants_account();
-        let told = explained(place, &account, &lacking, live.as_deref(), &rules(&access.role.manifest));
+        let told = explained(place, account, lacking, live.as_deref(), &rules(&access.role.manifest));
         let message = told.as_ref().map_or_else(|(_, message)| Some(message), Option::as_ref);
-        let all = lacking::words(&lacking, usize::MAX);
+        let all = lacking::words(lacking, usize::MAX);
         if message.is_none_or(|message| !message.contains(&all)) {
             let Key { namespace, name } = &subject.key;
             tracing::info!(namespace, name, place, lacking = all, "everything the operator may not hand on");
@@ -186,24 +201,23 @@ fn fitted<const N: usize>(lists: [&[PolicyRule]; N], text: impl Fn([String; N]) 
 }
 
 /// What to say when the rules `lacking`, which `account` does not hold, keep us from writing those `wanted`, where the
-/// rules `live` are in force.
+/// rules `live` are in force. Without an account they are rules that nobody hands on.
 fn explained(
     place: &str,
-    account: &str,
+    account: Option<&str>,
     lacking: &[PolicyRule],
     live: Option<&[PolicyRule]>,
     wanted: &[PolicyRule],
 ) -> Result<Option<String>, Trouble> {
-    let fix = |lacking: &str| {
-        format!(
+    let code = if lacking::names_rbac(lacking) { " (CODER0501)" } else { "" };
+    let fix = |lacking: &str| match account {
+        Some(account) => format!(
             "the operator may not hand on: {lacking}; bind a ClusterRole with it to ServiceAccount {account}"
-        )
+        ),
+        None => format!("the operator never hands on: {lacking}; remove it from spec.rbac.extraRules{code}"),
     };
-    let refused = |begin: &str| {
-        fitted([lacking], |[lacking]| {
-            format!("{begin}: {}, or remove it from spec.rbac.extraRules", fix(&lacking))
-        })
-    };
+    let or = if account.is_some() { ", or remove it from spec.rbac.extraRules" } else { "" };
+    let refused = |begin: &str| fitted([lacking], |[lacking]| format!("{begin}: {}{or}", fix(&lacking)));
     let Some(live) = live else {
         return Err(("Refused", refused(&format!("coderd has no permissions in namespace {place} yet"))));
     };
@@ -270,7 +284,7 @@ mod tests {
     fn a_refusal_is_trouble_unless_what_is_wanted_is_in_force_already() {
         let (wanted, lacking) =
             ([rule("pods", "get"), rule("secrets", "delete")], [rule("secrets", "delete")]);
-        let told = |live: Option<&[PolicyRule]>| explained("team", ACCOUNT, &lacking, live, &wanted);
+        let told = |live: Option<&[PolicyRule]>| explained("team", Some(ACCOUNT), &lacking, live, &wanted);
         for (live, begin) in [
             (None, "coderd has no permissions in namespace team yet"),
             (Some(&wanted[..1]), "the rights of coderd in namespace team stay as they are"),
@@ -292,10 +306,12 @@ mod tests {
         let many: Vec<PolicyRule> = (0..40).map(|number| rule(&format!("things{number}"), "get")).collect();
         let more = [&many[..], &[rule("nodes", "get")], &many[..]].concat();
         for live in [None, Some(&many[..1]), Some(&many[..]), Some(&more[..])] {
-            let told = explained(&"n".repeat(50), ACCOUNT, &many, live, &many);
-            let message = told.map_or_else(|(_, message)| message, Option::unwrap_or_default);
-            assert!(message.contains(ACCOUNT) && message.contains(" more"), "{message}");
-            assert!(message.len() <= LONGEST, "{}: {message}", message.len());
+            for (account, end) in [(Some(ACCOUNT), ACCOUNT), (None, "remove it from")] {
+                let told = explained(&"n".repeat(50), account, &many, live, &many);
+                let message = told.map_or_else(|(_, message)| message, Option::unwrap_or_default);
+                assert!(message.contains(end) && message.contains(" more"), "{message}");
+                assert!(message.len() <= LONGEST, "{}: {message}", message.len());
+            }
         }
     }
 
