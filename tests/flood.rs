@@ -1,13 +1,13 @@
 //! What one caller without any credentials can do to a replica: not much. Attackers come from 127.0.0.2, and whoever
 //! comes from 127.0.0.1 meanwhile is served.
 
-use futures::future::join_all;
+use futures::future::{Either, join_all, select, select_all};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 use support::attacker::{self, ATTACKER, Caller, HONEST, answer, honest, many, nested, request};
 use support::memory::peak;
 use support::wait::holds;
-use support::{Cluster, FaultProxy, Installation, Operator, https, until};
+use support::{Cluster, Fault, FaultProxy, Installation, Operator, https, until};
 use tokio::io::AsyncWriteExt;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_coder-k8s");
@@ -144,4 +144,37 @@ async fn tokens_are_reviewed_once_in_ten_seconds_and_guessing_is_limited_for_eac
     })
     .await;
     assert_eq!(ask(HONEST, &scraper).await, 200, "others are served");
+}
+
+/// Reviews whose questions are not answered, from two callers who could have all places between them.
+#[tokio::test]
+async fn whoever_waits_for_the_api_server_holds_no_place_and_asks_little_at_once() {
+    let cluster = Cluster::shared().await;
+    let proxy = FaultProxy::start(cluster).await;
+    let (_installation, _operator, caller) = webhooks_through("asking", cluster, &proxy.url()).await;
+    is_served(&caller).await;
+    let is_question = |path: &str| path.contains("/subjectaccessreviews");
+    proxy.on(Fault::Hold, move |_, path| is_question(path));
+    let asked = || proxy.seen().iter().filter(|seen| is_question(&seen.path)).count();
+    let before = asked();
+    let attackers = [ATTACKER, Ipv4Addr::new(127, 0, 0, 3)].map(|source| caller.at(source));
+    let mut streams = join_all((0..40).map(|number| attackers[number % 2].connect())).await;
+    let body = honest();
+    let reviews = streams.iter_mut().map(|stream| {
+        let stream = stream.as_mut().unwrap();
+        Box::pin(async {
+            stream.write_all(request("a", "/validate", body.len(), &body).as_bytes()).await.unwrap();
+            answer(stream).await
+        })
+    });
+    let honest_review = Box::pin(async {
+        until("questions under way", LIMIT, async || holds(asked() >= before + 16, asked().to_string()))
+            .await;
+        is_served(&caller).await;
+        asked() - before
+    });
+    match select(honest_review, select_all(reviews)).await {
+        Either::Left((questions, _)) => assert_eq!(questions, 16, "at once, for the whole process"),
+        Either::Right(((attack, ..), _)) => panic!("answered before the honest review: {attack:?}"),
+    }
 }

@@ -332,3 +332,16 @@ async fn silent_and_slow_clients_are_cut_and_others_are_served() {
         tokio::time::timeout(LIMIT, stream.read_to_end(&mut rest)).await.expect("it is cut").ok();
     }
 }
+
+#[tokio::test]
+async fn a_probe_ends_its_connection_so_that_nobody_keeps_a_place() {
+    let cluster = Cluster::shared().await;
+    let installation = Installation::new(cluster, "probes").await;
+    let operator = installation.start(BINARY, "webhooks").await;
+    let mut stream = https::dial_from(ATTACKER, operator.ports.probes).await.unwrap();
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: keep-alive\r\n\r\n").await.unwrap();
+    let mut answer = String::new();
+    let read = tokio::time::timeout(LIMIT, stream.read_to_string(&mut answer)).await;
+    read.expect("the operator closes it").unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("connection: close"), "{answer}");
+}

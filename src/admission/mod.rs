@@ -4,11 +4,12 @@
 mod rights;
 
 use crate::serving::bodies::Bodies;
-use crate::serving::callers::Callers;
+use crate::serving::callers::{Callers, Denied};
 use crate::serving::limits;
 use crate::serving::metrics::{Metrics, Named};
 use crate::serving::peer::Peer;
 use crate::serving::rates::{Rate, Rates};
+use crate::serving::seldom::Seldom;
 use crate::serving::turns::{Turn, Turns};
 use axum::body::Body;
 use axum::extract::State;
@@ -17,12 +18,14 @@ use axum::routing::post;
 use axum::{Extension, Router};
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
+use k8s_openapi::api::authentication::v1::UserInfo;
+use serde_json::Value;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use webhooks::Config;
 use webhooks::decide::{self, Decision};
 use webhooks::render::configurations::{MUTATE, VALIDATE};
-use webhooks::wire::{self, Request, Unreadable};
+use webhooks::wire::{self, Operation, Request, Unreadable};
 
 /// Two objects as large as etcd keeps them, and room for the rest of a review.
 const BODY: usize = 3 * 1024 * 1024 + 256 * 1024;
@@ -31,15 +34,19 @@ const TIME: Duration = Duration::from_millis(2800);
 /// What one place of work stands for in memory. An ordinary review takes one place; the largest that is built takes as
 /// many as one caller can have.
 const PLACE: usize = 1024 * 1024;
-/// Places of work: all requests that are built at a time take at most 32 MiB. With 24 MiB of bodies, about 20 of
-/// connections and 20 of an idle process that is all a crowd of callers can make of it, in a container of 128; one caller
-/// reaches half of the first three.
+/// Places of work: all requests that are built at a time take at most 32 MiB, half of it of one caller. What that comes to
+/// with everything else is in docs/security.md, under Limits.
 const PLACES: u32 = 32;
 const _: () = assert!(wire::MEMORY <= PLACE * PLACES as usize / 2);
 /// What a review costs in time goes with its size: it is counted in units of this many bytes built.
 const UNIT: usize = 16 * 1024;
 /// Units of a caller: an ordinary review has two or three, the largest a thousand.
 const REVIEWS: Rate = Rate { burst: 100_000, per_second: 20_000 };
+/// A user whose description takes no more than this is kept without a place while the API server is asked: with the
+/// questions of a review, a crowd on all connections makes 30 MiB of them, and any group of an ordinary user fits.
+const SMALL_USER: usize = 32 * 1024;
+/// How long the API server is asked about a user who is larger and so keeps the places of its review.
+const ASKING: Duration = Duration::from_secs(1);
 
 #[derive(Clone)]
 struct Admission {
@@ -49,6 +56,7 @@ struct Admission {
     bodies: Bodies,
     turns: Turns,
     reviews: Arc<Mutex<Rates>>,
+    unasked: Arc<Mutex<Seldom>>,
 }
 
 /// The router of the webhook port.
@@ -60,6 +68,7 @@ pub fn router(callers: Callers, config: Config, metrics: Metrics) -> Router {
         bodies: Bodies::default(),
         turns: Turns::of(PLACES),
         reviews: Arc::new(Mutex::new(Rates::new(REVIEWS, Instant::now()))),
+        unasked: Arc::default(),
     };
     let router =
         Router::new().route(MUTATE, post(mutate)).route(VALIDATE, post(validate)).with_state(admission);
@@ -84,21 +93,29 @@ async fn validate(
     Extension(peer): Extension<Peer>,
     body: Body,
 ) -> Response {
-    let (request, _turn) = match admission.read(peer, body).await {
+    let (mut request, turn) = match admission.read(peer, body).await {
         Ok(read) => read,
         Err(refusal) => return refusal,
     };
     let mut decision = decide::validate(&request);
     // Rights are asked for only when nothing else is wrong: the answer would not change, and questions cost.
     if decision.allowed() {
-        match rights::missing(&admission.callers, peer, &request).await {
+        let inquiry = rights::inquiry(&request);
+        // Neither the answers nor ours need the objects. Their places are given back: asking takes its time, and whoever
+        // makes many ask would leave none to others.
+        (request.object, request.operation) = (Value::Null, Operation::Create);
+        let asking = rights::missing(&admission.callers, peer, &request.user, inquiry);
+        let asked = if size(&request.user) <= SMALL_USER {
+            drop(turn);
+            asking.await
+        } else {
+            let asked = tokio::time::timeout(ASKING, asking).await;
+            drop(turn);
+            asked.unwrap_or(Err(Denied::TooMany))
+        };
+        match asked {
             Ok(causes) => decision = decision.refused_for(causes),
-            Err(error) => {
-                // Failing closed: the API server reports that the webhook could not decide.
-                tracing::warn!(%error, "rights could not be reviewed");
-                return (StatusCode::SERVICE_UNAVAILABLE, "rights could not be reviewed; try again\n")
-                    .into_response();
-            }
+            Err(denied) => return admission.unasked(&denied),
         }
     }
     admission.answer(&request, &decision, ["validate_allowed", "validate_denied"])
@@ -134,6 +151,19 @@ impl Admission {
     fn is_within_rate(&self, peer: Peer, units: u32) -> bool {
         let mut reviews = self.reviews.lock().unwrap_or_else(PoisonError::into_inner);
         reviews.take(peer, units, Instant::now()).is_ok()
+    }
+
+    /// Failing closed: the API server reports that the webhook could not decide.
+    fn unasked(&self, denied: &Denied) -> Response {
+        if matches!(denied, Denied::TooMany) {
+            self.count("too_many");
+            return limits::too_many();
+        }
+        let mut seldom = self.unasked.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(unlogged) = seldom.next(Instant::now()) {
+            tracing::warn!(error = %denied, unlogged, "rights could not be reviewed");
+        }
+        (StatusCode::SERVICE_UNAVAILABLE, "rights could not be reviewed; try again\n").into_response()
     }
 
     fn count(&self, name: &'static str) {
@@ -173,6 +203,13 @@ impl Admission {
             }
         }
     }
+}
+
+/// Bytes that the description of a user takes.
+fn size(user: &UserInfo) -> usize {
+    let extra = user.extra.iter().flatten().flat_map(|(key, values)| std::iter::once(key).chain(values));
+    let texts = user.username.iter().chain(&user.uid).chain(user.groups.iter().flatten()).chain(extra);
+    texts.map(|text| text.len() + 64).sum()
 }
 
 /// How many units, at least one.

@@ -20,6 +20,9 @@ use std::time::Duration;
 /// Probes answer from memory: there is nothing to wait for.
 const PROBE_GRACE: Duration = Duration::from_secs(1);
 
+/// The kubelet gives a probe one second and opens a connection for each: no other caller may hold a place for longer.
+const PROBE_LIFE: Duration = Duration::from_secs(2);
+
 /// One TLS listener.
 struct Tls {
     name: &'static str,
@@ -43,6 +46,7 @@ pub async fn start(context: &Context, running: &mut Running, leaf: &CurrentLeaf)
     let address = context.flags.addresses.probe_address;
     let metrics = context.metrics.clone();
     let probes = Listener::bind("probes", "probe-address", address, router, of_probes, metrics).await?;
+    let probes = probes.with_life(PROBE_LIFE);
     // Probes are answered to the end: the kubelet shall hear "not ready" while everything else drains.
     let unfollow = context.unfollow.clone();
     running.followers.spawn(async move {

@@ -3,9 +3,9 @@
 //!
 //! What it comes to. Eight reconciles run at once (`controller/queue.rs`), and each waits for one answer at a time. A small
 //! answer takes up to 256 KiB of text, and up to 512 KiB while its buffer grows. A large one takes 8 MiB at the most, 16 MiB
-//! while its buffer grows, and two of them are read at a time: 8 x 0.5 + 2 x 16 = 36 MiB at the very worst, which needs
-//! objects of 1.5 MiB in letters that JSON writes with six bytes each. A Secret or ConfigMap of 1 MiB takes 1.4 MiB (4 MiB
-//! for two of them while they grow).
+//! while its buffer grows, and one of them is read at a time: 8 x 0.5 + 16 = 20 MiB at the very worst, which needs an
+//! object of 1.5 MiB in letters that JSON writes with six bytes each. A Secret or ConfigMap of 1 MiB takes 1.4 MiB (2 MiB
+//! while it grows).
 //!
 //! What is built of an answer lives as long as its reader looks at it, one object for each of the eight: its own bytes,
 //! 1.5 MiB at most, and about 100 bytes for each value: 5,000 of a Secret or ConfigMap make 0.5 MB, 40,000 of anything else
@@ -29,7 +29,7 @@ pub(super) const LARGEST: u64 = 8 * 1024 * 1024;
 pub(super) const LARGEST_PAGE: u64 = 4 * 1024 * 1024;
 
 /// Large answers that are read at a time.
-static LARGE: Semaphore = Semaphore::const_new(2);
+static LARGE: Semaphore = Semaphore::const_new(1);
 
 /// The text of an answer.
 pub(super) struct Answer {
@@ -124,7 +124,7 @@ mod tests {
         }
         assert_eq!(read(2 * SMALL + 1, 2 * SMALL).await, None);
         assert_eq!((read(10, 10).await, read(11, 10).await), (Some(10), None));
-        assert_eq!(LARGE.available_permits(), 2, "whoever has read makes room");
+        assert_eq!(LARGE.available_permits(), 1, "whoever has read makes room");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use super::limits::{self, Limits};
 use super::metrics::{Metrics, Named};
 use super::peer::Peer;
 use super::readiness::Readiness;
+use super::seldom::Seldom;
 use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
@@ -13,8 +14,8 @@ use axum::routing::{get, put};
 use axum::{Extension, Router};
 use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{Method, StatusCode};
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Unknown callers cost the API server a review each: a few at a time are enough for Prometheus.
 const LIMITS: Limits = Limits { body: 256, at_once: 8, time: Duration::from_secs(10) };
@@ -28,6 +29,7 @@ struct Admin {
     metrics: Metrics,
     readiness: Readiness,
     set_log_level: SetLogLevel,
+    unasked: Arc<Mutex<Seldom>>,
 }
 
 /// The router of the metrics port.
@@ -37,7 +39,7 @@ pub fn router(
     readiness: Readiness,
     set_log_level: SetLogLevel,
 ) -> Router {
-    let admin = Admin { callers, metrics, readiness, set_log_level };
+    let admin = Admin { callers, metrics, readiness, set_log_level, unasked: Arc::default() };
     let router = Router::new()
         .route("/metrics", get(metrics_text))
         .route("/loglevel", put(log_level))
@@ -62,12 +64,12 @@ async fn authorised(
     };
     match allowed {
         Ok(()) => next.run(request).await,
-        Err(denied) => turn_away(&admin.metrics, &denied),
+        Err(denied) => turn_away(&admin, &denied),
     }
 }
 
-fn turn_away(metrics: &Metrics, denied: &Denied) -> Response {
-    let count = |name| metrics.denied.get_or_create(&Named { name }).inc();
+fn turn_away(admin: &Admin, denied: &Denied) -> Response {
+    let count = |name| admin.metrics.denied.get_or_create(&Named { name }).inc();
     let text = format!("{denied}\n");
     match denied {
         Denied::Unauthenticated => {
@@ -83,7 +85,10 @@ fn turn_away(metrics: &Metrics, denied: &Denied) -> Response {
             (StatusCode::TOO_MANY_REQUESTS, [(RETRY_AFTER, "5")], text).into_response()
         }
         Denied::Unavailable(error) => {
-            tracing::warn!(%error, "caller not reviewed");
+            let mut seldom = admin.unasked.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(unlogged) = seldom.next(Instant::now()) {
+                tracing::warn!(%error, unlogged, "caller not reviewed");
+            }
             (StatusCode::SERVICE_UNAVAILABLE, "the API server could not be asked; try again\n")
                 .into_response()
         }

@@ -4,6 +4,7 @@
 use super::peer::Peer;
 use super::rates::{Rate, Rates};
 use super::tokens::{Digest, Tokens};
+use super::turns::Turns;
 use crate::confidential::Confidential;
 use crate::kubernetes::{CallError, Kube};
 use http::HeaderMap;
@@ -16,8 +17,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 /// SubjectAccessReviews that one caller may cause. Whoever reaches the webhook port can make up a review, and each costs
-/// the API server some. A thousand objects that each add ten rights pass at once; beyond that, questions wait.
+/// the API server some. A thousand objects that each add ten rights pass at once; beyond that, callers come back later.
 const QUESTIONS: Rate = Rate { burst: 10_000, per_second: 500 };
+/// SubjectAccessReviews under way, half of them for one caller. The API server queues what one account asks: behind more
+/// of them, our own renewals of leases would wait.
+const AT_ONCE: u32 = 16;
 /// TokenReviews that one caller may cause: Prometheus needs one in ten seconds, whoever guesses tokens gets no further.
 const TOKEN_REVIEWS: Rate = Rate { burst: 60, per_second: 3 };
 
@@ -59,6 +63,7 @@ pub struct Callers {
     tokens: Arc<Mutex<Tokens>>,
     token_reviews: Arc<Mutex<Rates>>,
     questions: Arc<Mutex<Rates>>,
+    asking: Turns,
 }
 
 impl Callers {
@@ -70,6 +75,7 @@ impl Callers {
             tokens: Arc::default(),
             token_reviews: rates(TOKEN_REVIEWS),
             questions: rates(QUESTIONS),
+            asking: Turns::of(AT_ONCE),
         }
     }
 
@@ -83,8 +89,7 @@ impl Callers {
     ) -> Result<(), Denied> {
         let user = self.authenticate(peer, token).await?;
         let name = user.username.clone().unwrap_or_default();
-        take(&self.questions, peer)?;
-        if self.allowed(access(user, verb, path)).await? {
+        if self.allowed(peer, || access(user, verb, path)).await? {
             return Ok(());
         }
         Err(Denied::Forbidden { user: name, verb: verb.to_owned(), path: path.to_owned() })
@@ -96,19 +101,22 @@ impl Callers {
         peer: Peer,
         user: &UserInfo,
         attributes: ResourceAttributes,
-    ) -> Result<bool, CallError> {
-        // Whoever is above its rate waits here; the time limit of its request ends that.
-        loop {
-            let taken = lock(&self.questions).take(peer, 1, Instant::now());
-            let Err(wait) = taken else { break };
-            tokio::time::sleep(wait).await;
-        }
-        let spec = SubjectAccessReviewSpec { resource_attributes: Some(attributes), ..subject(user.clone()) };
-        self.allowed(spec).await
+    ) -> Result<bool, Denied> {
+        let spec =
+            || SubjectAccessReviewSpec { resource_attributes: Some(attributes), ..subject(user.clone()) };
+        self.allowed(peer, spec).await
     }
 
-    async fn allowed(&self, spec: SubjectAccessReviewSpec) -> Result<bool, CallError> {
-        let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
+    /// Whoever is above its rate is told at once: waiting would hold what others need. A question within it waits for its
+    /// turn, as long as the request it serves; it is made only then, so that what waits is small.
+    async fn allowed(
+        &self,
+        peer: Peer,
+        spec: impl FnOnce() -> SubjectAccessReviewSpec,
+    ) -> Result<bool, Denied> {
+        take(&self.questions, peer)?;
+        let _turn = self.asking.take(peer, 1).await;
+        let review = SubjectAccessReview { spec: spec(), ..SubjectAccessReview::default() };
         let answer = self.kube.everywhere::<SubjectAccessReview>().create(&review).await?;
         Ok(answer.status.is_some_and(|status| status.allowed))
     }

@@ -57,6 +57,7 @@ pub struct Listener {
     socket: TcpListener,
     bound: SocketAddr,
     tls: Option<TlsAcceptor>,
+    life: Option<Duration>,
     router: Router,
     connections: Connections,
     metrics: Metrics,
@@ -76,7 +77,7 @@ impl Listener {
         let socket = bind(address).await.map_err(failed)?;
         let bound = socket.local_addr().map_err(failed)?;
         tracing::info!(listener = name, address = %bound, "listening");
-        Ok(Self { name, socket, bound, tls: None, router, connections, metrics })
+        Ok(Self { name, socket, bound, tls: None, life: None, router, connections, metrics })
     }
 
     /// The address it listens on, also when any port was asked for.
@@ -91,11 +92,18 @@ impl Listener {
         self
     }
 
+    /// From now on a connection ends with its first answer, and after this time in any case.
+    #[must_use]
+    pub fn with_life(mut self, life: Duration) -> Self {
+        self.life = Some(life);
+        self
+    }
+
     /// Serves until `stop`, then answers what is under way for at most `grace`.
     pub async fn serve(self, stop: CancellationToken, grace: Duration) {
-        let Self { name, socket, tls, router, connections, metrics, .. } = self;
+        let Self { name, socket, tls, life, router, connections, metrics, .. } = self;
         let refused = metrics.refused_connections.get_or_create(&Named { name }).clone();
-        let connection = Connection { name, tls, router, metrics };
+        let connection = Connection { name, tls, life, router, metrics };
         let (graceful, tasks) = (GracefulShutdown::new(), TaskTracker::new());
         loop {
             let accepted = tokio::select! {
@@ -151,6 +159,7 @@ async fn accept(socket: &TcpListener) -> Option<(TcpStream, Peer)> {
 struct Connection {
     name: &'static str,
     tls: Option<TlsAcceptor>,
+    life: Option<Duration>,
     router: Router,
     metrics: Metrics,
 }
@@ -194,7 +203,14 @@ impl Connection {
             router.clone().oneshot(request)
         });
         let stream = TokioIo::new(Patience::new(stream));
-        let ended = watcher.watch(http1_builder().serve_connection(stream, service)).await;
+        let mut builder = http1_builder();
+        builder.keep_alive(self.life.is_none());
+        let ended = watcher.watch(builder.serve_connection(stream, service));
+        let ended = match self.life {
+            None => ended.await,
+            // Dropping it closes the connection.
+            Some(life) => tokio::time::timeout(life, ended).await.unwrap_or(Ok(())),
+        };
         if let Err(error) = ended {
             tracing::debug!(listener = self.name, %error, "connection ended early");
         }

@@ -19,6 +19,7 @@ pub mod peer;
 pub mod probes;
 pub mod rates;
 pub mod readiness;
+pub mod seldom;
 pub mod self_check;
 pub mod shares;
 pub mod tls;

@@ -1,5 +1,6 @@
 //! Decides who counts as one caller: an IPv4 address, or the IPv6 network that one host can fill with addresses.
-//! Never says whether a caller may do something.
+//! Such a network may also be that of all pods of a node, so that within it each address counts too. Never says whether a
+//! caller may do something.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -7,13 +8,42 @@ use std::net::{IpAddr, Ipv6Addr};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Peer(IpAddr);
 
+/// What limits are counted for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// A caller: an IPv4 address or an IPv6 network.
+    Caller(IpAddr),
+    /// One address of an IPv6 network.
+    Address(Ipv6Addr),
+}
+
 impl From<IpAddr> for Peer {
     fn from(address: IpAddr) -> Self {
         // A listener on all interfaces sees IPv4 callers under IPv6.
-        match address.to_canonical() {
-            IpAddr::V6(ip) => Self(Ipv6Addr::from_bits(ip.to_bits() & !u128::from(u64::MAX)).into()),
-            ip => Self(ip),
+        Self(address.to_canonical())
+    }
+}
+
+impl Peer {
+    /// What counts as one caller.
+    pub fn caller(self) -> Scope {
+        match self.0 {
+            IpAddr::V6(ip) => Scope::Caller(Ipv6Addr::from_bits(ip.to_bits() & !u128::from(u64::MAX)).into()),
+            ip => Scope::Caller(ip),
         }
+    }
+
+    /// What counts within that caller; nothing where the caller is one address.
+    pub fn address(self) -> Option<Scope> {
+        match self.0 {
+            IpAddr::V6(ip) => Some(Scope::Address(ip)),
+            IpAddr::V4(_) => None,
+        }
+    }
+
+    /// Both, the narrower first.
+    pub fn scopes(self) -> impl Iterator<Item = Scope> {
+        self.address().into_iter().chain([self.caller()])
     }
 }
 
@@ -28,8 +58,16 @@ mod tests {
     #[test]
     fn one_host_is_one_caller_whatever_addresses_it_takes() {
         assert_eq!(peer("127.0.0.2"), peer("::ffff:127.0.0.2"));
-        assert_eq!(peer("2001:db8::1"), peer("2001:db8::ffff:ffff:ffff:ffff"));
-        assert_ne!(peer("2001:db8::1"), peer("2001:db8:0:1::1"));
-        assert_ne!(peer("127.0.0.1"), peer("127.0.0.2"));
+        assert_eq!(peer("2001:db8::1").caller(), peer("2001:db8::ffff:ffff:ffff:ffff").caller());
+        assert_ne!(peer("2001:db8::1").caller(), peer("2001:db8:0:1::1").caller());
+        assert_ne!(peer("127.0.0.1").caller(), peer("127.0.0.2").caller());
+    }
+
+    #[test]
+    fn within_an_ipv6_network_each_address_counts_too() {
+        assert_ne!(peer("2001:db8::1").address(), peer("2001:db8::2").address());
+        assert_eq!(peer("127.0.0.1").address(), None);
+        // The first address of a network is not the network.
+        assert_eq!(peer("2001:db8::").scopes().collect::<std::collections::HashSet<_>>().len(), 2);
     }
 }

@@ -1,7 +1,7 @@
 //! Decides how often each caller may cause work: a burst, then so much a second, and never more than an eighth of what
-//! all of them may cause together. Takes the time as a value and never waits.
+//! all of them may cause together; one address of an IPv6 network half of what its network may. Takes the time as a value and never waits.
 
-use super::peer::Peer;
+use super::peer::{Peer, Scope};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -20,6 +20,14 @@ pub struct Rate {
 }
 
 impl Rate {
+    /// What counts for a caller, or for one address of it.
+    fn of(self, scope: Scope) -> Self {
+        match scope {
+            Scope::Caller(_) => self,
+            Scope::Address(_) => Self { burst: self.burst / 2, per_second: self.per_second.div_ceil(2) },
+        }
+    }
+
     /// The same for everybody together.
     fn of_all(self) -> Self {
         Self { burst: self.burst * TOGETHER, per_second: self.per_second * TOGETHER }
@@ -45,44 +53,49 @@ impl Level {
 pub struct Rates {
     rate: Rate,
     all: Level,
-    by_peer: HashMap<Peer, Level>,
+    by_scope: HashMap<Scope, Level>,
 }
 
 impl Rates {
     /// Nobody has used anything yet.
     pub fn new(rate: Rate, now: Instant) -> Self {
-        Self { rate, all: Level { used: 0.0, at: now }, by_peer: HashMap::new() }
+        Self { rate, all: Level { used: 0.0, at: now }, by_scope: HashMap::new() }
     }
 
     /// Takes an amount, or says how long to wait until there is room for it.
     pub fn take(&mut self, peer: Peer, amount: u32, now: Instant) -> Result<(), Duration> {
         let (rate, together, amount) = (self.rate, self.rate.of_all(), f64::from(amount));
-        let own = self.by_peer.get(&peer).map_or(0.0, |level| level.now(rate, now));
+        let used = |scope| self.by_scope.get(&scope).map_or(0.0, |level| level.now(rate.of(scope), now));
+        let own: Vec<(Scope, f64)> = peer.scopes().map(|scope| (scope, used(scope))).collect();
         let all = self.all.now(together, now);
         let over = |used: f64, rate: Rate| {
             (used + amount - f64::from(rate.burst)).max(0.0) / f64::from(rate.per_second)
         };
-        let wait = over(own, rate).max(over(all, together));
+        let wait =
+            own.iter().map(|(scope, used)| over(*used, rate.of(*scope))).fold(over(all, together), f64::max);
         if wait > 0.0 {
             return Err(Duration::from_secs_f64(wait));
         }
         self.all = Level { used: all + amount, at: now };
-        if self.by_peer.len() >= CALLERS && !self.by_peer.contains_key(&peer) {
-            self.forget(now);
+        for (scope, used) in own {
+            if self.by_scope.len() >= CALLERS && !self.by_scope.contains_key(&scope) {
+                self.forget(now);
+            }
+            self.by_scope.insert(scope, Level { used: used + amount, at: now });
         }
-        self.by_peer.insert(peer, Level { used: own + amount, at: now });
         Ok(())
     }
 
     fn forget(&mut self, now: Instant) {
         let rate = self.rate;
-        self.by_peer.retain(|_, level| level.now(rate, now) > 0.0);
-        if self.by_peer.len() < CALLERS {
+        let used = |scope: &Scope, level: &Level| level.now(rate.of(*scope), now);
+        self.by_scope.retain(|scope, level| used(scope, level) > 0.0);
+        if self.by_scope.len() < CALLERS {
             return;
         }
-        let least = self.by_peer.iter().min_by(|a, b| a.1.now(rate, now).total_cmp(&b.1.now(rate, now)));
-        if let Some(peer) = least.map(|(peer, _)| *peer) {
-            self.by_peer.remove(&peer);
+        let least = self.by_scope.iter().min_by(|a, b| used(a.0, a.1).total_cmp(&used(b.0, b.1)));
+        if let Some(scope) = least.map(|(scope, _)| *scope) {
+            self.by_scope.remove(&scope);
         }
     }
 }
@@ -121,6 +134,17 @@ mod tests {
     }
 
     #[test]
+    fn one_address_of_an_ipv6_network_uses_half_of_what_the_network_may() {
+        let at = |ip: &str| Peer::from(ip.parse::<IpAddr>().unwrap());
+        let now = Instant::now();
+        let mut rates = Rates::new(RATE, now);
+        assert_eq!(rates.take(at("2001:db8::1"), 5, now), Ok(()));
+        assert!(rates.take(at("2001:db8::1"), 1, now).is_err());
+        assert_eq!(rates.take(at("2001:db8::2"), 5, now), Ok(()));
+        assert!(rates.take(at("2001:db8::3"), 1, now).is_err(), "the network is limited as before");
+    }
+
+    #[test]
     fn callers_are_remembered_up_to_a_number_and_the_busiest_longest() {
         let now = Instant::now();
         let generous = Rate { burst: 1_000_000, per_second: 1 };
@@ -129,7 +153,7 @@ mod tests {
         for number in 1..=2 * u32::try_from(CALLERS).unwrap() {
             rates.take(peer(number), 1, now).unwrap();
         }
-        assert_eq!(rates.by_peer.len(), CALLERS);
+        assert_eq!(rates.by_scope.len(), CALLERS);
         assert!(rates.take(peer(0), 1, now).is_err(), "its burst is not forgotten");
     }
 }

@@ -1,7 +1,8 @@
 //! Decides how much of something that can run out each caller may hold: never more than is left for the others.
-//! So one caller holds at most half, two at most a third each, and a newcomer always finds something. Never waits.
+//! So one caller holds at most half, two at most a third each, and a newcomer always finds something; within an IPv6 network
+//! the same holds for its addresses. Never waits.
 
-use super::peer::Peer;
+use super::peer::{Peer, Scope};
 use std::collections::HashMap;
 
 /// Who holds how much of a fixed amount.
@@ -9,7 +10,7 @@ use std::collections::HashMap;
 pub struct Shares {
     limit: usize,
     held: usize,
-    by_peer: HashMap<Peer, usize>,
+    by_scope: HashMap<Scope, usize>,
 }
 
 /// Why nothing is given.
@@ -24,33 +25,42 @@ pub enum Refused {
 impl Shares {
     /// An amount that nobody holds anything of.
     pub fn of(limit: usize) -> Self {
-        Self { limit, held: 0, by_peer: HashMap::new() }
+        Self { limit, held: 0, by_scope: HashMap::new() }
     }
 
     /// Takes an amount for a caller, all of it or nothing.
     pub fn take(&mut self, peer: Peer, amount: usize) -> Result<(), Refused> {
         let left = self.limit.saturating_sub(self.held);
-        let own = self.by_peer.get(&peer).copied().unwrap_or_default();
+        let holds = |scope: Scope| self.by_scope.get(&scope).copied().unwrap_or_default();
+        let own = holds(peer.caller());
         if amount > left {
             return Err(Refused::Exhausted);
         }
         if own + amount > left - amount {
             return Err(Refused::Share);
         }
+        // What the caller could come to hold is shared among its addresses by the same rule.
+        let left_of_caller = (own + left) / 2 - own;
+        if peer.address().is_some_and(|address| holds(address) + 2 * amount > left_of_caller) {
+            return Err(Refused::Share);
+        }
         self.held += amount;
-        self.by_peer.insert(peer, own + amount);
+        for scope in peer.scopes() {
+            *self.by_scope.entry(scope).or_default() += amount;
+        }
         Ok(())
     }
 
     /// Gives an amount back.
     pub fn give(&mut self, peer: Peer, amount: usize) {
         self.held = self.held.saturating_sub(amount);
-        if let Some(own) = self.by_peer.get_mut(&peer) {
-            *own = own.saturating_sub(amount);
-            if *own == 0 {
-                // Only those who hold something are remembered: the table is as bounded as the amount.
-                self.by_peer.remove(&peer);
-            }
+        for scope in peer.scopes() {
+            let left = self.by_scope.get(&scope).map(|own| own.saturating_sub(amount));
+            // Only those who hold something are remembered: the table is as bounded as the amount.
+            match left {
+                Some(left) if left > 0 => self.by_scope.insert(scope, left),
+                _ => self.by_scope.remove(&scope),
+            };
         }
     }
 
@@ -90,12 +100,26 @@ mod tests {
     }
 
     #[test]
+    fn an_address_of_an_ipv6_network_leaves_half_of_its_share_to_the_others() {
+        let at = |ip: &str| Peer::from(ip.parse::<std::net::IpAddr>().unwrap());
+        let mut shares = Shares::of(512);
+        assert_eq!(all(&mut shares, at("2001:db8::1")), 128);
+        assert_eq!(all(&mut shares, at("2001:db8::2")), 64);
+        assert!(shares.take(at("2001:db8::3"), 1).is_ok() && shares.take(peer(1), 1).is_ok());
+        shares.give(at("2001:db8::1"), 128);
+        shares.give(at("2001:db8::2"), 64);
+        shares.give(at("2001:db8::3"), 1);
+        shares.give(peer(1), 1);
+        assert_eq!((shares.held(), shares.by_scope.len()), (0, 0));
+    }
+
+    #[test]
     fn what_is_given_back_can_be_taken_again_and_nobody_is_remembered_for_nothing() {
         let mut shares = Shares::of(10);
         assert_eq!(shares.take(peer(1), 5), Ok(()));
         assert_eq!(shares.take(peer(2), 11), Err(Refused::Exhausted));
         shares.give(peer(1), 5);
-        assert_eq!((shares.held(), shares.by_peer.len()), (0, 0));
+        assert_eq!((shares.held(), shares.by_scope.len()), (0, 0));
         assert_eq!(shares.take(peer(2), 5), Ok(()));
     }
 }

@@ -1,7 +1,7 @@
 //! Decides whose turn it is to be worked for: so many places at once, each caller in a line of its own, at most half of
-//! the places for one. Waits as long as whoever asks waits, and keeps nothing of a caller that is gone.
+//! the places for one, and each address of an IPv6 network in a line before that of its network. Waits as long as whoever asks waits, and keeps nothing of a caller that is gone.
 
-use super::peer::Peer;
+use super::peer::{Peer, Scope};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -11,7 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 pub struct Turns {
     all: Arc<Semaphore>,
     half: u32,
-    lines: Arc<Mutex<HashMap<Peer, Waiting>>>,
+    lines: Arc<Mutex<HashMap<Scope, Waiting>>>,
 }
 
 /// The line of a caller.
@@ -24,14 +24,14 @@ struct Waiting {
 /// Places that are given back when dropped.
 #[derive(Debug)]
 pub struct Turn {
-    _places: [OwnedSemaphorePermit; 2],
-    _line: Line,
+    _places: Vec<OwnedSemaphorePermit>,
+    _lines: Vec<Line>,
 }
 
 /// One request in a line; the line goes with its last one.
 #[derive(Debug)]
 struct Line {
-    peer: Peer,
+    scope: Scope,
     turns: Turns,
 }
 
@@ -45,31 +45,33 @@ impl Turns {
     /// Waits for a number of places, at most half of all. None only if there are no places any more.
     pub async fn take(&self, peer: Peer, places: u32) -> Option<Turn> {
         let places = places.clamp(1, self.half);
-        let (line, own) = self.line(peer);
-        // First in the own line: in the common one stand only those whose caller is below its half.
-        let own = own.acquire_many_owned(places).await.ok()?;
-        let all = self.all.clone().acquire_many_owned(places).await.ok()?;
-        Some(Turn { _places: [all, own], _line: line })
+        // First in the own lines: in the common one stand only those whose caller is below its half.
+        let (lines, own): (Vec<_>, Vec<_>) = peer.scopes().map(|scope| self.line(scope)).unzip();
+        let mut held = Vec::new();
+        for line in own.into_iter().chain([self.all.clone()]) {
+            held.push(line.acquire_many_owned(places).await.ok()?);
+        }
+        Some(Turn { _places: held, _lines: lines })
     }
 
-    fn line(&self, peer: Peer) -> (Line, Arc<Semaphore>) {
+    fn line(&self, scope: Scope) -> (Line, Arc<Semaphore>) {
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         let half = usize::try_from(self.half).unwrap_or(usize::MAX);
         let waiting = lines
-            .entry(peer)
+            .entry(scope)
             .or_insert_with(|| Waiting { places: Arc::new(Semaphore::new(half)), requests: 0 });
         waiting.requests += 1;
-        (Line { peer, turns: self.clone() }, waiting.places.clone())
+        (Line { scope, turns: self.clone() }, waiting.places.clone())
     }
 }
 
 impl Drop for Line {
     fn drop(&mut self) {
         let mut lines = self.turns.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(waiting) = lines.get_mut(&self.peer) {
+        if let Some(waiting) = lines.get_mut(&self.scope) {
             waiting.requests -= 1;
             if waiting.requests == 0 {
-                lines.remove(&self.peer);
+                lines.remove(&self.scope);
             }
         }
     }
@@ -98,6 +100,20 @@ mod tests {
         assert!(take(honest, 4).is_some());
         drop(held);
         assert!(waiting.now_or_never().flatten().is_some());
+    }
+
+    #[test]
+    fn an_address_of_an_ipv6_network_stands_before_others_with_no_more_than_it_may_hold() {
+        let turns = Turns::of(8);
+        let (attacker, honest) = (peer("2001:db8::1"), peer("2001:db8::2"));
+        let mut held: Vec<Turn> =
+            (0..4).filter_map(|_| turns.take(attacker, 1).now_or_never().flatten()).collect();
+        let mut line: Vec<_> = (0..100).map(|_| Box::pin(turns.take(attacker, 1))).collect();
+        assert!(line.iter_mut().all(|waiting| waiting.now_or_never().is_none()));
+        let mut waiting = Box::pin(turns.take(honest, 1));
+        assert!((&mut waiting).now_or_never().is_none(), "the network has its half");
+        held.pop();
+        assert!(waiting.now_or_never().flatten().is_some(), "the next one is not the attacker's");
     }
 
     #[test]

@@ -126,6 +126,21 @@ pub fn honest() -> String {
     review(&object(&spec.to_string()), "null", "CREATE")
 }
 
+/// A review of a few kilobytes that is allowed but for its rights, of which it adds more than can be asked.
+pub fn many_rights() -> String {
+    let verbs = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
+    let rules: Vec<Value> = (0..64)
+        .map(|rule| {
+            let resources: Vec<String> = (0..5).map(|number| format!("r{rule}x{number}")).collect();
+            json!({ "apiGroups": [""], "resources": resources, "verbs": verbs })
+        })
+        .collect();
+    let namespaces: Vec<String> = (0..256).map(|number| format!("n{number}")).collect();
+    let rbac = json!({ "extraRules": rules, "workspaceNamespaces": namespaces });
+    let spec = json!({ "image": "ghcr.io/coder/coder:v2.36.1", "rbac": rbac });
+    review(&object(&spec.to_string()), "null", "CREATE")
+}
+
 /// Maps in maps in maps.
 pub fn nested() -> String {
     let levels = LARGE / 7;

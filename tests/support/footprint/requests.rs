@@ -64,6 +64,9 @@ pub async fn under_attack(
         row(name, watched(&operator, &caller, repeated(one, &body)).await);
         row(&format!("{name}, 4 callers"), watched(&operator, &caller, repeated(&attackers, &body)).await);
     }
+    let inquiry = attacker::many_rights();
+    row("many rights", watched(&operator, &caller, repeated(one, &inquiry)).await);
+    row("many rights, 4 callers", watched(&operator, &caller, repeated(&attackers, &inquiry)).await);
     row("slow bodies", watched(&operator, &caller, slow_bodies(&attackers)).await);
     row("endless heads", watched(&operator, &caller, endless_heads(&attackers)).await);
     row("handshakes half done", watched(&operator, &caller, half_handshakes(port, &attackers)).await);
