@@ -78,10 +78,10 @@ impl Inquiry {
                 Standing::Open(_) => open = open.or(Some(access)),
             }
         }
-        causes.extend(open.and_then(|access| too_many(&access.field)));
         causes.dedup();
-        causes.truncate(CAUSES);
-        causes
+        // First, so that it is never among those that are cut: without it the others do not explain the refusal.
+        let unasked = open.and_then(|access| too_many(&access.field));
+        unasked.into_iter().chain(causes).take(CAUSES).collect()
     }
 
     fn standing(&self, access: &Access) -> Standing {

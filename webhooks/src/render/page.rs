@@ -114,7 +114,9 @@ const AMOUNTS_TO: &str = "
 **Running code needs the right to run code.** Whoever may create pods or Deployments in a namespace reaches its Secrets,
 ConfigMaps and accounts without us and is not asked about each of them; whoever may not, cannot do it through our kinds
 either. The built-in ClusterRoles `edit` and `admin` hold every right that a plain object asks for, workspace rules
-included. At most 40 questions are asked about a namespace and 200 for a request.
+included. At most 40 questions are asked about a namespace and 200 for a request, which is enough for six workspace
+namespaces of somebody who holds `edit` in each: for more, or for many `extraRules`, give whoever applies the object
+`escalate` or `bind` on roles there, which is one question.
 
 A change to an object that is being deleted is reviewed like any other. Removing a finalizer changes no spec and is never
 reviewed.
