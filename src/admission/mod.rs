@@ -44,7 +44,7 @@ const UNIT: usize = 16 * 1024;
 const REVIEWS: Rate = Rate { burst: 100_000, per_second: 20_000 };
 /// A user whose description takes no more than this is kept without a place while the API server is asked: with the
 /// questions of a review, a crowd on all connections makes 30 MiB of them, and any group of an ordinary user fits.
-const SMALL_USER: usize = 32 * 1024;
+const SMALL_USER: usize = 8 * 1024;
 /// How long the API server is asked about a user who is larger and so keeps the places of its review.
 const ASKING: Duration = Duration::from_secs(1);
 
