@@ -43,7 +43,7 @@ const UNIT: usize = 16 * 1024;
 /// Units of a caller: an ordinary review has two or three, the largest a thousand.
 const REVIEWS: Rate = Rate { burst: 100_000, per_second: 20_000 };
 /// A user whose description takes no more than this is kept without a place while the API server is asked: with the
-/// questions of a review, a crowd on all connections makes 30 MiB of them, and any group of an ordinary user fits.
+/// questions of a review, a crowd on all connections makes 8 MiB of them, and the groups of an ordinary user fit.
 const SMALL_USER: usize = 8 * 1024;
 /// How long the API server is asked about a user who is larger and so keeps the places of its review.
 const ASKING: Duration = Duration::from_secs(1);
