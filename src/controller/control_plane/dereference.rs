@@ -42,7 +42,8 @@ impl Reconciler {
         subject.resolved = self.resolved(&subject.given).map_err(|error| {
             Unread::Unreadable(format!("the object cannot be read with what runs: {error}"))
         })?;
-        let read = references::read(&self.kube, &self.checksum_key, &subject.resolved, running);
+        let key = self.checksum_key();
+        let read = references::read(&self.kube, &key, &subject.resolved, running);
         let contents = read.await.map_err(|error| failed(&error))?;
         let children = desired::children(&Inputs {
             control_plane: &subject.resolved,

@@ -66,7 +66,7 @@ pub struct Reconciler {
     /// For what everything no longer wanted was removed: it is not looked for again.
     swept: Mutex<BTreeMap<Key, Swept>>,
     pub(super) memory: Memory,
-    pub(super) checksum_key: ChecksumKey,
+    checksum_key: Mutex<Arc<ChecksumKey>>,
     pub(super) abroad: Arc<Abroad>,
     pub(super) dependants: Dependants,
 }
@@ -109,8 +109,18 @@ impl Reconciler {
         dependants: Dependants,
     ) -> Self {
         let (swept, memory, abroad) = (Mutex::default(), Memory::default(), Arc::default());
-        let checksum_key = ChecksumKey::default();
+        let checksum_key = Mutex::default();
         Self { kube, config, consent, egress, events, swept, memory, checksum_key, abroad, dependants }
+    }
+
+    /// Forgets what another leader may have changed meanwhile: the key of the checksums, if its Secret was made anew.
+    pub fn begin_term(&self) {
+        *self.checksum_key.lock().unwrap_or_else(PoisonError::into_inner) = Arc::default();
+    }
+
+    /// The key of the checksums, as it was read in this term.
+    pub(super) fn checksum_key(&self) -> Arc<ChecksumKey> {
+        self.checksum_key.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// What whoever follows the cluster tells it of rights in other namespaces.
