@@ -88,7 +88,7 @@ pub(super) struct Subject {
     /// With every default in it.
     pub(super) resolved: CoderControlPlane,
     pub(super) before: CoderControlPlaneStatus,
-    /// When this reconcile has had its time.
+    /// When the part of this reconcile that is under way has had its time.
     pub(super) deadline: Deadline,
 }
 
@@ -229,12 +229,10 @@ impl Reconciler {
         if abroad && self.mark(&subject, true, &mut observed).await? {
             return Ok(Outcome::After(Duration::ZERO));
         }
-        subject.deadline.ended("reading what it refers to", Instant::now());
         let applied = self.apply(&subject, read, &mut observed).await;
-        subject.deadline.ended("bringing its children into place", Instant::now());
-        if let Some(late) = subject.deadline.told(Instant::now()) {
-            return self.write_unread(subject, late).await;
-        }
+        // Children that were slow to come must not keep a token from being renewed, or a license from being uploaded: they
+        // would be as slow the next time.
+        subject.deadline.begin_next(Instant::now());
         let (external, retry) = self.settle_external(&mut subject, &applied, &mut observed).await;
         // Recorded where they were done, so that they are never done, and told, twice.
         self.tell(&subject.key, &subject.uid, &external.deeds()).await;
@@ -272,7 +270,7 @@ impl Reconciler {
         (external, retry)
     }
 
-    /// Nothing is changed while it is unknown what the pods consume, and nothing more once the time is over.
+    /// Nothing is changed while it is unknown what the pods consume.
     async fn write_unread(&self, subject: Subject, why: String) -> Result<Outcome, CallError> {
         let observed = Observed { failed: vec![why], ..nothing_observed() };
         let Subject { key, object, before, generation, .. } = subject;
