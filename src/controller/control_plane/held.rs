@@ -122,11 +122,16 @@ fn runs_the_same(live: &Value, wanted: &Value) -> bool {
     let (mut wanted, mut fields) = (template(wanted), drift::written(live)["f:spec"]["f:template"].clone());
     for (object, prefix) in [(&mut wanted, ""), (&mut fields, "f:")] {
         let (metadata, spec) = (format!("{prefix}metadata"), format!("{prefix}spec"));
-        without(&mut object[metadata][format!("{prefix}annotations")], prefix, &[annotation::CHECKSUM]);
-        without(&mut object[&spec], prefix, &SCHEDULING);
+        // What is not there must not come to be by being looked at.
+        let annotations = format!("/{metadata}/{prefix}annotations");
+        object
+            .pointer_mut(&annotations)
+            .into_iter()
+            .for_each(|map| without(map, prefix, &[annotation::CHECKSUM]));
+        object.get_mut(&spec).into_iter().for_each(|pod| without(pod, prefix, &SCHEDULING));
         for (list, names) in [("containers", &MEASURES[..]), ("initContainers", &MEASURES[..1])] {
-            let containers = items(&mut object[&spec][format!("{prefix}{list}")]);
-            containers.for_each(|container| without(container, prefix, names));
+            let containers = object.pointer_mut(&format!("/{spec}/{prefix}{list}"));
+            containers.into_iter().flat_map(items).for_each(|container| without(container, prefix, names));
         }
     }
     is_same(&template(live), &wanted, &fields)
