@@ -47,8 +47,17 @@ impl Held {
 /// Which children are left as they are, given those that are live and of this uid, in the order of [`Children::all`].
 pub fn held(children: &Children, live: &[Option<Value>]) -> Held {
     let mut held = Held::default();
+    let is_deployment = |(child, _): &(&Child, &Option<Value>)| child.kind == "Deployment";
+    let runs =
+        children.all().zip(live).find(is_deployment).and_then(|(child, live)| Some((child, live.as_ref()?)));
+    let left = runs.is_some_and(|(child, live)| widened(child, Some(live)).is_some());
     for (child, live) in children.all().zip(live) {
-        if let Some(what) = widened(child, live.as_ref()) {
+        // Pods that are left listen where they did.
+        let moved = || {
+            let there = live.as_ref().filter(|_| left && child.kind == "Service");
+            there.filter(|live| !listens_alike(live, &child.manifest)).map(|_| "its ports")
+        };
+        if let Some(what) = widened(child, live.as_ref()).or_else(moved) {
             held.children.insert((child.kind, child.namespace.clone(), child.name.clone()));
             let place = if child.namespace == children.deployment.namespace { "" } else { &child.namespace };
             let place = if place.is_empty() { String::new() } else { format!("{place}/") };
@@ -89,6 +98,15 @@ fn rules(role: &Value) -> Vec<PolicyRule> {
 
 fn is_inside(service: &Value) -> bool {
     service["spec"]["type"] == "ClusterIP"
+}
+
+/// Whether a Service leads to the same ports of the pods by the same ports of its own.
+pub fn listens_alike(live: &Value, wanted: &Value) -> bool {
+    let ports = |service: &Value| -> BTreeSet<String> {
+        let ports = service["spec"]["ports"].as_array().into_iter().flatten();
+        ports.map(|port| format!("{} {}", port["port"], port["targetPort"])).collect()
+    };
+    ports(live) == ports(wanted)
 }
 
 /// Whether a way from outside is the same; controllers act on its annotations.

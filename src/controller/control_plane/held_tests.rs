@@ -177,3 +177,17 @@ fn what_others_add_to_the_pods_is_no_difference() {
     live["spec"]["initContainers"] = json!([{ "name": "mesh", "image": "mesh:1" }]);
     assert_eq!(held(&children, &all), Held::default());
 }
+
+#[test]
+fn the_ports_of_the_service_stay_with_the_pods_that_are_left() {
+    let moved =
+        |image: &str| plain().with("image", json!(image)).with("tls", json!({ "secretNames": ["a"] }));
+    let deployment = "Deployment coder (what its pods run)";
+    assert_eq!(told(&plain(), &moved("evil:v9")), [deployment, "Service coder (its ports)"]);
+    assert_eq!(told(&plain(), &plain().with("image", json!("evil:v9"))), [deployment]);
+    let mut changed = ControlPlane::test().children();
+    changed.service.manifest["spec"]["ports"][0]["port"] = json!(9000);
+    let all: Vec<Option<Value>> =
+        ControlPlane::test().children().all().map(|child| Some(live(child))).collect();
+    assert_eq!(held(&changed, &all), Held::default(), "the pods are what the spec asks for");
+}

@@ -54,6 +54,11 @@ impl Key {
         let name = workload(&self.name);
         Target { api_version: "apps/v1", kind: "Deployment", plural: "deployments", name, ..self.target() }
     }
+
+    pub(super) fn service(&self) -> Target<'_> {
+        let name = workload(&self.name);
+        Target { api_version: "v1", kind: "Service", plural: "services", name, ..self.target() }
+    }
 }
 
 /// What every pass works with.
@@ -233,6 +238,10 @@ impl Reconciler {
         // Children that were slow to come must not keep a token from being renewed, or a license from being uploaded: they
         // would be as slow the next time.
         subject.deadline.begin_next(Instant::now());
+        if applied.is_left() {
+            let (deployment, service) = (applied.deployment.as_ref(), applied.service.as_ref().ok());
+            subject.resolved.spec = in_force(&subject.resolved.spec, deployment, service);
+        }
         let (external, retry) = self.settle_external(&mut subject, &applied, &mut observed).await;
         // Recorded where they were done, so that they are never done, and told, twice.
         self.tell(&subject.key, &subject.uid, &external.deeds()).await;
@@ -261,10 +270,7 @@ impl Reconciler {
             (applied.service.as_ref().map_err(|why| *why), applied.deployment.as_ref());
         let (client, retry) = self.ask_through(subject, service, deployment, observed).await;
         subject.deadline.ended("asking coderd", Instant::now());
-        let in_force = applied.is_held().then(|| in_force(&subject.resolved.spec, deployment));
-        let mut asked = self.asked(subject, client.as_ref(), applied.frozen);
-        asked.spec = in_force.as_ref().unwrap_or(asked.spec);
-        let external = external::settle(&asked).await;
+        let external = external::settle(&self.asked(subject, client.as_ref(), applied.frozen)).await;
         subject.deadline.ended("the operator's access and the license", Instant::now());
         observed.late = external.is_cut().then(|| subject.deadline.told(Instant::now())).flatten();
         (external, retry)
