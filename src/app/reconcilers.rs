@@ -23,6 +23,7 @@ pub fn work(context: &Context, control_planes: ControlPlanes, dependants: Depend
         let (reconciler, control_planes) = (reconciler.clone(), control_planes.clone());
         let (events, dependants) = (events.clone(), dependants.clone());
         Box::pin(async move {
+            reconciler.begin_term();
             let queue = Queue::default();
             let passes = queue.run(stop, |key| {
                 let reconciler = reconciler.clone();

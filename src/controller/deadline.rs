@@ -1,12 +1,12 @@
-//! Decides whether a reconcile has time for another step, and tells which one took long when it has not.
+//! Decides whether a part of a reconcile has time for another step, and tells which one took long when it has not.
 //! It never cuts a step that is under way: whatever that does outside is done or refused by then, and known.
 
 use std::time::{Duration, Instant};
 
-/// How long a reconcile may begin another step. The last one still has its own limits: a call 15 seconds at most.
+/// How long a part of a reconcile may begin another step. The last one still has its own limits: a call 15 seconds at most.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// When a reconcile has had its time.
+/// When a part of a reconcile has had its time.
 #[derive(Debug, Clone)]
 pub struct Deadline {
     until: Instant,
@@ -16,9 +16,14 @@ pub struct Deadline {
 }
 
 impl Deadline {
-    /// For a reconcile that begins now.
+    /// For a part that begins now.
     pub fn from(now: Instant) -> Self {
         Self { until: now + LIMIT, last: now, longest: None }
+    }
+
+    /// Begins the next part, which has a time of its own: what the one before took is not taken from it.
+    pub fn begin_next(&mut self, now: Instant) {
+        *self = Self::from(now);
     }
 
     /// Notes that a step has ended, with the words for what it did.
@@ -61,5 +66,19 @@ mod tests {
         assert!(deadline.is_over(at(30)) && deadline.is_over(at(41)));
         let told = deadline.told(at(41)).unwrap();
         assert!(told.contains("30 seconds, of which 27 went into asking coderd;"), "{told}");
+    }
+
+    #[test]
+    fn the_next_part_has_its_own_time_however_long_the_one_before_took() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut deadline = Deadline::from(start);
+        deadline.ended("bringing its children into place", at(500));
+        assert!(deadline.is_over(at(500)));
+        deadline.begin_next(at(500));
+        assert!(!deadline.is_over(at(529)) && deadline.is_over(at(530)));
+        deadline.ended("asking coderd", at(531));
+        let told = deadline.told(at(531)).unwrap();
+        assert!(told.contains("of which 31 went into asking coderd;"), "{told}");
     }
 }

@@ -101,28 +101,49 @@ pub async fn settle_account(
 async fn settle_version(
     kube: &Kube,
     target: Target<'_>,
-    live: Value,
+    mut live: Value,
     manifest: Value,
     is_ours: impl Fn(&Value) -> bool,
 ) -> Settled {
-    if !is_ours(&live) {
-        return Settled::Conflict(conflict(target));
+    let wanted = drift::fingerprinted(manifest);
+    let settled = match settle_version_once(kube, target, &live, &wanted, &is_ours).await {
+        // Somebody else was faster: some clusters write the names of Secrets into every account that is made. Whatever it
+        // became is looked at once more.
+        Err(error) if error.is_outdated() => match kube.read(target).await {
+            Ok(Some(again)) => {
+                live = again;
+                settle_version_once(kube, target, &live, &wanted, &is_ours).await
+            }
+            Ok(None) => return Settled::failed(&error, None),
+            Err(error) => Err(error),
+        },
+        settled => settled,
+    };
+    settled.unwrap_or_else(|error| Settled::failed(&error, Some(live).filter(is_ours)))
+}
+
+async fn settle_version_once(
+    kube: &Kube,
+    target: Target<'_>,
+    live: &Value,
+    wanted: &Value,
+    is_ours: &impl Fn(&Value) -> bool,
+) -> Result<Settled, CallError> {
+    if !is_ours(live) {
+        return Ok(Settled::Conflict(conflict(target)));
     }
-    let mut wanted = drift::fingerprinted(manifest);
-    let adoption = drift::adoption(&live);
-    if adoption.is_none() && drift::holds(&live, &wanted) {
-        return Settled::InPlace(live);
+    let adoption = drift::adoption(live);
+    if adoption.is_none() && drift::holds(live, wanted) {
+        return Ok(Settled::InPlace(live.clone()));
     }
     tracing::info!(kind = target.kind, namespace = target.namespace, name = target.name, "applying");
-    let applied = async {
-        let read = match adoption {
-            Some(patch) => kube.patch(target, patch).await?,
-            None => live.clone(),
-        };
-        wanted["metadata"]["resourceVersion"] = read["metadata"]["resourceVersion"].clone();
-        kube.apply(target, &wanted).await
+    let read = match adoption {
+        Some(patch) => kube.patch(target, patch).await?,
+        None => live.clone(),
     };
-    applied.await.map_or_else(|error| Settled::failed(&error, Some(live.clone())), Settled::InPlace)
+    let mut wanted = wanted.clone();
+    wanted["metadata"]["resourceVersion"] = read["metadata"]["resourceVersion"].clone();
+    kube.apply(target, &wanted).await.map(Settled::InPlace)
 }
 
 /// What is created before ours is applied: a name and an owner.

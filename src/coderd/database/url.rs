@@ -104,6 +104,11 @@ impl DatabaseUrl {
         })
     }
 
+    /// Whether the server has to prove itself by an authority.
+    pub fn verifies(&self) -> bool {
+        matches!(self.ssl_mode, SslMode::VerifyCa | SslMode::VerifyFull)
+    }
+
     /// Trusts these authorities (PEM) too, for `verify-ca` and `verify-full`.
     pub fn trusting(mut self, extra_ca: impl Into<String>) -> Self {
         self.extra_ca = Some(extra_ca.into());
@@ -186,6 +191,13 @@ mod tests {
         let url = parse(" postgres://coder@db.team.svc\n").unwrap();
         assert_eq!((url.host(), url.port, url.database.as_str()), ("db.team.svc", 5432, "coder"));
         assert_eq!((url.password, url.ssl_mode), (None, SslMode::Require));
+    }
+
+    #[test]
+    fn only_a_server_that_is_verified_needs_authorities() {
+        let verifies = |mode: &str| parse(&format!("postgres://u@db/c?sslmode={mode}")).unwrap().verifies();
+        assert!(verifies("verify-ca") && verifies("verify-full"));
+        assert!(!verifies("disable") && !verifies("prefer") && !verifies("require"));
     }
 
     #[test]

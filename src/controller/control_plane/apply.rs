@@ -10,6 +10,7 @@ use super::runs_as::RunsAs;
 use super::status::{ACCOUNT_NOT_OURS, ADMISSION_DISABLED, Exposure, Observed, Rollout};
 use super::sweep::{self, Wanted};
 use super::workspaces::Trouble;
+use crate::controller::drift;
 use crate::kubernetes::CallError;
 use serde_json::Value;
 
@@ -18,7 +19,7 @@ pub(super) struct Applied {
     /// The Service, or why no token goes through it.
     pub(super) service: Result<Value, &'static str>,
     pub(super) deployment: Option<Value>,
-    /// Whether the Deployment is what the spec asks for, not one that was left as it was.
+    /// Whether the Deployment is what the spec asks for, not one that was left as it was or could not be changed.
     is_asked_for: bool,
     /// Whether admission is disabled.
     pub(super) frozen: bool,
@@ -27,9 +28,10 @@ pub(super) struct Applied {
 }
 
 impl Applied {
-    /// Whether pods go on with an earlier spec because admission is disabled.
-    pub(super) fn is_held(&self) -> bool {
-        self.frozen && !self.is_asked_for
+    /// Whether pods go on with an earlier spec, for whatever reason. While admission is disabled nothing of a spec is in
+    /// force that no pods run with; else a spec whose first Deployment is still to come is taken as it is.
+    pub(super) fn is_left(&self) -> bool {
+        !self.is_asked_for && (self.frozen || self.deployment.is_some())
     }
 }
 
@@ -43,15 +45,17 @@ impl Reconciler {
     ) -> Applied {
         let Dereferenced { live, contents, children, held, frozen } = read;
         let runs_as = self.settle_service_account(subject, &children, &held, live.as_ref(), observed).await;
-        let service = self.settle_home(subject, &children, &held, observed).await;
-        let is_asked_for = runs_as == RunsAs::Allowed && !held.has(&children.deployment);
-        let deployment = if is_asked_for {
+        let may_run = runs_as == RunsAs::Allowed && !held.has(&children.deployment);
+        let left = live.as_ref().filter(|live| !may_run && drift::is_controlled_by(live, &subject.uid));
+        let service = self.settle_home(subject, &children, &held, left.is_some(), observed).await;
+        let deployment = if may_run {
             let applied = self.settle_deployment(subject, &children.deployment, live, observed).await;
             self.remember_versions(applied.as_ref(), children.deployment.target(), &contents).await;
             applied
         } else {
             self.leave_deployment(subject, live, observed)
         };
+        let is_asked_for = may_run && observed.rollout != Rollout::Unseen;
         self.settle_exposure(subject, &children, &held, observed).await;
         let barred = |access: &WorkspaceAccess| bar(access, &runs_as, &held);
         let in_place = self.settle_workspaces(subject, &children, barred, observed).await;
@@ -127,6 +131,19 @@ mod tests {
     use super::super::desired::given::ControlPlane;
     use super::super::held;
     use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_runs_counts_wherever_it_is_not_what_the_spec_asks_for() {
+        let left = |is_asked_for, frozen, deployment: Option<Value>| {
+            Applied { service: Err("ServiceUnseen"), deployment, is_asked_for, frozen, pruned: true }
+                .is_left()
+        };
+        assert!(left(false, false, Some(json!({}))), "its account is not ours, or its change was refused");
+        assert!(left(false, true, Some(json!({}))) && left(false, true, None), "admission is disabled");
+        assert!(!left(false, false, None), "nothing runs yet");
+        assert!(!left(true, false, Some(json!({}))) && !left(true, true, Some(json!({}))));
+    }
 
     #[test]
     fn rights_are_left_as_they_are_where_the_account_is_not_ours_or_admission_is_disabled() {

@@ -1,5 +1,5 @@
 //! The key of the checksums: made once, kept in a Secret of its own in our namespace, never changed. It is read when the
-//! first checksum is needed and remembered as long as the process runs; what is made of a lost one is decided elsewhere.
+//! first checksum is needed and remembered as long as this replica leads; what is made of a lost one is decided elsewhere.
 
 use crate::kubernetes::{CallError, Kube};
 use crds::well_known::{CHECKSUM_KEY_SECRET, MANAGER, label};

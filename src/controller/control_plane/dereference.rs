@@ -43,8 +43,8 @@ impl Reconciler {
         subject.resolved = self.resolved(&subject.given).map_err(|error| {
             Unread::Unreadable(format!("the object cannot be read with what runs: {error}"))
         })?;
-        let (key, deadline) = (&self.checksum_key, &subject.deadline);
-        let read = references::read(&self.kube, key, &subject.resolved, running, deadline).await;
+        let (key, deadline) = (self.checksum_key(), &subject.deadline);
+        let read = references::read(&self.kube, &key, &subject.resolved, running, deadline).await;
         let contents = match read {
             Err(error @ ReadError::OutOfTime) => {
                 subject.deadline.ended("reading what it refers to", Instant::now());

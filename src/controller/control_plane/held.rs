@@ -47,8 +47,17 @@ impl Held {
 /// Which children are left as they are, given those that are live and of this uid, in the order of [`Children::all`].
 pub fn held(children: &Children, live: &[Option<Value>]) -> Held {
     let mut held = Held::default();
+    let is_deployment = |(child, _): &(&Child, &Option<Value>)| child.kind == "Deployment";
+    let runs =
+        children.all().zip(live).find(is_deployment).and_then(|(child, live)| Some((child, live.as_ref()?)));
+    let left = runs.is_some_and(|(child, live)| widened(child, Some(live)).is_some());
     for (child, live) in children.all().zip(live) {
-        if let Some(what) = widened(child, live.as_ref()) {
+        // Pods that are left listen where they did.
+        let moved = || {
+            let there = live.as_ref().filter(|_| left && child.kind == "Service");
+            there.filter(|live| !listens_alike(live, &child.manifest)).map(|_| "its ports")
+        };
+        if let Some(what) = widened(child, live.as_ref()).or_else(moved) {
             held.children.insert((child.kind, child.namespace.clone(), child.name.clone()));
             let place = if child.namespace == children.deployment.namespace { "" } else { &child.namespace };
             let place = if place.is_empty() { String::new() } else { format!("{place}/") };
@@ -91,6 +100,15 @@ fn is_inside(service: &Value) -> bool {
     service["spec"]["type"] == "ClusterIP"
 }
 
+/// Whether a Service leads to the same ports of the pods by the same ports of its own.
+pub fn listens_alike(live: &Value, wanted: &Value) -> bool {
+    let ports = |service: &Value| -> BTreeSet<String> {
+        let ports = service["spec"]["ports"].as_array().into_iter().flatten();
+        ports.map(|port| format!("{} {}", port["port"], port["targetPort"])).collect()
+    };
+    ports(live) == ports(wanted)
+}
+
 /// Whether a way from outside is the same; controllers act on its annotations.
 fn leads_alike(live: &Value, wanted: &Value) -> bool {
     is_annotated_alike(live, wanted)
@@ -122,11 +140,16 @@ fn runs_the_same(live: &Value, wanted: &Value) -> bool {
     let (mut wanted, mut fields) = (template(wanted), drift::written(live)["f:spec"]["f:template"].clone());
     for (object, prefix) in [(&mut wanted, ""), (&mut fields, "f:")] {
         let (metadata, spec) = (format!("{prefix}metadata"), format!("{prefix}spec"));
-        without(&mut object[metadata][format!("{prefix}annotations")], prefix, &[annotation::CHECKSUM]);
-        without(&mut object[&spec], prefix, &SCHEDULING);
+        // What is not there must not come to be by being looked at.
+        let annotations = format!("/{metadata}/{prefix}annotations");
+        object
+            .pointer_mut(&annotations)
+            .into_iter()
+            .for_each(|map| without(map, prefix, &[annotation::CHECKSUM]));
+        object.get_mut(&spec).into_iter().for_each(|pod| without(pod, prefix, &SCHEDULING));
         for (list, names) in [("containers", &MEASURES[..]), ("initContainers", &MEASURES[..1])] {
-            let containers = items(&mut object[&spec][format!("{prefix}{list}")]);
-            containers.for_each(|container| without(container, prefix, names));
+            let containers = object.pointer_mut(&format!("/{spec}/{prefix}{list}"));
+            containers.into_iter().flat_map(items).for_each(|container| without(container, prefix, names));
         }
     }
     is_same(&template(live), &wanted, &fields)

@@ -163,3 +163,31 @@ fn only_the_one_value_of_the_label_disables_admission() {
     assert!(!is_admission_disabled(Some(&namespace(json!({ "coder.com/admission": "enabled" })))));
     assert!(!is_admission_disabled(Some(&namespace(json!(null)))) && !is_admission_disabled(None));
 }
+
+#[test]
+fn what_others_add_to_the_pods_is_no_difference() {
+    let children = ControlPlane::test().children();
+    let template = &children.deployment.manifest["spec"]["template"];
+    assert!(template["metadata"].get("annotations").is_none(), "nothing of ours is beside theirs");
+    assert!(template["spec"].get("initContainers").is_none());
+    let mut all: Vec<Option<Value>> = children.all().map(|child| Some(live(child))).collect();
+    let deployment = children.all().zip(&mut all).find(|(child, _)| child.kind == "Deployment");
+    let live = &mut deployment.unwrap().1.as_mut().unwrap()["spec"]["template"];
+    live["metadata"]["annotations"] = json!({ "kubectl.kubernetes.io/restartedAt": "2026-01-01T00:00:00Z" });
+    live["spec"]["initContainers"] = json!([{ "name": "mesh", "image": "mesh:1" }]);
+    assert_eq!(held(&children, &all), Held::default());
+}
+
+#[test]
+fn the_ports_of_the_service_stay_with_the_pods_that_are_left() {
+    let moved =
+        |image: &str| plain().with("image", json!(image)).with("tls", json!({ "secretNames": ["a"] }));
+    let deployment = "Deployment coder (what its pods run)";
+    assert_eq!(told(&plain(), &moved("evil:v9")), [deployment, "Service coder (its ports)"]);
+    assert_eq!(told(&plain(), &plain().with("image", json!("evil:v9"))), [deployment]);
+    let mut changed = ControlPlane::test().children();
+    changed.service.manifest["spec"]["ports"][0]["port"] = json!(9000);
+    let all: Vec<Option<Value>> =
+        ControlPlane::test().children().all().map(|child| Some(live(child))).collect();
+    assert_eq!(held(&changed, &all), Held::default(), "the pods are what the spec asks for");
+}

@@ -2,7 +2,7 @@
 //! One child that cannot be had keeps no other from its place.
 
 use super::desired::{self, Child, Children};
-use super::held::Held;
+use super::held::{self, Held};
 use super::reconcile::{Reconciler, Subject};
 use super::runs_as::{self, RunsAs};
 use super::status::{Exposure, Observed, Rollout};
@@ -48,12 +48,14 @@ impl Reconciler {
     }
 
     /// The children in the object's own namespace but the account, the Deployment and the way from outside. Returns the
-    /// Service, or why coderd is not asked there.
+    /// Service, or why coderd is not asked there. Its ports are left with a Deployment that is left: they are where the pods
+    /// of that one listen.
     pub(super) async fn settle_home(
         &self,
         subject: &Subject,
         children: &Children,
         held: &Held,
+        left: bool,
         observed: &mut Observed,
     ) -> Result<Value, &'static str> {
         if let Some(budget) = &children.disruption_budget {
@@ -62,9 +64,14 @@ impl Reconciler {
         if let Some(monitor) = &children.service_monitor {
             self.settle_monitor(subject, monitor, observed).await;
         }
-        if held.has(&children.service) {
+        let is_held = held.has(&children.service);
+        if is_held || left {
             let live = self.kube.read(children.service.target()).await.ok().flatten();
-            return live.filter(|live| drift::is_controlled_by(live, &subject.uid)).ok_or("ServiceUnseen");
+            let live = live.filter(|live| drift::is_controlled_by(live, &subject.uid));
+            let wanted = &children.service.manifest;
+            if is_held || live.as_ref().is_some_and(|live| !held::listens_alike(live, wanted)) {
+                return live.ok_or("ServiceUnseen");
+            }
         }
         let settled = self.settle_at_home(subject, &children.service).await;
         note(&settled, observed);

@@ -54,6 +54,11 @@ impl Key {
         let name = workload(&self.name);
         Target { api_version: "apps/v1", kind: "Deployment", plural: "deployments", name, ..self.target() }
     }
+
+    pub(super) fn service(&self) -> Target<'_> {
+        let name = workload(&self.name);
+        Target { api_version: "v1", kind: "Service", plural: "services", name, ..self.target() }
+    }
 }
 
 /// What every pass works with.
@@ -66,7 +71,7 @@ pub struct Reconciler {
     /// For what everything no longer wanted was removed: it is not looked for again.
     swept: Mutex<BTreeMap<Key, Swept>>,
     pub(super) memory: Memory,
-    pub(super) checksum_key: ChecksumKey,
+    checksum_key: Mutex<Arc<ChecksumKey>>,
     pub(super) abroad: Arc<Abroad>,
     pub(super) dependants: Dependants,
 }
@@ -88,7 +93,7 @@ pub(super) struct Subject {
     /// With every default in it.
     pub(super) resolved: CoderControlPlane,
     pub(super) before: CoderControlPlaneStatus,
-    /// When this reconcile has had its time.
+    /// When the part of this reconcile that is under way has had its time.
     pub(super) deadline: Deadline,
 }
 
@@ -109,8 +114,18 @@ impl Reconciler {
         dependants: Dependants,
     ) -> Self {
         let (swept, memory, abroad) = (Mutex::default(), Memory::default(), Arc::default());
-        let checksum_key = ChecksumKey::default();
+        let checksum_key = Mutex::default();
         Self { kube, config, consent, egress, events, swept, memory, checksum_key, abroad, dependants }
+    }
+
+    /// Forgets what another leader may have changed meanwhile: the key of the checksums, if its Secret was made anew.
+    pub fn begin_term(&self) {
+        *self.checksum_key.lock().unwrap_or_else(PoisonError::into_inner) = Arc::default();
+    }
+
+    /// The key of the checksums, as it was read in this term.
+    pub(super) fn checksum_key(&self) -> Arc<ChecksumKey> {
+        self.checksum_key.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// What whoever follows the cluster tells it of rights in other namespaces.
@@ -219,11 +234,13 @@ impl Reconciler {
         if abroad && self.mark(&subject, true, &mut observed).await? {
             return Ok(Outcome::After(Duration::ZERO));
         }
-        subject.deadline.ended("reading what it refers to", Instant::now());
         let applied = self.apply(&subject, read, &mut observed).await;
-        subject.deadline.ended("bringing its children into place", Instant::now());
-        if let Some(late) = subject.deadline.told(Instant::now()) {
-            return self.write_unread(subject, late).await;
+        // Children that were slow to come must not keep a token from being renewed, or a license from being uploaded: they
+        // would be as slow the next time.
+        subject.deadline.begin_next(Instant::now());
+        if applied.is_left() {
+            let (deployment, service) = (applied.deployment.as_ref(), applied.service.as_ref().ok());
+            subject.resolved.spec = in_force(&subject.resolved.spec, deployment, service);
         }
         let (external, retry) = self.settle_external(&mut subject, &applied, &mut observed).await;
         // Recorded where they were done, so that they are never done, and told, twice.
@@ -253,16 +270,13 @@ impl Reconciler {
             (applied.service.as_ref().map_err(|why| *why), applied.deployment.as_ref());
         let (client, retry) = self.ask_through(subject, service, deployment, observed).await;
         subject.deadline.ended("asking coderd", Instant::now());
-        let in_force = applied.is_held().then(|| in_force(&subject.resolved.spec, deployment));
-        let mut asked = self.asked(subject, client.as_ref(), applied.frozen);
-        asked.spec = in_force.as_ref().unwrap_or(asked.spec);
-        let external = external::settle(&asked).await;
+        let external = external::settle(&self.asked(subject, client.as_ref(), applied.frozen)).await;
         subject.deadline.ended("the operator's access and the license", Instant::now());
         observed.late = external.is_cut().then(|| subject.deadline.told(Instant::now())).flatten();
         (external, retry)
     }
 
-    /// Nothing is changed while it is unknown what the pods consume, and nothing more once the time is over.
+    /// Nothing is changed while it is unknown what the pods consume.
     async fn write_unread(&self, subject: Subject, why: String) -> Result<Outcome, CallError> {
         let observed = Observed { failed: vec![why], ..nothing_observed() };
         let Subject { key, object, before, generation, .. } = subject;

@@ -4,15 +4,14 @@
 use super::access;
 use super::break_glass::in_force;
 use super::pace::{RECHECK, REFUSED};
-use super::reconcile::{Key, Reconciler, Subject, nothing_observed};
+use super::reconcile::{Reconciler, Subject, nothing_observed};
 use super::rollout;
 use super::status::{self, Observed};
 use crate::coderd::{Client, Retry};
 use crate::controller::drift;
 use crate::controller::schedule::Outcome;
+use crate::kubernetes::CallError;
 use crate::kubernetes::events::News;
-use crate::kubernetes::{CallError, Target};
-use crds::names::control_plane::workload;
 use crds::well_known::condition;
 use std::time::Duration;
 
@@ -23,7 +22,9 @@ impl Reconciler {
         if frozen {
             let live = self.kube.read(subject.key.deployment()).await?;
             let live = live.filter(|live| drift::is_controlled_by(live, &subject.uid));
-            subject.resolved.spec = in_force(&subject.resolved.spec, live.as_ref());
+            let service = self.kube.read(subject.key.service()).await?;
+            let service = service.filter(|live| drift::is_controlled_by(live, &subject.uid));
+            subject.resolved.spec = in_force(&subject.resolved.spec, live.as_ref(), service.as_ref());
         }
         if !access::is_kept(&self.asked(&subject, None, frozen)).await? {
             let lost = access::not_kept(&subject.resolved.spec, &subject.before);
@@ -50,11 +51,7 @@ impl Reconciler {
         subject: &Subject,
         observed: &mut Observed,
     ) -> Result<Option<Client>, CallError> {
-        let Key { namespace, name } = &subject.key;
-        let name = workload(name);
-        let service = Target { api_version: "v1", kind: "Service", plural: "services", namespace, name };
-        let deployment =
-            Target { api_version: "apps/v1", kind: "Deployment", plural: "deployments", namespace, name };
+        let (service, deployment) = (subject.key.service(), subject.key.deployment());
         let ours = self.kube.read(service).await?.filter(|live| drift::is_controlled_by(live, &subject.uid));
         let deployment = self.kube.read(deployment).await?;
         observed.rollout = rollout::rollout(deployment.as_ref());

@@ -297,7 +297,7 @@ impl<'a> Work<'a> {
             None => {
                 let url = self.url.clone()?;
                 let Asked { kube, owner, spec, egress, .. } = self.asked;
-                let url = source::trusting(kube, owner.namespace, spec, url).await?;
+                let url = source::trusting(kube, owner.namespace, spec, url).await;
                 source::connect(*owner, egress, &url).await?
             }
         };

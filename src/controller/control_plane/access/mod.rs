@@ -97,7 +97,7 @@ impl Accessed {
 
 const NO_URL: &str =
     "no CODER_PG_CONNECTION_URL in spec.extraEnv or spec.envFrom, so the operator makes no user of its own";
-const NO_URL_NEEDED: &str = "spec.licenseSecretRef, or a CoderProvisioner, needs the operator's access to coderd; set \
+const NO_URL_NEEDED: &str = "spec.licenseSecretRef needs the operator's access to coderd; set \
      spec.operatorAccess.tokenSecretRef, or CODER_PG_CONNECTION_URL in spec.extraEnv";
 const NOT_NEEDED: &str = "no license is asked for, no CoderProvisioner refers to this control plane, and there is no \
      aggregated API: the operator has no token of its own";
@@ -228,13 +228,25 @@ async fn retired(asked: &Asked<'_>, accessed: Accessed) -> Accessed {
     let places = plan::places(asked.spec).unwrap_or_default();
     match retire::retire(asked.kube, asked.egress, asked.owner, asked.spec, Some(&places)).await {
         Ok(Retired { deeds, former_left: None }) => Accessed { deeds, ..accessed },
-        Ok(Retired { deeds, .. }) => Accessed { deeds, hold: true, retry: Some(Retry::Backoff), ..accessed },
+        Ok(Retired { deeds, former_left: Some(why) }) => {
+            let wish = with_former(accessed.wish, &why);
+            Accessed { wish, deeds, hold: true, retry: Some(Retry::Backoff), ..accessed }
+        }
         Err(error) => {
             tracing::warn!(namespace = asked.owner.namespace, name = asked.owner.name, %error,
                 "the operator's own token could not be taken back; it is tried again");
             Accessed { hold: true, retry: Some(Retry::Backoff), ..accessed }
         }
     }
+}
+
+/// What there is to say where a token of the older operator could not be revoked: that one lives for a year.
+fn with_former(wish: Wish, why: &str) -> Wish {
+    let message = format!(
+        "a token of the older operator is still valid, delete it in coderd ({why}); {}",
+        wish.message
+    );
+    Wish { message, ..wish }
 }
 
 /// Takes back what was made for a control plane that is going. A database that is gone delays it by seconds only; with
@@ -306,6 +318,18 @@ mod tests {
         let no_url = Some((WishState::NotAsked, "NoDatabaseURL"));
         assert_eq!(told(json!({}), &said("True", "TokenProven")), no_url);
         assert_eq!(told(disabled(), &CoderControlPlaneStatus::default()), None, "suspended from the start");
+    }
+
+    #[test]
+    fn a_token_of_the_older_operator_that_is_still_valid_is_told_whatever_else_is() {
+        let without = wish(WishState::NotAsked, "NotNeeded", NOT_NEEDED);
+        let told = with_former(without, "the database does not answer");
+        assert_eq!((told.state, told.reason), (WishState::NotAsked, "NotNeeded"));
+        assert!(
+            told.message
+                .contains("still valid, delete it in coderd (the database does not answer); no license")
+        );
+        assert!(told.message.len() <= 300, "{}", told.message.len());
     }
 
     #[test]

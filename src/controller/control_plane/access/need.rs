@@ -41,10 +41,12 @@ impl Needs {
         }
     }
 
-    /// Whether a control plane is not ready without it. The aggregated API serves all control planes of the cluster; that
-    /// one of them cannot be shown there is no fault of its spec.
+    /// Whether a control plane is not ready without it: only for what its own spec asks for. A provisioner is somebody
+    /// else's object, whose own Ready tells of the access that it lacks; a control plane that was ready must not cease to
+    /// be because one came. The aggregated API serves all control planes of the cluster; that one of them cannot be shown
+    /// there is no fault of its spec either.
     pub fn gate_ready(self) -> bool {
-        self.license || self.provisioners
+        self.license
     }
 }
 
@@ -60,13 +62,13 @@ mod tests {
     fn the_least_role_that_serves_and_none_where_nothing_asks() {
         for (needs, need, gates) in [
             (needs(true, false, false, false), Need::Nothing, false),
-            (needs(true, false, true, false), Need::Token(Role::TemplateAdmin), true),
+            (needs(true, false, true, false), Need::Token(Role::TemplateAdmin), false),
             (needs(true, false, false, true), Need::Token(Role::TemplateAdmin), false),
             (needs(true, true, false, false), Need::Token(Role::Owner), true),
             (needs(true, true, true, true), Need::Token(Role::Owner), true),
             // A license is asked for by the spec itself; of others nothing is known before their lists are there.
             (needs(false, true, false, false), Need::Token(Role::Owner), true),
-            (needs(false, false, true, false), Need::Unknown, true),
+            (needs(false, false, true, false), Need::Unknown, false),
             (needs(false, false, false, false), Need::Unknown, false),
         ] {
             assert_eq!((needs.need(), needs.gate_ready()), (need, gates), "{needs:?}");

@@ -1,7 +1,6 @@
 //! Decides what the condition OperatorAccessReady says of each trouble: the reason, whether it passes by itself, the fix.
 //! The words of the database and of coderd are their own errors' words, which hold no URL and no secret.
 
-use super::source::TrustError;
 use crate::coderd::database::{self, UrlError};
 use crate::coderd::{Error, Retry};
 use crate::controller::control_plane::status::{Wish, WishState};
@@ -85,12 +84,6 @@ impl From<UrlError> for Trouble {
     fn from(error: UrlError) -> Self {
         let fix = "correct CODER_PG_CONNECTION_URL, or set spec.operatorAccess.tokenSecretRef";
         Self::lasting("DatabaseUrlInvalid", format!("{error}; {fix}"))
-    }
-}
-
-impl From<TrustError> for Trouble {
-    fn from(error: TrustError) -> Self {
-        Self::lasting("DatabaseTlsRefused", error.to_string())
     }
 }
 

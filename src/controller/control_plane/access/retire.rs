@@ -114,7 +114,7 @@ async fn url(
         Source::Missing(what) => return Err(what),
         Source::Nowhere => return Err("there is no CODER_PG_CONNECTION_URL".to_owned()),
     };
-    source::trusting(kube, owner.namespace, spec, url).await.map_err(|error| error.to_string())
+    Ok(source::trusting(kube, owner.namespace, spec, url).await)
 }
 
 /// A record, if it can be read, and the uid of the control plane it was made for.

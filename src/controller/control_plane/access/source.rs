@@ -36,59 +36,46 @@ pub async fn find(kube: &Kube, namespace: &str, places: &[Place]) -> Result<Sour
     Ok(Source::Nowhere)
 }
 
-/// Secrets with authorities that are read for one connection to the database. Their author decides how many there are,
-/// and each is a request of ours.
-const MOST_AUTHORITIES: usize = 32;
-/// Bytes of all of them: every public authority there is takes less.
-const LARGEST_AUTHORITIES: usize = 256 * 1024;
+/// Bytes of all authorities that are handed on: every public one there is takes a quarter of it.
+const LARGEST_AUTHORITIES: usize = 1024 * 1024;
 
-/// Why the authorities in `spec.certs.secrets` are not used for the database.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum TrustError {
-    /// There are too many Secrets.
-    #[error(
-        "spec.certs.secrets names more than {MOST_AUTHORITIES} Secrets, which are not all read for the database; put the \
-         authorities into fewer Secrets, or set spec.operatorAccess.tokenSecretRef"
-    )]
-    TooMany,
-    /// They are too large.
-    #[error(
-        "the Secrets of spec.certs.secrets are larger than {} KiB together; leave only the authorities that coderd needs, \
-         or set spec.operatorAccess.tokenSecretRef", LARGEST_AUTHORITIES / 1024
-    )]
-    TooLarge,
-}
-
-/// The URL with the authorities that coderd is told to trust, so that the operator trusts no less.
+/// The URL with the authorities that coderd is told to trust, so that the operator trusts no less. They are read only where
+/// a server has to prove itself by them. What cannot be read or does not fit may not be needed; TLS says so if it is.
 pub async fn trusting(
     kube: &Kube,
     namespace: &str,
     spec: &CoderControlPlaneSpec,
     url: DatabaseUrl,
-) -> Result<DatabaseUrl, TrustError> {
-    let named: Vec<_> = spec.certs.iter().flat_map(|certs| &certs.secrets).collect();
-    if named.len() > MOST_AUTHORITIES {
-        return Err(TrustError::TooMany);
+) -> DatabaseUrl {
+    if !url.verifies() {
+        return url;
     }
     let mut pems = String::new();
-    for cert in named {
-        // One that cannot be read may not be needed; TLS says so if it is.
+    for cert in spec.certs.iter().flat_map(|certs| &certs.secrets) {
         let pem = secret_value(kube, namespace, cert.name.trim(), cert.key.trim()).await;
-        if let Some(pem) = pem.ok().and_then(Found::text) {
-            add(&mut pems, pem.expose())?;
+        let Some(pem) = pem.ok().and_then(Found::text) else { continue };
+        if !add(&mut pems, pem.expose()) {
+            let (secret, most) = (&cert.name, LARGEST_AUTHORITIES / 1024);
+            tracing::warn!(
+                namespace,
+                secret,
+                "the authorities in spec.certs.secrets are larger than {most} KiB; those from \
+                this Secret on are not used for the database"
+            );
+            break;
         }
     }
-    Ok(if pems.is_empty() { url } else { url.trusting(pems) })
+    if pems.is_empty() { url } else { url.trusting(pems) }
 }
 
-/// Adds authorities to those there are, unless they become too large.
-fn add(pems: &mut String, pem: &str) -> Result<(), TrustError> {
-    if pems.len() + pem.len() > LARGEST_AUTHORITIES {
-        return Err(TrustError::TooLarge);
+/// Adds authorities to those there are, unless they become too large; whether it did.
+fn add(pems: &mut String, pem: &str) -> bool {
+    let fits = pems.len() + pem.len() <= LARGEST_AUTHORITIES;
+    if fits {
+        pems.push_str(pem);
+        pems.push('\n');
     }
-    pems.push_str(pem);
-    pems.push('\n');
-    Ok(())
+    fits
 }
 
 /// Logs in to the database. What stands in the way before its server has proven itself is told in the operator's log only.
@@ -142,22 +129,14 @@ mod tests {
     }
 
     #[test]
-    fn authorities_are_gathered_up_to_a_size_and_what_is_said_then_has_a_next_step() {
+    fn authorities_are_gathered_up_to_a_size_and_those_that_fitted_are_used() {
         let mut pems = String::new();
-        add(&mut pems, "a").unwrap();
-        add(&mut pems, "b").unwrap();
+        assert!(add(&mut pems, "a") && add(&mut pems, "b"));
         assert_eq!(pems, "a\nb\n");
-        add(&mut pems, &"x".repeat(LARGEST_AUTHORITIES - 8)).unwrap();
+        assert!(add(&mut pems, &"x".repeat(LARGEST_AUTHORITIES - 8)));
         let full = pems.clone();
-        assert_eq!(add(&mut pems, "too much"), Err(TrustError::TooLarge));
-        assert_eq!(pems, full, "nothing of it is kept");
-        for error in [TrustError::TooMany, TrustError::TooLarge] {
-            let said = error.to_string();
-            assert!(
-                said.contains("spec.certs.secrets") && said.contains("; ") && said.len() <= 300,
-                "{said}"
-            );
-        }
+        assert!(!add(&mut pems, "too much"));
+        assert_eq!(pems, full, "what fitted is kept");
     }
 
     #[test]

@@ -79,7 +79,7 @@ impl ControlPlane {
         self
     }
 
-    pub(super) fn resolved(&self) -> CoderControlPlane {
+    pub(in super::super) fn resolved(&self) -> CoderControlPlane {
         let complete = webhooks::resolved(Kind::ControlPlane, &self.object, &Config::default());
         serde_json::from_value(complete).unwrap()
     }
