@@ -74,3 +74,17 @@ async fn a_token_comes_with_what_needs_it_and_goes_with_the_last_of_it() {
     })
     .await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_provisioner_takes_no_ready_from_a_control_plane_that_the_operator_has_no_way_into() {
+    let stage = Stage::shared().await;
+    let ns = stage.cluster.namespace("unreached").await;
+    stage.apply(&ns, &json!({})).await;
+    stage.needed(&ns).await;
+    stage
+        .until(&ns, "ready although a provisioner lacks access", |plane| {
+            condition(plane, "Ready")["status"] == "True"
+                && condition(plane, "OperatorAccessReady")["reason"] == "NoDatabaseURL"
+        })
+        .await;
+}
