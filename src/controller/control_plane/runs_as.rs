@@ -45,8 +45,8 @@ pub fn of_made(account: &str, uid: &str, made: &Settled) -> RunsAs {
 
 fn refusal(account: &str, why: &str) -> String {
     format!(
-        "ServiceAccount {account} {why}, so nothing is run as it or bound to it; name an account that you may use in \
-         spec.serviceAccount.name, with spec.serviceAccount.disableCreate: true, or give this control plane another name"
+        "ServiceAccount {account} {why}, so nothing is run as it or bound to it; set spec.serviceAccount.name to one that \
+         you may use and spec.serviceAccount.disableCreate: true, or give this control plane another name"
     )
 }
 
