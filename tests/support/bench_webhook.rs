@@ -11,6 +11,7 @@ use hyper::client::conn::http1::SendRequest;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
 use serde_json::json;
+use std::net::Ipv4Addr;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,7 +24,7 @@ use tower::ServiceExt;
 
 const ROUNDS: usize = 7;
 const SINGLE: usize = 400;
-const CONNECTIONS: usize = 8;
+const CONNECTIONS: u8 = 8;
 const BURST: Duration = Duration::from_millis(700);
 const NAME: &str = "bench.example.com";
 
@@ -154,8 +155,12 @@ fn figures(measured: &mut [Measured; 3]) -> Vec<Figure> {
     figures
 }
 
-async fn connect(subject: &Subject) -> SendRequest<Full<Bytes>> {
-    let stream = https::connect(subject.port, &subject.ca, NAME).await.expect("a verified connection");
+/// Connection number `caller` comes from an address of its own: no honest caller sends as much as all of them together, and
+/// one that does is slowed down.
+async fn connect(subject: &Subject, caller: u8) -> SendRequest<Full<Bytes>> {
+    let source = Ipv4Addr::new(127, 0, 0, caller + 1);
+    let connected = https::connect_from(source, subject.port, &subject.ca, NAME).await;
+    let stream = connected.expect("a verified connection");
     let handshake = hyper::client::conn::http1::Builder::new().handshake(TokioIo::new(stream)).await;
     let (sender, connection) = handshake.expect("HTTP/1.1");
     tokio::spawn(connection);
@@ -178,7 +183,7 @@ async fn call(sender: &mut SendRequest<Full<Bytes>>, path: &str, body: &Bytes) {
 
 /// The median of one connection, in microseconds.
 async fn single(subject: &Subject) -> f64 {
-    let (mut sender, body) = (connect(subject).await, review());
+    let (mut sender, body) = (connect(subject, 0).await, review());
     let mut times = Vec::with_capacity(SINGLE);
     for _ in 0..SINGLE {
         let began = Instant::now();
@@ -193,8 +198,8 @@ async fn single(subject: &Subject) -> f64 {
 async fn burst(subject: &Subject) -> f64 {
     let body = review();
     let mut loops = tokio::task::JoinSet::new();
-    for _ in 0..CONNECTIONS {
-        let (mut sender, body, path) = (connect(subject).await, body.clone(), subject.path);
+    for caller in 0..CONNECTIONS {
+        let (mut sender, body, path) = (connect(subject, caller).await, body.clone(), subject.path);
         loops.spawn(async move {
             let (began, mut count) = (Instant::now(), 0_u32);
             while began.elapsed() < BURST {
@@ -207,18 +212,21 @@ async fn burst(subject: &Subject) -> f64 {
     loops.join_all().await.into_iter().sum()
 }
 
-/// A review of about two kilobytes, as an ordinary manifest makes one. It adds no rights, so nobody is asked.
+/// A review of about four kilobytes, as a change of an ordinary manifest makes one. It changes nothing that needs a right,
+/// so nobody is asked: what is measured is ours alone.
 fn review() -> Bytes {
     let environment: Vec<_> = (0..20)
         .map(|number| json!({ "name": format!("CODER_SETTING_{number}"), "value": "an ordinary value" }))
         .collect();
-    let object = json!({
+    let old = json!({
         "apiVersion": "coder.com/v1alpha1", "kind": "CoderControlPlane",
         "metadata": { "name": "coder", "namespace": "coder", "labels": { "team": "platform" } },
         "spec": { "image": "ghcr.io/coder/coder:v2.36.1", "replicas": 2, "extraEnv": environment },
     });
+    let mut object = old.clone();
+    object["spec"]["replicas"] = json!(3);
     let request = json!({
-        "uid": "u", "operation": "CREATE", "namespace": "coder", "name": "coder", "object": object,
+        "uid": "u", "operation": "UPDATE", "namespace": "coder", "name": "coder", "object": object, "oldObject": old,
         "userInfo": { "username": "jane", "groups": ["system:authenticated"] },
         "resource": { "group": "coder.com", "version": "v1alpha1", "resource": "codercontrolplanes" },
     });
