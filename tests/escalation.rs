@@ -13,6 +13,8 @@ mod gains;
 mod handed_on;
 #[path = "escalation/outcome.rs"]
 mod outcome;
+#[path = "escalation/reach.rs"]
+mod reach;
 #[path = "escalation/restricted.rs"]
 mod restricted;
 #[path = "escalation/tenant.rs"]

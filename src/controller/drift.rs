@@ -11,8 +11,6 @@ use serde_json::{Map, Value, json};
 const DIGITS: usize = 16;
 /// Who puts lists right, in `managedFields`. Never the one who applies: what it leaves there is never taken for ours.
 pub const MENDER: &str = "coder-k8s-mending";
-/// Who creates an object that must not be taken over, in `managedFields`. It owns nothing but the reference to the owner.
-pub const CREATOR: &str = "coder-k8s-creating";
 
 /// The manifest with its own fingerprint on it: what we wanted last, so that a field we no longer want is noticed.
 pub fn fingerprinted(mut manifest: Value) -> Value {

@@ -4,7 +4,7 @@
 use super::drift;
 use crate::kubernetes::{CallError, Kube, Target};
 use json_patch::Patch;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// How it went.
 #[derive(Debug)]
@@ -80,7 +80,7 @@ pub async fn settle_over(
 
 /// The same for an account: whoever has it may do what it may, so that one of somebody else must never become ours, not
 /// even if he makes it while we look. One that is not there is created, which fails where another was faster; ours is
-/// applied to the very version that was read.
+/// applied to the very version that was read. What the create wrote becomes ours to apply with the first change.
 pub async fn settle_account(
     kube: &Kube,
     target: Target<'_>,
@@ -89,8 +89,8 @@ pub async fn settle_account(
 ) -> Settled {
     match kube.read(target).await {
         Ok(Some(live)) => settle_version(kube, target, live, manifest, is_ours).await,
-        Ok(None) => match kube.create_as(drift::CREATOR, target, &bare(&manifest)).await {
-            Ok(made) => settle_version(kube, target, made, manifest, is_ours).await,
+        Ok(None) => match kube.create(target, &drift::fingerprinted(manifest)).await {
+            Ok(made) => Settled::InPlace(made),
             Err(error) if error.is_already_exists() => Settled::Failed(error.to_string(), None),
             Err(error) => Settled::failed(&error, None),
         },
@@ -132,26 +132,17 @@ async fn settle_version_once(
     if !is_ours(live) {
         return Ok(Settled::Conflict(conflict(target)));
     }
-    let adoption = drift::adoption(live);
-    if adoption.is_none() && drift::holds(live, wanted) {
+    if drift::holds(live, wanted) {
         return Ok(Settled::InPlace(live.clone()));
     }
     tracing::info!(kind = target.kind, namespace = target.namespace, name = target.name, "applying");
-    let read = match adoption {
+    let read = match drift::adoption(live) {
         Some(patch) => kube.patch(target, patch).await?,
         None => live.clone(),
     };
     let mut wanted = wanted.clone();
     wanted["metadata"]["resourceVersion"] = read["metadata"]["resourceVersion"].clone();
     kube.apply(target, &wanted).await.map(Settled::InPlace)
-}
-
-/// What is created before ours is applied: a name and an owner.
-fn bare(manifest: &Value) -> Value {
-    let metadata = &manifest["metadata"];
-    let part = |field: &str| metadata[field].clone();
-    json!({ "apiVersion": manifest["apiVersion"], "kind": manifest["kind"], "metadata": {
-        "name": part("name"), "namespace": part("namespace"), "ownerReferences": part("ownerReferences") } })
 }
 
 async fn settle_once(

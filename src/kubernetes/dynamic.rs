@@ -180,14 +180,9 @@ impl Kube {
         whole(target, "apply", self.change(target, "apply", apply).await?)
     }
 
-    /// Creates an object under a name in its `managedFields`; it fails if there is one already.
-    pub async fn create_as(
-        &self,
-        manager: &str,
-        target: Target<'_>,
-        manifest: &Value,
-    ) -> Result<Value, CallError> {
-        let params = PostParams { field_manager: Some(manager.to_owned()), ..PostParams::default() };
+    /// Creates an object; it fails if there is one already.
+    pub async fn create(&self, target: Target<'_>, manifest: &Value) -> Result<Value, CallError> {
+        let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
         let create = |request: &Request| {
             request.create(&params, serde_json::to_vec(manifest).map_err(RequestError::SerializeBody)?)
         };

@@ -1,57 +1,53 @@
-//! What comes of attacks: an author with few rights against everything that is shipped, reconcilers included, on a
-//! cluster of its own. What he could not do before he cannot do afterwards, tried with his own credentials.
+//! What comes of attacks: authors against everything that is shipped, reconcilers included, on a cluster of its own. What
+//! they could not do before they cannot do afterwards, tried with their own credentials and with those of every account
+//! that their code runs as.
 
+use super::gains::FOUNDER;
+use super::reach::{Author, image_of, reach};
 use super::tenant::LIMIT;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use support::cluster::Answer;
+use support::postgres::Postgres;
 use support::wait::holds;
-use support::{Cluster, ClusterOptions, Installation, until};
+use support::{Cluster, ClusterOptions, Installation, Operator, until};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_coder-k8s");
-const AUTHOR: &str = "--as=mallory -n coder";
+/// The namespaces that are worth an attack: the tenant's, another one, and the operator's.
+const PLACES: [&str; 3] = ["coder", "team", "coder-system"];
+/// May write our objects in `coder`, and nothing else.
+const WRITER: &str = "mallory";
+/// May run pods there as well.
+const RUNNER: &str = "rupert";
+/// May do nothing; what he writes to a Git repository is applied by a robot that may do everything.
+const COMMITTER: &str = "greta";
+const AUTHORS: [&str; 3] = [WRITER, RUNNER, COMMITTER];
+
+fn object(kind: &str, name: &str, spec: &Value) -> String {
+    json!({ "apiVersion": "coder.com/v1alpha1", "kind": kind, "metadata": { "name": name, "namespace": "coder" },
+        "spec": spec })
+    .to_string()
+}
 
 fn plane(name: &str, spec: &Value) -> String {
-    json!({ "apiVersion": "coder.com/v1alpha1", "kind": "CoderControlPlane", "metadata": { "name": name }, "spec": spec })
-        .to_string()
+    object("CoderControlPlane", name, spec)
 }
 
-/// What the author tries with his own credentials; none of it is his.
-const TRIES: [&str; 8] = [
-    "get secret payroll",
-    "create token robot",
-    "create token coder",
-    "create token mine",
-    "get pods",
-    "create deployment mine --image=mine",
-    "create ingress mine --rule=c.example.com/*=coder:80",
-    "create role mine --verb=get --resource=secrets",
-];
-
-async fn tries(cluster: &Cluster) -> Vec<(String, bool)> {
-    let mut outcomes = Vec::new();
-    for words in TRIES {
-        let Answer { ok, .. } = cluster.kubectl(&format!("{words} {AUTHOR}")).await;
-        outcomes.push((words.to_owned(), ok));
-    }
-    outcomes
-}
-
-/// Everything of ours in the namespace, as it is known to the cluster.
+/// Everything of ours in the tenant's namespace, as it is known to the cluster.
 async fn made(cluster: &Cluster) -> Vec<String> {
-    let kinds = "deployments,services,serviceaccounts,roles,rolebindings,ingresses,secrets";
+    let kinds = "deployments,services,serviceaccounts,roles,rolebindings,ingresses,secrets,pods";
     let names = cluster.kubectl(&format!("get {kinds} -n coder -o name")).await.expect_ok();
     let mut names: Vec<String> = names.lines().map(str::to_owned).collect();
     names.sort();
     names
 }
 
-const MINE: &str = "registry.example.com/mine:v2.36.1";
-
-/// What the author wants: his code, the account and the Secret of others, a way in, the node, rights.
-fn wishes() -> [Value; 9] {
+/// What an author wants: his code, the account and the Secret of others, a way in, the node, rights.
+fn wishes(author: &str) -> [Value; 9] {
+    let image = image_of(author);
     [
-        json!({ "image": MINE }),
-        json!({ "image": MINE, "serviceAccount": { "name": "robot" } }),
+        json!({ "image": image }),
+        json!({ "image": image, "serviceAccount": { "name": "robot" } }),
         json!({ "envFrom": [{ "secretRef": { "name": "payroll" } }] }),
         json!({ "serviceAccount": { "annotations": { "eks.amazonaws.com/role-arn": "r" } } }),
         json!({ "expose": { "ingress": { "host": "c.example.com" } } }),
@@ -62,72 +58,255 @@ fn wishes() -> [Value; 9] {
     ]
 }
 
-/// Sends every wish, as a new object, over a stored one, and over one that is being deleted.
-async fn attack(cluster: &Cluster) {
-    for spec in wishes() {
-        for (way, name) in [("create", "mine"), ("apply --server-side --force-conflicts", "coder")] {
-            let sent = cluster.kubectl_with_input(&format!("{way} -f - {AUTHOR}"), &plane(name, &spec)).await;
-            let refused = sent.expect_refused();
-            assert!(refused.contains("(CODER05"), "{way} {spec}: {refused}");
+/// An operator with all its parts, a control plane of the administrator that runs, and the authors.
+struct Scene<'a> {
+    cluster: &'a Cluster,
+    operator: Operator,
+}
+
+impl<'a> Scene<'a> {
+    async fn set(cluster: &'a Cluster, flags: Vec<String>) -> Self {
+        let installation = Installation::shipped(cluster).await;
+        let mut options = installation.operator("all").await;
+        options.flags.extend(flags);
+        let mut operator = Operator::start(BINARY, &options).await;
+        operator.ready(LIMIT).await;
+        installation.admit(operator.ports.webhooks, &[]).await;
+        for words in [
+            "create namespace people",
+            "create namespace team",
+            "create namespace coder",
+            "create secret generic payroll -n coder --from-literal=token=canary",
+            "create serviceaccount robot -n coder",
+            "create rolebinding robot -n coder --clusterrole=admin --serviceaccount=coder:robot",
+        ] {
+            cluster.kubectl(words).await.expect_ok();
+        }
+        for name in AUTHORS {
+            cluster.kubectl(&format!("create serviceaccount {name} -n people")).await.expect_ok();
+        }
+        let objects =
+            "get,list,create,update,patch,delete codercontrolplanes.coder.com,coderprovisioners.coder.com";
+        for (name, lines) in [(WRITER, vec![objects]), (RUNNER, [&[objects][..], &FOUNDER].concat())] {
+            for (number, line) in lines.into_iter().enumerate() {
+                let (verbs, resources) = line.split_once(' ').unwrap();
+                let role = format!("{name}-{number}");
+                for words in [
+                    format!("create role {role} -n coder --verb={verbs} --resource={resources}"),
+                    format!(
+                        "create rolebinding {role} -n coder --role={role} --serviceaccount=people:{name}"
+                    ),
+                ] {
+                    cluster.kubectl(&words).await.expect_ok();
+                }
+            }
+        }
+        let scene = Self { cluster, operator };
+        scene.sent(COMMITTER, &plane("coder", &json!({ "replicas": 1 }))).await.expect_ok();
+        scene.reconciled("coder").await;
+        scene
+    }
+
+    /// Runs kubectl as an author. What the committer writes is sent by a robot that is cluster-admin.
+    async fn by(&self, author: &str, words: &str, input: &str) -> Answer {
+        let mut words = words.to_owned();
+        if author != COMMITTER {
+            let kubeconfig = self.cluster.kubeconfig_for("people", author, &self.cluster.url()).await;
+            words = format!("{words} --kubeconfig={}", kubeconfig.display());
+        }
+        self.cluster.kubectl_with_input(&words, input).await
+    }
+
+    async fn sent(&self, author: &str, object: &str) -> Answer {
+        self.by(author, "apply --server-side --force-conflicts -f -", object).await
+    }
+
+    async fn control_plane(&self, name: &str) -> Value {
+        let words = format!("get codercontrolplane {name} -n coder -o json");
+        serde_json::from_str(&self.cluster.kubectl(&words).await.expect_ok()).unwrap()
+    }
+
+    /// Waits until the operator has looked at the object as it is now.
+    async fn reconciled(&self, name: &str) {
+        let version =
+            self.control_plane(name).await["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
+        let words = format!(
+            "annotate codercontrolplane {name} -n coder --overwrite coder.com/reconcile-at=at-{version}"
+        );
+        self.cluster.kubectl(&words).await.expect_ok();
+        until("the control plane to be reconciled", LIMIT, async || {
+            let handled = self.control_plane(name).await["status"]["lastHandledReconcileAt"].clone();
+            holds(handled == json!(format!("at-{version}")), handled.to_string())
+        })
+        .await;
+    }
+
+    async fn reach(&self, author: &'static str) -> BTreeSet<String> {
+        reach(&Author { cluster: self.cluster, name: author }, &PLACES).await
+    }
+
+    async fn reaches(&self) -> Vec<BTreeSet<String>> {
+        let mut all = Vec::new();
+        for author in AUTHORS {
+            all.push(self.reach(author).await);
+        }
+        all
+    }
+
+    /// Nobody can do anything that he could not do before.
+    async fn nothing_gained(&self, attack: &str, before: &[BTreeSet<String>]) {
+        for (author, before) in AUTHORS.into_iter().zip(before) {
+            let after = self.reach(author).await;
+            let gained: Vec<&String> = after.difference(before).collect();
+            assert!(gained.is_empty(), "{attack}: {author} can now {gained:?}\n{}", self.operator.log());
         }
     }
-    let hold = r#"patch ccp coder -n coder --type=merge -p {"metadata":{"finalizers":["example.com/hold"]}}"#;
-    cluster.kubectl(hold).await.expect_ok();
-    cluster.kubectl(&format!("delete ccp coder --wait=false {AUTHOR}")).await.expect_ok();
-    for spec in wishes() {
-        let change = json!({ "spec": spec }).to_string();
-        let refused = cluster
-            .kubectl(&format!("patch ccp coder --type=merge -p {change} {AUTHOR}"))
-            .await
-            .expect_refused();
-        assert!(refused.contains("(CODER05"), "under deletion {spec}: {refused}");
+
+    /// Sends every wish of somebody who may only write objects, as a new object, over a stored one, and over one that is
+    /// being deleted.
+    async fn wished_in_vain(&self) {
+        for spec in wishes(WRITER) {
+            for (way, name) in [("create", "mine"), ("apply --server-side --force-conflicts", "coder")] {
+                let sent = self.by(WRITER, &format!("{way} -f -"), &plane(name, &spec)).await;
+                let refused = sent.expect_refused();
+                assert!(refused.contains("(CODER05"), "{way} {spec}: {refused}");
+            }
+        }
+        let hold =
+            r#"patch ccp coder -n coder --type=merge -p {"metadata":{"finalizers":["example.com/hold"]}}"#;
+        self.cluster.kubectl(hold).await.expect_ok();
+        self.by(WRITER, "delete ccp coder -n coder --wait=false", "").await.expect_ok();
+        for spec in wishes(WRITER) {
+            let change = json!({ "spec": spec }).to_string();
+            let words = format!("patch ccp coder -n coder --type=merge -p {change}");
+            let refused = self.by(WRITER, &words, "").await.expect_refused();
+            assert!(refused.contains("(CODER05"), "under deletion {spec}: {refused}");
+        }
     }
 }
 
-#[tokio::test]
+/// The attacks of somebody who may only write our objects: nothing comes of any of them.
+#[tokio::test(flavor = "multi_thread")]
 async fn nothing_comes_of_an_attack_and_the_author_can_do_no_more_than_before() {
-    let cluster = Cluster::start(ClusterOptions::default()).await;
-    let installation = Installation::shipped(&cluster).await;
-    let operator = installation.start(BINARY, "all").await;
-    installation.admit(operator.ports.webhooks, &[]).await;
-    for words in [
-        "create namespace coder",
-        "create secret generic payroll -n coder --from-literal=token=canary",
-        "create serviceaccount robot -n coder",
-        "create role author -n coder --verb=get,list,create,update,patch,delete --resource=codercontrolplanes.coder.com",
-        "create rolebinding author -n coder --role=author --user=mallory",
-    ] {
-        cluster.kubectl(words).await.expect_ok();
-    }
-    let stored = plane("coder", &json!({ "image": "ghcr.io/coder/coder:v2.36.1", "replicas": 0 }));
-    until("the webhooks to be in force and the author to be known", LIMIT, async || {
-        let answer = cluster.kubectl_with_input(&format!("create -f - {AUTHOR}"), &stored).await;
-        holds(answer.stderr.contains("CODER0509"), answer.stderr)
-    })
-    .await;
-    cluster.kubectl_with_input("apply --server-side -n coder -f -", &stored).await.expect_ok();
-    // The Service comes after account, Roles and Deployment.
-    let reconciled = async |name: &str| {
-        until("the control plane to be reconciled", LIMIT, async || {
-            let there = made(&cluster).await;
-            holds(there.contains(&format!("service/{name}")), format!("{there:?}"))
-        })
-        .await;
-    };
-    reconciled("coder").await;
-    let (before, own) = (made(&cluster).await, tries(&cluster).await);
-    assert!(own.iter().all(|(_, ok)| !ok), "{own:?}");
+    let cluster = Cluster::start(ClusterOptions { nodes: 1, ..Default::default() }).await;
+    let scene = Scene::set(&cluster, Vec::new()).await;
+    let (before, reaches) = (made(&cluster).await, scene.reaches().await);
+    assert_eq!(reaches[0], BTreeSet::new(), "he starts with nothing");
 
-    attack(&cluster).await;
+    scene.wished_in_vain().await;
     // The operator has been through all of it once an object that came later is there.
-    let later = plane("later", &json!({ "replicas": 0 }));
-    cluster.kubectl_with_input("apply --server-side -n coder -f -", &later).await.expect_ok();
-    reconciled("later").await;
+    scene.sent(COMMITTER, &plane("later", &json!({ "replicas": 0 }))).await.expect_ok();
+    scene.reconciled("later").await;
     let after: Vec<String> =
         made(&cluster).await.into_iter().filter(|name| !name.contains("later")).collect();
     assert_eq!(after, before);
-    let running = "get deployment coder -n coder -o jsonpath={.spec.template.spec}";
-    let running = cluster.kubectl(running).await.expect_ok();
-    assert!(running.contains("ghcr.io/coder/coder:v2.36.1") && !running.contains("mine"), "{running}");
-    assert_eq!(tries(&cluster).await, own);
+    scene.nothing_gained("every wish", &reaches).await;
+}
+
+/// The attacks of authors whose objects are stored, because they may run pods or because a robot may do everything.
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_may_have_an_object_stored_gains_nothing_by_what_comes_of_it() {
+    let cluster = Cluster::start(ClusterOptions { nodes: 1, ..Default::default() }).await;
+    let scene = Scene::set(&cluster, Vec::new()).await;
+    let before = scene.reaches().await;
+    let runs = "POST /api/v1/namespaces/coder/pods".to_owned();
+    assert!(before[1].contains(&runs) && before[2].is_empty(), "{before:?}");
+
+    // An object that is named after an account of somebody else.
+    for author in [RUNNER, COMMITTER] {
+        scene.sent(author, &plane("robot", &json!({ "image": image_of(author) }))).await.expect_ok();
+        scene.reconciled("robot").await;
+        scene.nothing_gained("named after an account", &before).await;
+        cluster.kubectl("delete ccp robot -n coder").await.expect_ok();
+    }
+
+    // Whoever may run pods runs them by our objects too, and gets neither a way in nor rights by them.
+    let refusals = ["(CODER0510)", "(CODER0502)"];
+    let mut refused = 0;
+    for spec in wishes(RUNNER) {
+        let answer = scene.sent(RUNNER, &plane("mine", &spec)).await;
+        if answer.ok {
+            scene.reconciled("mine").await;
+        } else {
+            refused += 1;
+            assert!(refusals.iter().any(|code| answer.stderr.contains(code)), "{spec}: {}", answer.stderr);
+        }
+    }
+    assert_eq!(refused, 3, "ingress, node port and rules are not his");
+    scene.nothing_gained("what he may run", &before).await;
+    cluster.kubectl("delete ccp mine -n coder").await.expect_ok();
+
+    // Where the webhooks are switched off the policy asks, and what passes it widens nothing.
+    cluster.kubectl("label namespace coder coder.com/admission=disabled").await.expect_ok();
+    until("the policy to be in force", LIMIT, async || {
+        let answer = scene.sent(WRITER, &plane("coder", &json!({ "image": image_of(WRITER) }))).await;
+        holds(answer.stderr.contains("CODER0511"), answer.stderr)
+    })
+    .await;
+    for author in [WRITER, RUNNER] {
+        for spec in wishes(author) {
+            let refused = scene.sent(author, &plane("coder", &spec)).await.expect_refused();
+            assert!(refused.contains("CODER0511"), "{author} {spec}: {refused}");
+        }
+    }
+    for spec in wishes(COMMITTER) {
+        scene.sent(COMMITTER, &plane("coder", &spec)).await.expect_ok();
+        scene.reconciled("coder").await;
+        scene.nothing_gained(&format!("without webhooks: {spec}"), &before).await;
+    }
+
+    // The same try finds what there is to find: with the webhooks back the robot, who may do everything, was asked.
+    cluster.kubectl("label namespace coder coder.com/admission-").await.expect_ok();
+    let asked = json!({ "image": image_of(COMMITTER), "serviceAccount": { "name": "robot" } });
+    scene.sent(COMMITTER, &plane("coder", &asked)).await.expect_ok();
+    until("the pods to run as the account that is named", LIMIT, async || {
+        let reach = scene.reach(COMMITTER).await;
+        holds(reach.contains("GET /api/v1/namespaces/coder/secrets"), format!("{reach:?}"))
+    })
+    .await;
+}
+
+const DATABASE: &str = "CODER_PG_CONNECTION_URL";
+
+/// A token of our own exists only while something needs it, nobody of the tenant reads it, and what a thief took of it is
+/// worth nothing once it is not needed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_control_plane_that_nothing_needs_a_token_for_makes_nobody_powerful_in_coderd() {
+    let cluster = Cluster::start(ClusterOptions { nodes: 1, ..Default::default() }).await;
+    let postgres = Postgres::start();
+    let scene = Scene::set(&cluster, vec![format!("--resolve={}", postgres.resolve_rule())]).await;
+    let database = postgres.coderd_database("v2.36.1");
+    let url = postgres.url("postgres", &database, "sslmode=disable");
+    let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "db", "namespace": "coder" },
+        "stringData": { "url": url } });
+    cluster.kubectl_with_input("apply --server-side -f -", &secret.to_string()).await.expect_ok();
+    let before = scene.reaches().await;
+    let key = json!({ "name": DATABASE, "valueFrom": { "secretKeyRef": { "name": "db", "key": "url" } } });
+    let spec = json!({ "image": image_of(RUNNER), "extraEnv": [key] });
+    let live = || postgres.sql(&database, "SELECT count(*) FROM api_keys WHERE expires_at > now()");
+    let tokens = "get secrets -n coder-system -o name";
+    let recorded = async || cluster.kubectl(tokens).await.expect_ok().contains("operator-token");
+
+    scene.sent(RUNNER, &plane("mine", &spec)).await.expect_ok();
+    scene.reconciled("mine").await;
+    assert_eq!(
+        (postgres.sql(&database, "SELECT username FROM users").as_str(), recorded().await),
+        ("", false)
+    );
+    scene.nothing_gained("what he may run", &before).await;
+
+    let provisioner =
+        object("CoderProvisioner", "builders", &json!({ "controlPlaneRef": { "name": "mine" } }));
+    scene.sent(WRITER, &provisioner).await.expect_refused();
+    scene.sent(RUNNER, &provisioner).await.expect_ok();
+    until("a token", LIMIT, async || holds(live() == "1" && recorded().await, live())).await;
+    assert_eq!(postgres.sql(&database, "SELECT rbac_roles FROM users"), "{template-admin}");
+    scene.nothing_gained("what he may run", &before).await;
+    let thief = postgres.sql(&database, "SELECT id FROM api_keys");
+
+    scene.by(RUNNER, "delete coderprovisioner builders -n coder", "").await.expect_ok();
+    until("the token to be gone", LIMIT, async || holds(live() == "0" && !recorded().await, live())).await;
+    let left = format!("SELECT count(*) FROM api_keys WHERE id = '{thief}' AND expires_at > now()");
+    assert_eq!(postgres.sql(&database, &left), "0");
+    assert_eq!(postgres.sql(&database, "SELECT rbac_roles FROM users"), "{}");
 }
