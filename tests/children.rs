@@ -1,15 +1,14 @@
 //! The children of control planes on a real API server: it takes every manifest as it is, a second apply writes
 //! nothing, and what others write into them stays.
 
-use coder_k8s::controller::control_plane::desired::{Children, Inputs, children};
+use coder_k8s::controller::children::Presence;
+use coder_k8s::controller::control_plane::build::{Children, build};
+use coder_k8s::controller::control_plane::resolve::{Facts, resolve};
 use crds::CoderControlPlane;
 use serde_json::{Value, json};
 use support::installation::repository;
 use support::{Cluster, Installation};
 use webhooks::{Config, Kind, resolved};
-
-/// Kinds the test cluster does not know.
-const EXTENSIONS: [&str; 2] = ["HTTPRoute", "ServiceMonitor"];
 
 /// A sample as it is stored.
 async fn stored(cluster: &Cluster, namespace: &str, sample: &str) -> CoderControlPlane {
@@ -21,19 +20,20 @@ async fn stored(cluster: &Cluster, namespace: &str, sample: &str) -> CoderContro
 }
 
 fn made_from(control_plane: &CoderControlPlane, checksum: &str) -> Children {
-    children(&Inputs {
-        control_plane,
+    let facts = Facts {
         consumed_checksum: Some(checksum),
         access_url_from_env_from: false,
         cluster_domain: "cluster.local",
-    })
+    };
+    build(&resolve(control_plane, facts))
 }
 
 /// Applies what the cluster knows and gives it back as it is stored then.
 async fn apply(cluster: &Cluster, children: &Children) -> Vec<(Value, Value)> {
     let known: Vec<Value> = children
         .all()
-        .filter(|child| !EXTENSIONS.contains(&child.kind))
+        // The test cluster knows no other kinds.
+        .filter(|child| child.kind.presence() == Presence::Always)
         .map(|child| child.manifest.clone())
         .collect();
     let list = json!({"apiVersion": "v1", "kind": "List", "items": known}).to_string();
@@ -109,7 +109,7 @@ async fn a_restart_stays_and_a_new_checksum_changes_the_pods() {
 /// An account that somebody makes while we look at ours is not taken over, whatever we saw a moment before.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_account_that_is_replaced_meanwhile_does_not_become_ours() {
-    use coder_k8s::controller::settle::{Settled, settle_account};
+    use coder_k8s::controller::children::apply::{ChildState, create_or_apply};
     use coder_k8s::kubernetes::{Kube, Target};
     let cluster: &'static Cluster = Cluster::shared().await;
     let namespace = cluster.namespace("replaced").await;
@@ -127,8 +127,8 @@ async fn an_account_that_is_replaced_meanwhile_does_not_become_ours() {
         namespace: &namespace,
         name: "coder",
     };
-    let made = settle_account(&kube, target, manifest("1"), |_| true).await;
-    let Settled::InPlace(made) = made else { panic!("{made:?}") };
+    let made = create_or_apply(&kube, target, manifest("1"), |_| true).await;
+    let ChildState::InPlace(made) = made else { panic!("{made:?}") };
     assert_eq!(
         (&made["metadata"]["labels"]["a"], &made["metadata"]["ownerReferences"]),
         (&json!("1"), &owner)
@@ -136,8 +136,8 @@ async fn an_account_that_is_replaced_meanwhile_does_not_become_ours() {
     let managers = made["metadata"]["managedFields"].as_array().unwrap();
     let ours = managers.iter().filter(|entry| entry["manager"] == "coder-k8s");
     assert_eq!(ours.map(|entry| entry["operation"].as_str().unwrap()).collect::<Vec<_>>(), ["Apply"]);
-    let again = settle_account(&kube, target, manifest("1"), |_| true).await;
-    let Settled::InPlace(again) = again else { panic!("{again:?}") };
+    let again = create_or_apply(&kube, target, manifest("1"), |_| true).await;
+    let ChildState::InPlace(again) = again else { panic!("{again:?}") };
     assert_eq!(
         again["metadata"]["resourceVersion"], made["metadata"]["resourceVersion"],
         "nothing is written"
@@ -155,8 +155,8 @@ async fn an_account_that_is_replaced_meanwhile_does_not_become_ours() {
         });
         true
     };
-    let settled = settle_account(&kube, target, manifest("2"), replace).await;
-    assert!(matches!(settled, Settled::Failed(..)), "{settled:?}");
+    let settled = create_or_apply(&kube, target, manifest("2"), replace).await;
+    assert!(matches!(settled, ChildState::Failed(..)), "{settled:?}");
     let theirs =
         cluster.kubectl(&format!("get serviceaccount coder -n {namespace} -o json")).await.expect_ok();
     let theirs: Value = serde_json::from_str(&theirs).unwrap();

@@ -137,19 +137,60 @@ fn pure_steps_read_no_clock() {
         "src/kubernetes/lease/step.rs",
         "src/serving/authority/rotation.rs",
         "src/serving/injection.rs",
-        "src/controller/transitions.rs",
+        "src/controller/finalizer.rs",
+        "src/controller/identity.rs",
+        "src/controller/children/child.rs",
+        "src/controller/children/drift.rs",
+        "src/controller/children/lists.rs",
+        "src/controller/children/metadata.rs",
+        "src/controller/runtime/schedule.rs",
+        "src/controller/status/conditions.rs",
+        "src/controller/status/transitions.rs",
+        "src/controller/control_plane/held.rs",
+        "src/controller/control_plane/requeue.rs",
+        "src/controller/control_plane/resolve.rs",
         "src/controller/control_plane/status.rs",
         "src/controller/control_plane/access/plan.rs",
         "src/controller/control_plane/access/steps.rs",
     ];
-    let desired = rust_files(&repository().join("src/controller/control_plane/desired"));
-    // Test builders read samples; everything else of the folder is pure.
-    let desired = desired.into_iter().filter(|file| !file.ends_with("given.rs"));
-    for file in steps.iter().map(|file| repository().join(file)).chain(desired) {
+    let folders = ["src/controller/workload", "src/controller/control_plane/build"];
+    let pure = folders.iter().flat_map(|folder| rust_files(&repository().join(folder)));
+    // Fixtures read samples; everything else of the folders is pure.
+    let pure = pure.filter(|file| !file.ends_with("fixtures.rs"));
+    for file in steps.iter().map(|file| repository().join(file)).chain(pure) {
         let text = std::fs::read_to_string(&file).unwrap();
         let code = text.split("#[cfg(test)]\nmod tests").next().unwrap();
         for word in ["Instant::now", "Timestamp::now", "SystemTime::now", ".await", "std::fs"] {
             assert!(!code.contains(word), "{} uses {word}", file.display());
+        }
+    }
+}
+
+/// Rooms of the controller that every kind uses.
+const SHARED: [&str; 7] =
+    ["children", "finalizer.rs", "identity.rs", "render.rs", "runtime", "status", "workload"];
+/// One folder a kind.
+const KINDS: [&str; 3] = ["control_plane", "provisioner", "workspace_proxy"];
+
+#[test]
+fn kinds_never_import_each_other_and_shared_rooms_import_no_kind() {
+    let controller = repository().join("src/controller");
+    for entry in std::fs::read_dir(&controller).unwrap() {
+        let name = entry.unwrap().file_name().to_string_lossy().into_owned();
+        let known = SHARED.contains(&name.as_str()) || KINDS.contains(&name.as_str()) || name == "mod.rs";
+        assert!(known, "{name} is neither a kind nor a shared room");
+    }
+    for file in rust_files(&controller) {
+        let below = file.strip_prefix(&controller).unwrap();
+        let room = below.components().next().unwrap().as_os_str().to_string_lossy().into_owned();
+        // Both put the kinds together, by name.
+        if ["mod.rs", "render.rs"].contains(&room.as_str()) {
+            continue;
+        }
+        let text = std::fs::read_to_string(&file).unwrap();
+        for other in KINDS.iter().filter(|other| **other != room) {
+            let imports = [format!("controller::{other}"), format!("super::{other}::")];
+            assert!(!imports.iter().any(|path| text.contains(path)), "{} imports {other}", file.display());
         }
     }
 }

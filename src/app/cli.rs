@@ -47,7 +47,7 @@ pub enum Command {
 /// Runs a subcommand.
 pub fn run(command: Command) -> ExitCode {
     let outcome = match command {
-        Command::Offline(command) => return lint::run(&command, &controller::printed),
+        Command::Offline(command) => return lint::run(&command, &controller::render),
         Command::Completion { shell } => completion(shell),
         Command::Manifests { output } => manifests(output),
     };

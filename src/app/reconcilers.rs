@@ -4,7 +4,7 @@
 use super::duties::Work;
 use super::process::Context;
 use crate::controller::control_plane::{ControlPlanes, Dependants, Reconciler, follow, orphans};
-use crate::controller::queue::Queue;
+use crate::controller::runtime::queue::Queue;
 use std::sync::Arc;
 
 /// What the leader does: everything is looked at once, then again whenever something changes.
@@ -25,12 +25,12 @@ pub fn work(context: &Context, control_planes: ControlPlanes, dependants: Depend
         Box::pin(async move {
             reconciler.begin_term();
             let queue = Queue::default();
-            let passes = queue.run(stop, |key| {
+            let reconciles = queue.run(stop, |key| {
                 let reconciler = reconciler.clone();
-                async move { reconciler.pass(key).await }
+                async move { reconciler.reconcile(key).await }
             });
             tokio::select! {
-                () = passes => {}
+                () = reconciles => {}
                 () = follow(reconciler.kube(), reconciler.abroad(), dependants, control_planes.clone(), queue.clone()) => {}
                 () = orphans::remove(reconciler.kube(), &events, &control_planes, times) => {}
             }

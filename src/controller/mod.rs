@@ -1,15 +1,13 @@
-//! The reconcilers: what runs is what the objects say. One folder a kind; decisions are pure, actions thin.
-//! They never write to an object that Git applies, but for its status and our finalizer.
+//! The reconcilers: what runs is what the objects say. One folder a kind, each with the same path; what they share has
+//! rooms of its own. They never write to an object that Git applies, but for its status and our finalizer.
 
-pub mod conditions;
+pub mod children;
 pub mod control_plane;
-pub mod deadline;
-pub mod drift;
-mod lists;
-mod printed;
-pub mod queue;
-pub mod schedule;
-pub mod settle;
-pub mod transitions;
+mod finalizer;
+pub mod identity;
+mod render;
+pub mod runtime;
+pub mod status;
+pub mod workload;
 
-pub use printed::printed;
+pub use render::render;

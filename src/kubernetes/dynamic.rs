@@ -3,6 +3,7 @@
 
 use super::Kube;
 use super::answers::{Answer, LARGEST, LARGEST_PAGE};
+use super::changes::KindName;
 use super::objects::{CallError, FIELD_MANAGER, READ_LIMIT, WRITE_LIMIT, within};
 use super::trimmed;
 use json_patch::Patch as JsonPatch;
@@ -43,7 +44,12 @@ pub struct Target<'a> {
     pub name: &'a str,
 }
 
-impl Target<'_> {
+impl<'a> Target<'a> {
+    /// An object of this kind.
+    pub fn of([api_version, kind, plural]: KindName, namespace: &'a str, name: &'a str) -> Self {
+        Self { api_version, kind, plural, namespace, name }
+    }
+
     /// The calls about it. Names come from objects that may have been stored before there were rules: one that is no
     /// name of anything would lead to another path, and does not exist by its looks.
     fn api(&self, kube: &Kube) -> Result<Api<DynamicObject>, CallError> {

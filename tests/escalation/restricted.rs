@@ -1,7 +1,8 @@
 //! What we take for outside of Pod Security's `restricted` against what the API server takes for it: the pods that the
 //! reconciler would make of a spec, tried in a namespace that enforces it. It never decides who is right.
 
-use coder_k8s::controller::control_plane::desired::{Inputs, children};
+use coder_k8s::controller::control_plane::build::build;
+use coder_k8s::controller::control_plane::resolve::{Facts, resolve};
 use serde_json::{Value, json};
 use support::Cluster;
 use webhooks::{Config, Kind, required_access, resolved};
@@ -17,13 +18,8 @@ fn asks(object: &Value) -> bool {
 fn pod(object: &Value, number: usize) -> Value {
     let complete = resolved(Kind::ControlPlane, object, &Config::default());
     let control_plane = serde_json::from_value(complete).unwrap();
-    let inputs = Inputs {
-        control_plane: &control_plane,
-        consumed_checksum: None,
-        access_url_from_env_from: false,
-        cluster_domain: "cluster.local",
-    };
-    let mut pod = children(&inputs).deployment.manifest["spec"]["template"].clone();
+    let children = build(&resolve(&control_plane, Facts { cluster_domain: "cluster.local", ..Facts::NONE }));
+    let mut pod = children.deployment.manifest["spec"]["template"].clone();
     (pod["apiVersion"], pod["kind"]) = (json!("v1"), json!("Pod"));
     pod["metadata"]["name"] = json!(format!("pod-{number}"));
     pod["spec"]["serviceAccountName"] = json!("default");

@@ -6,7 +6,7 @@ use crate::stage::{LIMIT, Stage, condition};
 use coder_k8s::coderd::database::{AccessRequest, Database, DatabaseUrl, Limits};
 use coder_k8s::coderd::{NewToken, Resolve, Uuid};
 use coder_k8s::confidential::Confidential;
-use coder_k8s::controller::control_plane::access::Owner;
+use coder_k8s::controller::identity::Owner;
 use serde_json::{Value, json};
 use std::time::Duration;
 use support::coderd::Role;

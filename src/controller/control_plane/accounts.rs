@@ -1,10 +1,11 @@
 //! Lets go of accounts that the spec no longer has us make: one that somebody else is to make is given away, one that is
 //! no longer named is removed. It never touches an account that this control plane does not own, or that pods still use.
 
-use super::desired::Children;
-use super::reconcile::{Reconciler, Subject};
-use super::sweep::{Doomed, ToGo};
-use crate::controller::drift;
+use super::build::Children;
+use super::reconciler::Reconciler;
+use super::subject::Subject;
+use crate::controller::children::prune::{Doomed, ToGo};
+use crate::controller::children::{ChildKind, drift};
 use crate::kubernetes::{CallError, Target};
 use crds::names::{control_plane, instance_label};
 use crds::well_known::{MANAGER, label};
@@ -15,26 +16,27 @@ use serde_json::{Value, from_value, json};
 impl Reconciler {
     /// Lets go of what is no longer ours to make; returns whether nothing is left to let go of. `rolled` tells whether
     /// every pod runs as the account that is asked for now.
-    pub(super) async fn settle_accounts(
+    pub(super) async fn release_accounts(
         &self,
         subject: &Subject,
         children: &Children,
         rolled: bool,
     ) -> Result<bool, CallError> {
-        let named = control_plane::service_account(&subject.key.name, &subject.resolved.spec);
-        let namespace = &subject.key.namespace;
+        let (key, uid) = (&subject.object.key, &subject.object.uid);
+        let named = control_plane::service_account(&key.name, &subject.complete.spec);
+        let namespace = &key.namespace;
         if children.service_account.is_none()
             && let Some(live) = self.kube.read(account(namespace, named)).await?
-            && drift::is_controlled_by(&live, &subject.uid)
+            && drift::is_controlled_by(&live, uid)
         {
-            self.kube.patch(account(namespace, named), disowned(&live, &subject.uid)).await?;
+            self.kube.patch(account(namespace, named), disowned(&live, uid)).await?;
         }
-        let instance = instance_label(&subject.key.name);
+        let instance = instance_label(&key.name);
         let selector = format!("{}={MANAGER},{}={instance}", label::MANAGED_BY, label::INSTANCE);
         let mut to_go = ToGo::default();
         let look = |metadata: ObjectMeta| {
             let is_named = metadata.name.as_deref() == Some(named);
-            if !is_named && drift::is_controlled_by(&json!({ "metadata": metadata }), &subject.uid) {
+            if !is_named && drift::is_controlled_by(&json!({ "metadata": metadata }), uid) {
                 to_go.note(metadata);
             }
         };
@@ -50,7 +52,7 @@ impl Reconciler {
 }
 
 fn account<'a>(namespace: &'a str, name: &'a str) -> Target<'a> {
-    Target { api_version: "v1", kind: "ServiceAccount", plural: "serviceaccounts", namespace, name }
+    Target::of(ChildKind::ServiceAccount.names(), namespace, name)
 }
 
 /// The patch that takes our reference off an object; it fails if the object changed since it was read.

@@ -1,26 +1,36 @@
 //! Brings the children of a control plane to what they should be and prunes what is no longer asked for. It decides what
 //! depends on what: nothing runs, and nothing is granted, under an account that is not in place.
 
+use super::build::{Children, WorkspaceAccess};
 use super::dereference::Dereferenced;
-use super::desired::{Children, WorkspaceAccess};
+use super::grants::Trouble;
 use super::held::Held;
-use super::reconcile::{Reconciler, Subject};
-use super::report::reconcile_at;
+use super::prune::{self, Wanted};
+use super::reasons::Reason;
+use super::reconciler::Reconciler;
 use super::runs_as::RunsAs;
-use super::status::{ACCOUNT_NOT_OURS, ADMISSION_DISABLED, Exposure, Observed, Rollout};
-use super::sweep::{self, Wanted};
-use super::workspaces::Trouble;
-use crate::controller::drift;
+use super::status::{Exposure, Grants};
+use super::subject::Subject;
+use crate::controller::children::apply::Problems;
+use crate::controller::children::drift;
+use crate::controller::workload::rollout::Rollout;
 use crate::kubernetes::CallError;
 use serde_json::Value;
 
 /// What stands of the children afterwards.
 pub(super) struct Applied {
     /// The Service, or why no token goes through it.
-    pub(super) service: Result<Value, &'static str>,
+    pub(super) service: Result<Value, Reason>,
     pub(super) deployment: Option<Value>,
+    pub(super) rollout: Rollout,
+    pub(super) exposure: Exposure,
+    /// The permissions of coderd; none where they are off.
+    pub(super) grants: Option<Grants>,
+    /// Why nothing is run as the account that is asked for.
+    pub(super) account: Option<String>,
+    pub(super) problems: Problems,
     /// Whether the Deployment is what the spec asks for, not one that was left as it was or could not be changed.
-    is_asked_for: bool,
+    pub(super) is_asked_for: bool,
     /// Whether admission is disabled.
     pub(super) frozen: bool,
     /// Whether nothing is left of what an earlier generation asked for.
@@ -36,76 +46,113 @@ impl Applied {
 }
 
 impl Reconciler {
-    /// Applies the children as far as nothing forbids it.
+    /// Applies the children as far as nothing forbids it. Taken apart without `..`: a new child has its place here.
     pub(super) async fn apply(
         &self,
         subject: &Subject,
-        read: Dereferenced,
-        observed: &mut Observed,
+        children: &Children,
+        read: &Dereferenced,
+        held: &Held,
     ) -> Applied {
-        let Dereferenced { live, contents, children, held, frozen } = read;
-        let runs_as = self.settle_service_account(subject, &children, &held, live.as_ref(), observed).await;
-        let may_run = runs_as == RunsAs::Allowed && !held.has(&children.deployment);
-        let left = live.as_ref().filter(|live| !may_run && drift::is_controlled_by(live, &subject.uid));
-        let service = self.settle_home(subject, &children, &held, left.is_some(), observed).await;
-        let deployment = if may_run {
-            let applied = self.settle_deployment(subject, &children.deployment, live, observed).await;
-            self.remember_versions(applied.as_ref(), children.deployment.target(), &contents).await;
-            applied
+        let Children {
+            service_account,
+            workspace_access,
+            deployment,
+            service,
+            ingress,
+            http_route,
+            disruption_budget,
+            service_monitor,
+        } = children;
+        let mut problems = Problems::default();
+        let live = read.deployment.as_ref();
+        let runs_as = self.apply_account(subject, service_account.as_ref(), read, held, &mut problems).await;
+        let may_run = runs_as == RunsAs::Allowed && !held.has(deployment);
+        let left = live.filter(|live| !may_run && drift::is_controlled_by(live, &subject.object.uid));
+        if let Some(budget) = disruption_budget {
+            problems.note(&self.apply_child(subject, budget).await);
+        }
+        if let Some(monitor) = service_monitor {
+            problems.note_unimportant(self.apply_child(subject, monitor).await);
+        }
+        let service = self.apply_service(subject, service, held, left.is_some(), &mut problems).await;
+        let (deployment, rollout) = if may_run {
+            self.apply_deployment(subject, deployment, read, &mut problems).await
         } else {
-            self.leave_deployment(subject, live, observed)
+            self.leave_deployment(subject, live)
         };
-        let is_asked_for = may_run && observed.rollout != Rollout::Unseen;
-        self.settle_exposure(subject, &children, &held, observed).await;
-        let barred = |access: &WorkspaceAccess| bar(access, &runs_as, &held);
-        let in_place = self.settle_workspaces(subject, &children, barred, observed).await;
-        let rolled = is_asked_for && matches!(observed.rollout, Rollout::Complete(_) | Rollout::ScaledToZero);
-        let wanted = Wanted { access: &children.workspace_access, in_place: &in_place, rolled };
-        let pruned = self.sweep(subject, &children, wanted, frozen, observed).await;
-        Applied { service, deployment, is_asked_for, frozen, pruned }
+        let is_asked_for = may_run && rollout != Rollout::Unseen;
+        let exposed = ingress.as_ref().or(http_route.as_ref());
+        let exposure = self.apply_exposure(subject, exposed, held, &mut problems).await;
+        let barred = |access: &WorkspaceAccess| bar(access, &runs_as, held);
+        let (grants, in_place) = self.apply_grants(subject, workspace_access, barred).await;
+        let rolled = is_asked_for && matches!(rollout, Rollout::Complete(_) | Rollout::ScaledToZero);
+        let wanted = Wanted { access: workspace_access, in_place: &in_place, rolled };
+        let is_exposed = matches!(exposure, Exposure::InPlace(_) | Exposure::NotAsked);
+        let pruned = self.prune(subject, children, wanted, is_exposed, read.frozen, &mut problems).await;
+        let account = match runs_as {
+            RunsAs::Refused(why) => Some(why),
+            RunsAs::Allowed | RunsAs::Unknown => None,
+        };
+        let frozen = read.frozen;
+        Applied {
+            service,
+            deployment,
+            rollout,
+            exposure,
+            grants,
+            account,
+            problems,
+            is_asked_for,
+            frozen,
+            pruned,
+        }
     }
 
     /// Removes what an earlier generation asked for, once for each and whenever it is asked for; returns whether nothing
     /// of it is left.
-    async fn sweep(
+    async fn prune(
         &self,
         subject: &Subject,
         children: &Children,
         wanted: Wanted<'_>,
+        exposed: bool,
         frozen: bool,
-        observed: &mut Observed,
+        problems: &mut Problems,
     ) -> bool {
-        let done = (subject.uid.clone(), subject.generation, reconcile_at(&subject.object));
-        if self.swept().get(&subject.key) == Some(&done) {
+        let object = &subject.object;
+        let done = (object.uid.clone(), object.generation, object.reconcile_at());
+        if self.pruned().get(&object.key) == Some(&done) {
             return true;
         }
-        match self.remove_unwanted(subject, children, wanted, frozen, observed).await {
+        match self.prune_unwanted(subject, children, wanted, exposed, frozen, problems).await {
             Ok(true) => {
-                self.swept().insert(subject.key.clone(), done);
+                self.pruned().insert(object.key.clone(), done);
                 true
             }
             Ok(false) => false,
             Err(error) => {
-                observed.failed.push(error.to_string());
+                problems.failed.push(error.to_string());
                 false
             }
         }
     }
 
-    async fn remove_unwanted(
+    async fn prune_unwanted(
         &self,
         subject: &Subject,
         children: &Children,
         wanted: Wanted<'_>,
+        exposed: bool,
         frozen: bool,
-        observed: &mut Observed,
+        problems: &mut Problems,
     ) -> Result<bool, CallError> {
-        let exposed = matches!(observed.exposure, Exposure::InPlace(_) | Exposure::NotAsked);
-        sweep::optional_children(&self.kube, subject.origin(), children, exposed).await?;
-        let left = sweep::grants(&self.kube, subject.origin(), wanted).await?;
-        observed.failed.extend(left.told());
+        let owner = subject.object.owner();
+        prune::optional_children(&self.kube, owner, children, exposed).await?;
+        let left = prune::grants(&self.kube, owner, wanted).await?;
+        problems.failed.extend(left.told());
         // Who has an account is left as it is with the account.
-        let accounts = !frozen && self.settle_accounts(subject, children, wanted.rolled).await?;
+        let accounts = !frozen && self.release_accounts(subject, children, wanted.rolled).await?;
         Ok(left.is_nothing() && accounts && exposed)
     }
 }
@@ -116,11 +163,11 @@ fn bar(access: &WorkspaceAccess, runs_as: &RunsAs, held: &Held) -> Option<Troubl
     let left = format!("the rights of coderd in namespace {place} are left as they are");
     match runs_as {
         RunsAs::Refused(_) => {
-            Some((ACCOUNT_NOT_OURS, format!("{left}: its account is not ours; Ready says what to do")))
+            Some((Reason::AccountNotOurs, format!("{left}: its account is not ours; Ready says what to do")))
         }
-        RunsAs::Unknown => Some(("Failed", format!("{left}: its account could not be read"))),
+        RunsAs::Unknown => Some((Reason::Failed, format!("{left}: its account could not be read"))),
         RunsAs::Allowed if held.has(&access.role) || held.has(&access.binding) => {
-            Some((ADMISSION_DISABLED, format!("{left}: admission is disabled; Ready says what to do")))
+            Some((Reason::AdmissionDisabled, format!("{left}: admission is disabled; Ready says what to do")))
         }
         RunsAs::Allowed => None,
     }
@@ -128,7 +175,7 @@ fn bar(access: &WorkspaceAccess, runs_as: &RunsAs, held: &Held) -> Option<Troubl
 
 #[cfg(test)]
 mod tests {
-    use super::super::desired::given::ControlPlane;
+    use super::super::build::fixtures::ControlPlane;
     use super::super::held;
     use super::*;
     use serde_json::json;
@@ -136,8 +183,19 @@ mod tests {
     #[test]
     fn what_runs_counts_wherever_it_is_not_what_the_spec_asks_for() {
         let left = |is_asked_for, frozen, deployment: Option<Value>| {
-            Applied { service: Err("ServiceUnseen"), deployment, is_asked_for, frozen, pruned: true }
-                .is_left()
+            let applied = Applied {
+                service: Err(Reason::ServiceUnseen),
+                deployment,
+                rollout: Rollout::Unseen,
+                exposure: Exposure::NotAsked,
+                grants: None,
+                account: None,
+                problems: Problems::default(),
+                is_asked_for,
+                frozen,
+                pruned: true,
+            };
+            applied.is_left()
         };
         assert!(left(false, false, Some(json!({}))), "its account is not ours, or its change was refused");
         assert!(left(false, true, Some(json!({}))) && left(false, true, None), "admission is disabled");
@@ -152,10 +210,10 @@ mod tests {
         let reason = |runs_as: RunsAs, held: &Held| bar(access, &runs_as, held).map(|(reason, _)| reason);
         let nothing = Held::default();
         assert_eq!(reason(RunsAs::Allowed, &nothing), None);
-        assert_eq!(reason(RunsAs::Refused(String::new()), &nothing), Some("AccountNotOurs"));
-        assert_eq!(reason(RunsAs::Unknown, &nothing), Some("Failed"), "it is tried again");
+        assert_eq!(reason(RunsAs::Refused(String::new()), &nothing), Some(Reason::AccountNotOurs));
+        assert_eq!(reason(RunsAs::Unknown, &nothing), Some(Reason::Failed), "it is tried again");
         let none_live = vec![None; children.all().count()];
         let held = held::held(&children, &none_live);
-        assert_eq!(reason(RunsAs::Allowed, &held), Some("AdmissionDisabled"));
+        assert_eq!(reason(RunsAs::Allowed, &held), Some(Reason::AdmissionDisabled));
     }
 }

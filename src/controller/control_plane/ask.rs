@@ -1,15 +1,17 @@
 //! Asks coderd, if somebody is there to answer, and remembers between passes whether it did and whether it asked to be
 //! left alone. What is made of the answer is decided in `probe`.
 
-use super::desired;
 use super::probe::{Probe, Trust, judged, left_alone, probe};
-use super::reconcile::{Reconciler, Subject};
+use super::reasons::Reason;
+use super::reconciler::Reconciler;
 use super::references::decoded;
-use super::rollout;
-use super::status::{Coderd, Observed, Rollout};
+use super::resolve::owner;
+use super::status::Coderd;
+use super::subject::Subject;
 use crate::coderd::{Client, LARGEST_PEM, Pause, Retry};
+use crate::controller::workload::rollout::{self, Rollout};
 use crate::kubernetes::Target;
-use crds::names::control_plane::workload;
+use crds::CoderControlPlane;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
@@ -46,67 +48,71 @@ impl Memory {
     }
 }
 
+/// What came of asking coderd.
+pub(super) struct Asked {
+    /// What it said.
+    pub(super) coderd: Coderd,
+    /// The way to it, if it answered.
+    pub(super) client: Option<Client>,
+    /// When to ask again, if it did not answer all.
+    pub(super) retry: Option<Retry>,
+}
+
+impl Asked {
+    fn nothing(coderd: Coderd) -> Self {
+        Self { coderd, client: None, retry: None }
+    }
+}
+
 impl Reconciler {
     /// Asks coderd through a Service of ours that was just read, if it leads to our pods: whoever answers elsewhere
-    /// is not our coderd. Then nothing is asked, and above all no token is sent.
+    /// is not our coderd. Then nothing is asked, and above all no token is sent. `complete` is what the pods that run have.
     pub(super) async fn ask_through(
         &self,
         subject: &Subject,
-        service: Result<&Value, &'static str>,
+        complete: &CoderControlPlane,
+        service: Result<&Value, Reason>,
         deployment: Option<&Value>,
-        observed: &mut Observed,
-    ) -> (Option<Client>, Option<Retry>) {
-        let labels = json!(desired::labels(&subject.resolved));
-        observed.coderd = match service {
-            Ok(service) if leads_to_coderd(service, &labels) => {
-                return self.ask_coderd(subject, deployment, observed).await;
-            }
-            Ok(_) => service_changed(workload(&subject.key.name)),
-            Err(why) => Coderd::NotAsked(why),
-        };
-        (None, None)
-    }
-
-    /// Asks coderd, if somebody is there to answer, and returns it, or when to ask again.
-    async fn ask_coderd(
-        &self,
-        subject: &Subject,
-        deployment: Option<&Value>,
-        observed: &mut Observed,
-    ) -> (Option<Client>, Option<Retry>) {
+        rollout: &Rollout,
+    ) -> Asked {
+        let owner = owner(complete);
+        match service {
+            Ok(service) if leads_to_coderd(service, &json!(owner.labels())) => {}
+            Ok(_) => return Asked::nothing(service_changed(&owner.workload)),
+            Err(why) => return Asked::nothing(Coderd::NotAsked(why)),
+        }
         if rollout::ready_replicas(deployment) == 0 {
             let why =
-                if observed.rollout == Rollout::ScaledToZero { "ScaledToZero" } else { "NoReplicaReady" };
-            observed.coderd = Coderd::NotAsked(why);
-            return (None, None);
+                if *rollout == Rollout::ScaledToZero { Reason::ScaledToZero } else { Reason::NoReplicaReady };
+            return Asked::nothing(Coderd::NotAsked(why));
         }
-        let pause = self.memory.pause(&subject.uid);
+        let (uid, before) = (&subject.object.uid, &subject.object.status);
+        let pause = self.memory.pause(uid);
         if let Some(left) = pause.left(Instant::now())
-            && let Some(coderd) = left_alone(&subject.before)
+            && let Some(coderd) = left_alone(before)
         {
-            observed.coderd = coderd;
-            return (None, Some(Retry::After(left)));
+            return Asked { coderd, client: None, retry: Some(Retry::After(left)) };
         }
-        let trust = match self.trust(subject).await {
+        let trust = match self.trust(complete, &owner.namespace).await {
             Ok(trust) => trust,
-            Err(why) => {
-                observed.coderd = Coderd::Silent("Misconfigured", why);
-                return (None, None);
-            }
+            Err(why) => return Asked::nothing(Coderd::Silent(Reason::Misconfigured, why)),
         };
-        let url = self.url(subject);
+        let url = self.url(complete);
         let Probe { coderd, client, error } = probe(&url, trust, &self.egress, pause).await;
-        let again = self.memory.failed(&subject.uid, matches!(coderd, Coderd::Silent(..)));
-        observed.coderd = judged(coderd, &subject.before, again);
-        (client, error.map(|error| error.retry()))
+        let again = self.memory.failed(uid, matches!(coderd, Coderd::Silent(..)));
+        Asked { coderd: judged(coderd, before, again), client, retry: error.map(|error| error.retry()) }
+    }
+
+    /// Where coderd is reached inside the cluster. Whatever the API server has has a name and a namespace.
+    fn url(&self, complete: &CoderControlPlane) -> String {
+        webhooks::cluster_url(complete, &self.config.cluster_domain).unwrap_or_default()
     }
 
     /// What coderd serves with, as its own Secrets tell, one read each; or which of them cannot be used.
-    async fn trust(&self, subject: &Subject) -> Result<Trust, String> {
-        let names = subject.resolved.spec.tls.iter().flat_map(|tls| &tls.secret_names);
+    async fn trust(&self, complete: &CoderControlPlane, namespace: &str) -> Result<Trust, String> {
+        let names = complete.spec.tls.iter().flat_map(|tls| &tls.secret_names);
         let mut trust = Trust::default();
         for name in names.map(|name| name.trim()).filter(|name| !name.is_empty()).take(MOST_CERTIFICATES) {
-            let namespace = &subject.key.namespace;
             let target = Target { api_version: "v1", kind: "Secret", plural: "secrets", namespace, name };
             match self.kube.read(target).await {
                 Ok(Some(secret)) => trust_too(&mut trust, name, &secret)?,
@@ -161,7 +167,7 @@ fn service_changed(name: &str) -> Coderd {
         "coderd is not asked, and no token is sent: somebody changed the type or the selector of Service {name}; undo \
          that, or end spec.suspend, so that the operator does"
     );
-    Coderd::Silent("ServiceChanged", message)
+    Coderd::Silent(Reason::ServiceChanged, message)
 }
 
 #[cfg(test)]

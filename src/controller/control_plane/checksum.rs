@@ -2,7 +2,7 @@
 //! has, so that nobody guesses a value from it. Pods that run keep the one they have as long as what they read is known to
 //! be the same, whatever became of the key. Pure: it is given contents and never reads any.
 
-use super::desired::{Consumed, Keys};
+use crate::controller::workload::consumed::{Consumed, Keys};
 use crds::well_known::{annotation, label};
 use json_patch::{AddOperation, Patch, PatchOperation, TestOperation, jsonptr::PointerBuf};
 use ring::{digest, hmac};
@@ -148,8 +148,8 @@ fn shown(digest: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::desired::Source;
     use super::*;
+    use crate::controller::workload::consumed::Source;
     use serde_json::json;
 
     fn key(byte: u8) -> hmac::Key {

@@ -1,6 +1,7 @@
 //! Decides in which namespaces coderd may run workspaces: a border is crossed only with the consent of the other side.
 //! Pure: labels and what was granted before are given. A right that was granted goes only where the label says `none`.
 
+use super::reasons::Reason;
 use crds::well_known::label::WORKSPACES_FROM;
 
 /// The value of the label by which a namespace takes workspaces of nobody.
@@ -40,7 +41,7 @@ pub enum Verdict {
     /// They are taken back, and none are granted.
     Revoke(String),
     /// None are granted; there are none yet.
-    Withhold(&'static str, String),
+    Withhold(Reason, String),
 }
 
 /// What becomes of the rights that control planes of `from` have in `to`.
@@ -52,7 +53,7 @@ pub fn verdict(consent: Consent, from: &str, to: &str, answer: Answer<'_>, grant
         || format!("whoever owns it runs: kubectl label namespace {to} {WORKSPACES_FROM}={from} --overwrite");
     match answer {
         Answer::Missing => {
-            Verdict::Withhold("NamespaceMissing", format!("namespace {to} does not exist; create it"))
+            Verdict::Withhold(Reason::NamespaceMissing, format!("namespace {to} does not exist; create it"))
         }
         Answer::Label(Some(NOBODY)) => Verdict::Revoke(format!(
             "namespace {to} takes no workspaces: its label says {NOBODY}, so coderd has no rights there; to change that, {}",
@@ -69,7 +70,7 @@ pub fn verdict(consent: Consent, from: &str, to: &str, answer: Answer<'_>, grant
             let says = label.map(|label| format!(": its label names {label}")).unwrap_or_default();
             let message =
                 format!("namespace {to} has not agreed to run workspaces of {from}{says}; {}", fix());
-            Verdict::Withhold("NoConsent", message)
+            Verdict::Withhold(Reason::NoConsent, message)
         }
     }
 }
@@ -83,7 +84,7 @@ mod tests {
             Verdict::Grant => "grant",
             Verdict::Freeze(_) => "freeze",
             Verdict::Revoke(_) => "revoke",
-            Verdict::Withhold(reason, _) => reason,
+            Verdict::Withhold(reason, _) => reason.as_str(),
         }
     }
 

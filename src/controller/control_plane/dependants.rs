@@ -4,7 +4,7 @@
 //! A CoderWorkspaceProxy is not among them: it refers to no control plane, and brings the credentials that register it.
 
 use super::access::Needs;
-use super::reconcile::Key;
+use crate::controller::identity::ObjectKey;
 use crate::kubernetes::{Reduced, Reflected};
 use crds::CoderProvisioner;
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
@@ -60,7 +60,7 @@ pub struct Seen {
     /// Whether every watch has listed what there is.
     known: bool,
     /// The control planes that provisioners refer to.
-    referred: BTreeSet<Key>,
+    referred: BTreeSet<ObjectKey>,
     /// Namespaces with a provisioner that our types cannot read, which may refer to any control plane there.
     unreadable: BTreeSet<String>,
     aggregated: bool,
@@ -74,7 +74,7 @@ impl Dependants {
 
     /// What needs the access to a control plane, besides its own spec. Only provisioners that can mean it are read: this is
     /// asked in every reconcile.
-    pub fn of(&self, key: &Key) -> Needs {
+    pub fn of(&self, key: &ObjectKey) -> Needs {
         let may_mean =
             |provisioner: &Provisioner| provisioner.meta().namespace.as_ref() == Some(&key.namespace);
         self.seen_of(may_mean).of(key)
@@ -108,13 +108,15 @@ impl Seen {
     fn note(&mut self, provisioner: &Provisioner) {
         let namespace = provisioner.meta().namespace.clone().unwrap_or_default();
         match provisioner.spec() {
-            Some(Reference(Some(name))) => _ = self.referred.insert(Key { namespace, name: name.clone() }),
+            Some(Reference(Some(name))) => {
+                _ = self.referred.insert(ObjectKey { namespace, name: name.clone() })
+            }
             Some(Reference(None)) | None => _ = self.unreadable.insert(namespace),
         }
     }
 
     /// What needs the access to a control plane, besides its own spec.
-    pub fn of(&self, key: &Key) -> Needs {
+    pub fn of(&self, key: &ObjectKey) -> Needs {
         Needs {
             known: self.known,
             license: false,
@@ -142,7 +144,7 @@ mod tests {
         seen.note(&provisioner("odd", json!({ "controlPlaneRef": 7 })));
         seen.note(&provisioner("bare", Value::Null));
         let needs = |namespace: &str, name: &str| {
-            let key = Key { namespace: namespace.to_owned(), name: name.to_owned() };
+            let key = ObjectKey { namespace: namespace.to_owned(), name: name.to_owned() };
             seen.of(&key).provisioners
         };
         assert!(needs("team", "coder"));

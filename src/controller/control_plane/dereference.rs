@@ -1,25 +1,41 @@
 //! Reads what a reconcile of a control plane works with, before it changes anything: the Deployment that runs, what the pods
 //! consume, and whether admission is disabled. What comes of it is decided by pure functions elsewhere.
 
-use super::desired::{self, Children, Inputs};
-use super::held::Held;
 use super::kept;
-use super::reconcile::{Reconciler, Subject};
+use super::reconciler::Reconciler;
 use super::references::{self, Contents, ReadError};
-use crate::controller::drift;
+use super::resolve::{Facts, owner};
+use super::subject::Subject;
+use crate::controller::children::{ChildKind, drift};
+use crate::controller::runtime::deadline::Deadline;
+use crate::kubernetes::{CallError, Target};
+use crds::CoderControlPlane;
 use serde_json::{Value, json};
 use std::time::Instant;
 
-/// What was read, and the children that follow from it.
+/// What was read.
 pub(super) struct Dereferenced {
-    /// The Deployment as it is.
-    pub(super) live: Option<Value>,
+    /// The Deployment as it is, whoever it belongs to.
+    pub(super) deployment: Option<Value>,
+    /// The object as it is stored, with what runs where it is silent.
+    pub(super) given: Value,
+    /// The same with every default in it.
+    pub(super) complete: CoderControlPlane,
+    /// What is said of an image that is lower than the one that runs.
+    pub(super) downgrade: Option<String>,
     pub(super) contents: Contents,
-    pub(super) children: Children,
-    /// What is held back; nothing where admission is in force.
-    pub(super) held: Held,
     /// Whether admission is disabled, so that nothing is widened.
     pub(super) frozen: bool,
+}
+
+impl Dereferenced {
+    pub(super) fn facts<'a>(&'a self, cluster_domain: &'a str) -> Facts<'a> {
+        Facts {
+            consumed_checksum: self.contents.checksum.as_deref(),
+            access_url_from_env_from: self.contents.provided,
+            cluster_domain,
+        }
+    }
 }
 
 /// Why nothing is changed.
@@ -30,37 +46,42 @@ pub(super) enum Unread {
     Unreadable(String),
 }
 
+impl From<CallError> for Unread {
+    fn from(error: CallError) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
 impl Reconciler {
     /// Reads it, and completes the object with what runs.
-    pub(super) async fn dereference(&self, subject: &mut Subject) -> Result<Dereferenced, Unread> {
-        let failed = |error: &dyn std::fmt::Display| Unread::Failed(error.to_string());
-        let live = self.kube.read(subject.key.deployment()).await.map_err(|error| failed(&error))?;
-        let labels = json!(desired::labels(&subject.resolved));
-        let running = live.as_ref().filter(|live| drift::is_child_of(live, &subject.uid, &labels));
-        subject.given = kept::with_what_runs(&subject.object, running);
-        subject.broken.extend(kept::downgrade(&subject.object, running));
+    pub(super) async fn dereference(
+        &self,
+        subject: &Subject,
+        deadline: &mut Deadline,
+    ) -> Result<Dereferenced, Unread> {
+        let (object, owner) = (&subject.object, owner(&subject.complete));
+        let target = Target::of(ChildKind::Deployment.names(), &owner.namespace, &owner.workload);
+        let deployment = self.kube.read(target).await?;
+        let labels = json!(owner.labels());
+        let running = deployment.as_ref().filter(|live| drift::is_child_of(live, &object.uid, &labels));
+        let given = kept::with_what_runs(&object.value, running);
+        let downgrade = kept::downgrade(&object.value, running);
         // Without what runs the default image would count, which nobody asked for.
-        subject.resolved = self.resolved(&subject.given).map_err(|error| {
+        let complete = self.complete(&given).map_err(|error| {
             Unread::Unreadable(format!("the object cannot be read with what runs: {error}"))
         })?;
-        let (key, deadline) = (self.checksum_key(), &subject.deadline);
-        let read = references::read(&self.kube, &key, &subject.resolved, running, deadline).await;
-        let contents = match read {
+        let key = self.checksum_key();
+        let contents = match references::read(&self.kube, &key, &complete, running, deadline).await {
+            Ok(contents) => contents,
             Err(error @ ReadError::OutOfTime) => {
-                subject.deadline.ended("reading what it refers to", Instant::now());
-                let late = subject.deadline.told(Instant::now());
-                return Err(Unread::Failed(late.unwrap_or_else(|| error.to_string())));
+                deadline.ended("reading what it refers to", Instant::now());
+                return Err(Unread::Failed(
+                    deadline.told(Instant::now()).unwrap_or_else(|| error.to_string()),
+                ));
             }
-            read => read.map_err(|error| failed(&error))?,
+            Err(error) => return Err(Unread::Failed(error.to_string())),
         };
-        let children = desired::children(&Inputs {
-            control_plane: &subject.resolved,
-            consumed_checksum: contents.checksum.as_deref(),
-            access_url_from_env_from: contents.provided,
-            cluster_domain: &self.config.cluster_domain,
-        });
-        let held = self.held(subject, &children).await.map_err(|error| failed(&error))?;
-        let (frozen, held) = (held.is_some(), held.unwrap_or_default());
-        Ok(Dereferenced { live, contents, children, held, frozen })
+        let frozen = self.is_admission_disabled(&object.key.namespace).await?;
+        Ok(Dereferenced { deployment, given, complete, downgrade, contents, frozen })
     }
 }

@@ -5,9 +5,9 @@
 //! A child is applied as a whole or left as it is. Putting live values into our manifest would make us the owner of what
 //! the API server and others have set there, and would take it away again when the label goes.
 
-use super::desired::{Child, Children};
-use super::lacking;
-use crate::controller::drift;
+use super::build::Children;
+use super::permissions;
+use crate::controller::children::{Child, ChildKind, drift};
 use crds::well_known::annotation;
 use crds::well_known::label::{ADMISSION, ADMISSION_DISABLED};
 use k8s_openapi::api::rbac::v1::PolicyRule;
@@ -22,7 +22,7 @@ pub fn is_admission_disabled(namespace: Option<&Value>) -> bool {
 /// The children that are left as they are; all of them are applied where admission is in force.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Held {
-    children: BTreeSet<(&'static str, String, String)>,
+    children: BTreeSet<(ChildKind, String, String)>,
     told: Vec<String>,
 }
 
@@ -47,21 +47,21 @@ impl Held {
 /// Which children are left as they are, given those that are live and of this uid, in the order of [`Children::all`].
 pub fn held(children: &Children, live: &[Option<Value>]) -> Held {
     let mut held = Held::default();
-    let is_deployment = |(child, _): &(&Child, &Option<Value>)| child.kind == "Deployment";
+    let is_deployment = |(child, _): &(&Child, &Option<Value>)| child.kind == ChildKind::Deployment;
     let runs =
         children.all().zip(live).find(is_deployment).and_then(|(child, live)| Some((child, live.as_ref()?)));
     let left = runs.is_some_and(|(child, live)| widened(child, Some(live)).is_some());
     for (child, live) in children.all().zip(live) {
         // Pods that are left listen where they did.
         let moved = || {
-            let there = live.as_ref().filter(|_| left && child.kind == "Service");
+            let there = live.as_ref().filter(|_| left && child.kind == ChildKind::Service);
             there.filter(|live| !listens_alike(live, &child.manifest)).map(|_| "its ports")
         };
         if let Some(what) = widened(child, live.as_ref()).or_else(moved) {
             held.children.insert((child.kind, child.namespace.clone(), child.name.clone()));
             let place = if child.namespace == children.deployment.namespace { "" } else { &child.namespace };
             let place = if place.is_empty() { String::new() } else { format!("{place}/") };
-            held.told.push(format!("{} {place}{} ({what})", child.kind, child.name));
+            held.told.push(format!("{} {place}{} ({what})", child.kind.as_str(), child.name));
         }
     }
     held
@@ -72,23 +72,27 @@ fn widened(child: &Child, live: Option<&Value>) -> Option<&'static str> {
     let (wanted, differs) = (&child.manifest, |same: bool, what| (!same).then_some(what));
     match (child.kind, live) {
         // They let nobody do anything.
-        ("PodDisruptionBudget" | "ServiceMonitor", _) => None,
-        ("Service", None) => differs(is_inside(wanted), "its type"),
+        (ChildKind::PodDisruptionBudget | ChildKind::ServiceMonitor, _) => None,
+        (ChildKind::Service, None) => differs(is_inside(wanted), "its type"),
         (_, None) => Some("it is not there yet"),
-        ("Deployment", Some(live)) => differs(runs_the_same(live, wanted), "what its pods run"),
-        ("Role", Some(live)) => {
-            differs(lacking::beyond(&rules(wanted), &rules(live)).is_empty(), "its rules")
+        (ChildKind::Deployment, Some(live)) => differs(runs_the_same(live, wanted), "what its pods run"),
+        (ChildKind::Role, Some(live)) => {
+            differs(permissions::beyond(&rules(wanted), &rules(live)).is_empty(), "its rules")
         }
-        ("RoleBinding", Some(live)) => {
+        (ChildKind::RoleBinding, Some(live)) => {
             let same = |field: &str| drift::holds(&live[field], &wanted[field]);
             differs(same("roleRef") && same("subjects"), "its account")
         }
-        ("ServiceAccount", Some(live)) => differs(is_annotated_alike(live, wanted), "its annotations"),
-        ("Service", Some(live)) => {
+        (ChildKind::ServiceAccount, Some(live)) => {
+            differs(is_annotated_alike(live, wanted), "its annotations")
+        }
+        (ChildKind::Service, Some(live)) => {
             let narrower = is_inside(wanted) && is_annotated_alike(live, wanted);
             differs(narrower || leads_alike(live, wanted), "its type")
         }
-        (_, Some(live)) => differs(leads_alike(live, wanted), "its hosts"),
+        (ChildKind::Ingress | ChildKind::HttpRoute, Some(live)) => {
+            differs(leads_alike(live, wanted), "its hosts")
+        }
     }
 }
 

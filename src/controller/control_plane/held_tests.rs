@@ -1,6 +1,6 @@
 //! What is widened and what is not, child by child, against live children that the API server and others have added to.
 
-use super::super::desired::given::ControlPlane;
+use super::super::build::fixtures::ControlPlane;
 use super::*;
 use serde_json::json;
 
@@ -32,7 +32,7 @@ fn live(child: &Child) -> Value {
     live["metadata"]["managedFields"] =
         json!([{ "manager": "coder-k8s", "operation": "Apply", "fieldsV1": written }]);
     live["metadata"]["annotations"]["example.com/theirs"] = json!("1");
-    if child.kind == "Deployment" {
+    if child.kind == ChildKind::Deployment {
         let spec = &mut live["spec"]["template"]["spec"];
         spec["dnsPolicy"] = json!("ClusterFirst");
         spec["containers"][0]["terminationMessagePath"] = json!("/dev/termination-log");
@@ -149,7 +149,8 @@ fn where_nothing_is_live_nothing_that_gives_a_right_is_made() {
     let children = ControlPlane::test().children();
     let none = vec![None; children.all().count()];
     let held = held(&children, &none);
-    let left: Vec<&str> = children.all().filter(|child| !held.has(child)).map(|child| child.kind).collect();
+    let left: Vec<&str> =
+        children.all().filter(|child| !held.has(child)).map(|child| child.kind.as_str()).collect();
     assert_eq!(left, ["Service"], "inside the cluster");
     let told = held.told("team").unwrap();
     assert!(told.contains("kubectl label namespace team coder.com/admission- to apply: "), "{told}");
@@ -171,7 +172,7 @@ fn what_others_add_to_the_pods_is_no_difference() {
     assert!(template["metadata"].get("annotations").is_none(), "nothing of ours is beside theirs");
     assert!(template["spec"].get("initContainers").is_none());
     let mut all: Vec<Option<Value>> = children.all().map(|child| Some(live(child))).collect();
-    let deployment = children.all().zip(&mut all).find(|(child, _)| child.kind == "Deployment");
+    let deployment = children.all().zip(&mut all).find(|(child, _)| child.kind == ChildKind::Deployment);
     let live = &mut deployment.unwrap().1.as_mut().unwrap()["spec"]["template"];
     live["metadata"]["annotations"] = json!({ "kubectl.kubernetes.io/restartedAt": "2026-01-01T00:00:00Z" });
     live["spec"]["initContainers"] = json!([{ "name": "mesh", "image": "mesh:1" }]);

@@ -3,12 +3,13 @@
 
 use super::access::Accessed;
 use super::references;
-use super::status::{ADMISSION_DISABLED, Wish, WishState};
+use super::status::{ExternalPhase, ExternalState};
 use crate::coderd::client::{Applied, ApplyError, Entitlement, Tier};
 use crate::coderd::error::Operation;
 use crate::coderd::license::{Claims, sha256};
 use crate::coderd::{Client, Error, Retry};
 use crate::confidential::Confidential;
+use crate::controller::control_plane::reasons::Reason;
 use crate::kubernetes::Kube;
 use crate::kubernetes::events::{News, Severity};
 use crds::shared::SecretKeySelector;
@@ -22,7 +23,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Licensed {
     /// For the condition.
-    pub wish: Wish,
+    pub wish: ExternalState,
     /// When to try again, if something failed.
     pub retry: Option<Retry>,
     /// The hash of a license that was applied now, for the status.
@@ -66,13 +67,13 @@ fn expiry(claims: &Claims) -> Option<Timestamp> {
 }
 
 impl Licensed {
-    fn new(state: WishState, reason: &'static str, message: impl Into<String>) -> Self {
-        let wish = Wish { state, reason, message: message.into() };
+    fn new(phase: ExternalPhase, reason: Reason, message: impl Into<String>) -> Self {
+        let wish = ExternalState { phase, reason, message: message.into() };
         Self { wish, retry: None, applied: None, expires_at: None }
     }
 
-    fn refused(reason: &'static str, message: impl Into<String>) -> Self {
-        Self { retry: Some(Retry::WhenChanged), ..Self::new(WishState::Refused, reason, message) }
+    fn refused(reason: Reason, message: impl Into<String>) -> Self {
+        Self { retry: Some(Retry::WhenChanged), ..Self::new(ExternalPhase::Refused, reason, message) }
     }
 
     /// Writes what it means into a status.
@@ -91,13 +92,16 @@ impl Licensed {
         let on = expires_at.map(|end| format!(" on {end}")).unwrap_or_default();
         let renew = "put a new one into the Secret of spec.licenseSecretRef";
         let (reason, word) = match left {
-            Left::Month => ("ExpiresWithin30Days", format!("it expires{on}, within 30 days; {renew}")),
-            Left::Week => ("ExpiresWithin7Days", format!("it expires{on}, within 7 days; {renew}")),
-            Left::Grace(end) => ("InGracePeriod", format!("it expired{on} and works until {end}; {renew}")),
+            Left::Month => (Reason::ExpiresWithin30Days, format!("it expires{on}, within 30 days; {renew}")),
+            Left::Week => (Reason::ExpiresWithin7Days, format!("it expires{on}, within 7 days; {renew}")),
+            Left::Grace(end) => {
+                (Reason::InGracePeriod, format!("it expired{on} and works until {end}; {renew}"))
+            }
             Left::Enough | Left::Nothing(_) => return self,
         };
-        if self.wish.state == WishState::Granted {
-            self.wish = Wish { reason, message: format!("{word}; {}", self.wish.message), ..self.wish };
+        if self.wish.phase == ExternalPhase::Granted {
+            self.wish =
+                ExternalState { reason, message: format!("{word}; {}", self.wish.message), ..self.wish };
         }
         self
     }
@@ -114,7 +118,7 @@ pub async fn settle(
 ) -> Licensed {
     let Some(reference) = &spec.license_secret_ref else {
         let not_asked =
-            Licensed::new(WishState::NotAsked, "NotRequested", "spec.licenseSecretRef is not set");
+            Licensed::new(ExternalPhase::NotAsked, Reason::NotRequested, "spec.licenseSecretRef is not set");
         return Licensed { expires_at: Some(None), ..not_asked };
     };
     if let Some(waiting) = without_access(access) {
@@ -124,10 +128,10 @@ pub async fn settle(
     let jwt = match references::secret_value(kube, namespace, secret, key).await {
         Ok(references::Found::Text(jwt)) => jwt,
         Ok(references::Found::Lacking(message)) => {
-            return Licensed::new(WishState::Pending, "SecretMissing", message);
+            return Licensed::new(ExternalPhase::Pending, Reason::SecretMissing, message);
         }
         Err(error) => {
-            let failed = Licensed::new(WishState::Pending, "Error", error.to_string());
+            let failed = Licensed::new(ExternalPhase::Pending, Reason::Error, error.to_string());
             return Licensed { retry: Some(Retry::Backoff), ..failed };
         }
     };
@@ -139,7 +143,7 @@ pub async fn settle(
     let (left, expires_at) = (left(&claims, now), expiry(&claims));
     let licensed = match left {
         Left::Nothing(end) => Licensed::refused(
-            "Expired",
+            Reason::Expired,
             format!("the license ended on {end}; put a new one under the key {key} into Secret {secret}"),
         ),
         _ => judge(apply(access.client.as_ref(), &jwt).await, hash, hash_before),
@@ -151,14 +155,22 @@ pub async fn settle(
 /// read it. One that coderd has stays there.
 pub fn unsent(spec: &CoderControlPlaneSpec, before: &CoderControlPlaneStatus) -> Licensed {
     if spec.license_secret_ref.is_none() {
-        return Licensed::new(WishState::NotAsked, "NotRequested", "spec.licenseSecretRef is not set");
+        return Licensed::new(
+            ExternalPhase::NotAsked,
+            Reason::NotRequested,
+            "spec.licenseSecretRef is not set",
+        );
     }
     let message = "no license is sent to coderd while admission is disabled; remove the label coder.com/admission from \
                    the namespace";
     if before.license_last_applied_hash.is_some() {
-        return Licensed::new(WishState::Granted, "Applied", format!("coderd has a license; {message}"));
+        return Licensed::new(
+            ExternalPhase::Granted,
+            Reason::Applied,
+            format!("coderd has a license; {message}"),
+        );
     }
-    Licensed::refused(ADMISSION_DISABLED, message)
+    Licensed::refused(Reason::AdmissionDisabled, message)
 }
 
 fn place(reference: &SecretKeySelector) -> (&str, &str) {
@@ -167,15 +179,15 @@ fn place(reference: &SecretKeySelector) -> (&str, &str) {
 }
 
 fn without_access(access: &Accessed) -> Option<Licensed> {
-    match access.wish.state {
-        WishState::Granted => None,
-        WishState::NotAsked => Some(Licensed::refused(
-            "AccessDisabled",
+    match access.wish.phase {
+        ExternalPhase::Granted => None,
+        ExternalPhase::NotAsked => Some(Licensed::refused(
+            Reason::AccessDisabled,
             "spec.licenseSecretRef needs the operator's access to coderd, which spec.operatorAccess.disabled denies",
         )),
-        WishState::Pending | WishState::Refused => Some(Licensed::new(
-            WishState::Pending,
-            "WaitingForAccess",
+        ExternalPhase::Pending | ExternalPhase::Refused => Some(Licensed::new(
+            ExternalPhase::Pending,
+            Reason::WaitingForAccess,
             format!("the license is uploaded once the operator has access: {}", access.wish.message),
         )),
     }
@@ -188,12 +200,12 @@ async fn apply(client: Option<&Client>, jwt: &Confidential<String>) -> Option<Re
 /// What to say of the answer; none if coderd was not asked.
 fn judge(answer: Option<Result<Applied, ApplyError>>, hash: String, hash_before: Option<&str>) -> Licensed {
     let same = hash_before == Some(hash.as_str());
-    let granted = |message: &str| Licensed::new(WishState::Granted, "Applied", message);
+    let granted = |message: &str| Licensed::new(ExternalPhase::Granted, Reason::Applied, message);
     match answer {
         None if same => granted("coderd had the license when it answered last"),
         None => Licensed::new(
-            WishState::Pending,
-            "WaitingForCoderd",
+            ExternalPhase::Pending,
+            Reason::WaitingForCoderd,
             "the license is uploaded once coderd answers",
         ),
         Some(Ok(applied)) => {
@@ -202,7 +214,7 @@ fn judge(answer: Option<Result<Applied, ApplyError>>, hash: String, hash_before:
         }
         Some(Err(error)) => {
             let failed = failed(&error);
-            if same && failed.wish.reason == "Error" && is_of_the_list(&error) {
+            if same && failed.wish.reason == Reason::Error && is_of_the_list(&error) {
                 // An answer that does not come takes nothing away. An upload is tried only after it is known to be gone.
                 let kept = granted(&format!(
                     "coderd had the license when it answered last; {}",
@@ -223,27 +235,28 @@ fn failed(error: &ApplyError) -> Licensed {
     let text = error.to_string();
     match error {
         ApplyError::License(_) => {
-            Licensed::refused("Invalid", format!("{text}; correct the Secret of spec.licenseSecretRef"))
+            Licensed::refused(Reason::Invalid, format!("{text}; correct the Secret of spec.licenseSecretRef"))
         }
         ApplyError::Call(Error::Invalid { .. }) => {
-            Licensed::refused("Invalid", format!("{text}; correct the Secret of spec.licenseSecretRef"))
+            Licensed::refused(Reason::Invalid, format!("{text}; correct the Secret of spec.licenseSecretRef"))
         }
         ApplyError::Call(Error::RouteMissing { .. }) => {
             let fix = "use an image of coderd that takes licenses, or remove spec.licenseSecretRef";
-            Licensed::refused("NotSupported", format!("{text}; {fix}"))
+            Licensed::refused(Reason::NotSupported, format!("{text}; {fix}"))
         }
         ApplyError::Call(
             Error::Forbidden { .. } | Error::NotFoundOrForbidden { .. } | Error::NotLicensed { .. },
         ) => {
             let fix = "the token of spec.operatorAccess.tokenSecretRef must belong to an owner";
-            Licensed::refused("Forbidden", format!("{text}; {fix}"))
+            Licensed::refused(Reason::Forbidden, format!("{text}; {fix}"))
         }
         ApplyError::Call(call) => {
             let retry =
                 Some(call.retry()).filter(|retry| *retry != Retry::WhenChanged).or(Some(Retry::Backoff));
             // A token that is refused is renewed, or was just replaced: it passes.
-            let reason = if matches!(call, Error::Unauthorized { .. }) { "Forbidden" } else { "Error" };
-            Licensed { retry, ..Licensed::new(WishState::Pending, reason, text) }
+            let reason =
+                if matches!(call, Error::Unauthorized { .. }) { Reason::Forbidden } else { Reason::Error };
+            Licensed { retry, ..Licensed::new(ExternalPhase::Pending, reason, text) }
         }
     }
 }
@@ -269,7 +282,9 @@ pub fn news(before: &CoderControlPlaneStatus, after: &CoderControlPlaneStatus) -
     {
         news.push(told(Severity::Normal, "LicenseReplaced", "coderd has another license than before"));
     }
-    if let Some(new) = held(after).filter(|new| new.reason != old.reason && new.reason != "Applied") {
+    if let Some(new) =
+        held(after).filter(|new| new.reason != old.reason && new.reason != Reason::Applied.as_str())
+    {
         news.push(told(Severity::Warning, &new.reason, &new.message));
     }
     news

@@ -1,55 +1,46 @@
-//! CoderControlPlane: a Coder server from one manifest, with truthful status.
-//! `desired` decides what should exist, `status` what is said about it; `reconcile` reads, acts and writes.
+//! CoderControlPlane: a Coder server from one manifest, with truthful status. A reconcile takes one path:
+//! `dereference`, `resolve`, `build`, `apply`, `observe`, `status`, `write`. The rest is what is this kind's own.
 
 pub mod access;
 mod accounts;
 mod apply;
+mod apply_children;
 mod ask;
-mod break_glass;
+pub mod build;
 mod checksum;
 mod checksum_key;
 pub mod consent;
 mod deletion;
 mod dependants;
 mod dereference;
-pub mod desired;
-mod external;
-mod finalizer;
+mod grants;
 mod held;
-mod home;
+mod in_force;
 mod kept;
-mod lacking;
-mod late;
 pub mod license;
+mod observe;
 pub mod orphans;
-mod pace;
+mod permissions;
 mod probe;
+mod prune;
+pub mod reasons;
 mod reconcile;
+mod reconciler;
 mod references;
-mod report;
-pub mod rollout;
+mod requeue;
+pub mod resolve;
 mod runs_as;
 pub mod status;
+mod subject;
 mod suspended;
-mod sweep;
 mod triggers;
-mod workspaces;
+mod write;
 
 pub use dependants::{Dependants, Provisioner};
-pub use reconcile::{Key, Reconciler};
+pub use reconciler::Reconciler;
 pub use triggers::{Abroad, ControlPlanes, follow};
 
-use crate::kubernetes::Target;
+use crate::kubernetes::KindName;
 
-impl desired::Child {
-    /// Where calls about it go.
-    pub fn target(&self) -> Target<'_> {
-        Target {
-            api_version: self.api_version,
-            kind: self.kind,
-            plural: self.plural,
-            namespace: &self.namespace,
-            name: &self.name,
-        }
-    }
-}
+/// Our kind: apiVersion, kind and the plural of its path.
+const KIND: KindName = ["coder.com/v1alpha1", "CoderControlPlane", "codercontrolplanes"];

@@ -2,8 +2,9 @@
 //! It never removes what an object of that name may still want: only one that is named as missing twice, with time
 //! between, is gone.
 
-use super::reconcile::Key;
+use super::KIND;
 use super::triggers::ControlPlanes;
+use crate::controller::identity::ObjectKey;
 use crate::kubernetes::events::{Events, News, Severity};
 use crate::kubernetes::{CallError, Kube, Target};
 use crds::well_known::{MANAGER, label};
@@ -46,14 +47,14 @@ enum Answer {
 /// Which control planes are missing, and since when.
 #[derive(Debug, Default)]
 struct Missing {
-    since: BTreeMap<Key, Instant>,
+    since: BTreeMap<ObjectKey, Instant>,
     /// The last one that was asked about.
-    last: Option<Key>,
+    last: Option<ObjectKey>,
 }
 
 impl Missing {
     /// Whether what is left of a control plane is to be removed now.
-    fn judge(&mut self, key: &Key, answer: Answer, grace: Duration, now: Instant) -> bool {
+    fn judge(&mut self, key: &ObjectKey, answer: Answer, grace: Duration, now: Instant) -> bool {
         if answer == Answer::Kept {
             self.since.remove(key);
             return false;
@@ -76,7 +77,7 @@ impl Missing {
 }
 
 /// What there is of each.
-type Left = BTreeMap<Key, Vec<Leftover>>;
+type Left = BTreeMap<ObjectKey, Vec<Leftover>>;
 
 /// Something that a control plane made outside its namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,16 +90,20 @@ struct Leftover {
 }
 
 /// Whose it is, by its labels. Anybody can write those: what is no name of a control plane names none.
-fn owner(metadata: &ObjectMeta) -> Option<Key> {
+fn owner(metadata: &ObjectMeta) -> Option<ObjectKey> {
     let labels = metadata.labels.as_ref()?;
     let namespace = labels.get(label::CONTROL_PLANE_NAMESPACE).filter(|name| LABEL.matches(name))?;
     let is_whole = |name: &&String| name.len() < SHORTENED && SUBDOMAIN.matches(name);
     let name = labels.get(label::CONTROL_PLANE).filter(is_whole)?;
-    Some(Key { namespace: namespace.clone(), name: name.clone() })
+    Some(ObjectKey { namespace: namespace.clone(), name: name.clone() })
 }
 
 /// Those that are asked about in this round: at most so many, beginning after the last one of the round before.
-fn turn<'a>(left: &'a Left, after: Option<&Key>, most: usize) -> Vec<(&'a Key, &'a Vec<Leftover>)> {
+fn turn<'a>(
+    left: &'a Left,
+    after: Option<&ObjectKey>,
+    most: usize,
+) -> Vec<(&'a ObjectKey, &'a Vec<Leftover>)> {
     let Some(after) = after else { return left.iter().take(most).collect() };
     let next = left.range((Bound::Excluded(after), Bound::Unbounded));
     next.chain(left.range(..=after)).take(most).collect()
@@ -134,7 +139,7 @@ async fn round(
     let turn = turn(&left, missing.last.as_ref(), MOST);
     missing.last = turn.last().map(|(key, _)| (*key).clone());
     for (key, leftovers) in turn {
-        let answer = match kube.is_gone(key.target()).await {
+        let answer = match kube.is_gone(key.target(KIND)).await {
             Ok(true) => Answer::Gone,
             Ok(false) => Answer::Kept,
             Err(error) => {
@@ -164,7 +169,7 @@ async fn left(kube: &Kube, control_planes: &ControlPlanes) -> Result<Left, CallE
         let (api_version, kind_name, plural) = kind;
         let namespace = if plural == "secrets" { kube.namespace() } else { "" };
         let target = Target { api_version, kind: kind_name, plural, namespace, name: "" };
-        let unseen = |key: &Key| control_planes.named(&key.namespace, &key.name).is_none();
+        let unseen = |key: &ObjectKey| control_planes.named(&key.namespace, &key.name).is_none();
         let text = |text: Option<String>| text.unwrap_or_default();
         let look = |metadata: ObjectMeta| {
             let Some(key) = owner(&metadata).filter(unseen) else { return };
@@ -182,7 +187,7 @@ async fn left(kube: &Kube, control_planes: &ControlPlanes) -> Result<Left, CallE
 }
 
 /// Removes it, unless somebody changed it since it was seen: then somebody still wants it.
-async fn remove_one(kube: &Kube, events: &Events, key: &Key, one: &Leftover) {
+async fn remove_one(kube: &Kube, events: &Events, key: &ObjectKey, one: &Leftover) {
     let (api_version, kind, plural) = one.kind;
     let target = Target { api_version, kind, plural, namespace: &one.namespace, name: &one.name };
     let (namespace, name, owner) = (&one.namespace, &one.name, format!("{}/{}", key.namespace, key.name));
@@ -227,8 +232,8 @@ mod tests {
     const GRACE: Duration = Duration::from_secs(600);
     const TIMES: Times = Times { interval: Duration::from_secs(3600), grace: GRACE };
 
-    fn key(name: &str) -> Key {
-        Key { namespace: "team".to_owned(), name: name.to_owned() }
+    fn key(name: &str) -> ObjectKey {
+        ObjectKey { namespace: "team".to_owned(), name: name.to_owned() }
     }
 
     #[test]

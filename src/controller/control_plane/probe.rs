@@ -1,6 +1,7 @@
 //! Asks coderd whether it is up and who it is, at the address of the object's own Service and nowhere else.
 //! It never sends a token: who answers is not proven yet.
 
+use super::reasons::Reason;
 use super::status::Coderd;
 use crate::coderd::{Client, Egress, Endpoint, Error, Pause};
 use crds::CoderControlPlaneStatus;
@@ -29,7 +30,7 @@ pub struct Trust {
 /// redirects everything else to its access URL answers, too.
 pub async fn probe(url: &str, trust: Trust, egress: &Egress, pause: Pause) -> Probe {
     let silent = |message: String| Probe {
-        coderd: Coderd::Silent("Misconfigured", message),
+        coderd: Coderd::Silent(Reason::Misconfigured, message),
         client: None,
         error: None,
     };
@@ -75,7 +76,9 @@ fn trouble(error: &Error) -> String {
 /// that fails takes nothing away: a dropped packet is no outage.
 pub fn judged(seen: Coderd, before: &CoderControlPlaneStatus, again: bool) -> Coderd {
     match seen {
-        Coderd::Silent(reason, message) if reason != "Misconfigured" && !again && was_reachable(before) => {
+        Coderd::Silent(reason, message)
+            if reason != Reason::Misconfigured && !again && was_reachable(before) =>
+        {
             Coderd::Faltered { version: before.version.clone(), message }
         }
         other => other,
@@ -96,15 +99,15 @@ pub fn left_alone(before: &CoderControlPlaneStatus) -> Option<Coderd> {
 }
 
 /// Why coderd counts as not reached. Before somebody has answered as coderd does it is one word, whatever is there.
-fn reason(error: &Error) -> &'static str {
+fn reason(error: &Error) -> Reason {
     match error {
         Error::NotCoderd { .. } | Error::Unreachable { .. } | Error::TimedOut { .. } | Error::Tls { .. } => {
-            "Unreachable"
+            Reason::Unreachable
         }
-        Error::Refused { .. } => "AddressRefused",
-        Error::RateLimited { .. } => "RateLimited",
-        Error::Server { .. } => "ServerError",
-        Error::Redirected { .. } => "Redirected",
+        Error::Refused { .. } => Reason::AddressRefused,
+        Error::RateLimited { .. } => Reason::RateLimited,
+        Error::Server { .. } => Reason::ServerError,
+        Error::Redirected { .. } => Reason::Redirected,
         Error::Unauthorized { .. }
         | Error::Forbidden { .. }
         | Error::NotLicensed { .. }
@@ -114,7 +117,7 @@ fn reason(error: &Error) -> &'static str {
         | Error::Invalid { .. }
         | Error::Unexpected { .. }
         | Error::TooLarge { .. }
-        | Error::Malformed { .. } => "UnexpectedAnswer",
+        | Error::Malformed { .. } => Reason::UnexpectedAnswer,
     }
 }
 
@@ -137,14 +140,17 @@ mod tests {
     fn nobody_there_and_a_wrong_answer_are_told_apart() {
         let operation = Operation::Healthz;
         for (error, expected) in [
-            (Error::NotCoderd { operation, detail: Box::new(Error::Malformed { operation }) }, "Unreachable"),
-            (Error::Unreachable { operation, lost: Lost::Connect }, "Unreachable"),
-            (Error::TimedOut { operation }, "Unreachable"),
-            (Error::Tls { operation, reason: "x".into() }, "Unreachable"),
-            (Error::RateLimited { operation, retry_after: std::time::Duration::ZERO }, "RateLimited"),
-            (Error::Server { operation, status: 502 }, "ServerError"),
-            (Error::Forbidden { operation }, "UnexpectedAnswer"),
-            (Error::Malformed { operation }, "UnexpectedAnswer"),
+            (
+                Error::NotCoderd { operation, detail: Box::new(Error::Malformed { operation }) },
+                Reason::Unreachable,
+            ),
+            (Error::Unreachable { operation, lost: Lost::Connect }, Reason::Unreachable),
+            (Error::TimedOut { operation }, Reason::Unreachable),
+            (Error::Tls { operation, reason: "x".into() }, Reason::Unreachable),
+            (Error::RateLimited { operation, retry_after: std::time::Duration::ZERO }, Reason::RateLimited),
+            (Error::Server { operation, status: 502 }, Reason::ServerError),
+            (Error::Forbidden { operation }, Reason::UnexpectedAnswer),
+            (Error::Malformed { operation }, Reason::UnexpectedAnswer),
         ] {
             assert_eq!(reason(&error), expected, "{error}");
         }
@@ -164,7 +170,7 @@ mod tests {
         };
         let asked = probe("http://coder.ns.svc:80", Trust::default(), &egress, Pause::default());
         let told = tokio::time::timeout(Duration::from_secs(5), asked).await.expect("the flag counts");
-        assert!(matches!(told.coderd, Coderd::Silent("Unreachable", _)));
+        assert!(matches!(told.coderd, Coderd::Silent(Reason::Unreachable, _)));
         assert!(matches!(told.error.unwrap().detail(), Error::TimedOut { .. }));
     }
 
@@ -182,14 +188,14 @@ mod tests {
 
     #[test]
     fn the_first_question_that_fails_takes_nothing_away_and_the_second_does() {
-        let silent = || Coderd::Silent("Unreachable", "why".to_owned());
+        let silent = || Coderd::Silent(Reason::Unreachable, "why".to_owned());
         let faltered = Coderd::Faltered { version: Some("v1".to_owned()), message: "why".to_owned() };
         assert_eq!(judged(silent(), &said("True"), false), faltered);
         assert_eq!(judged(silent(), &said("True"), true), silent());
         assert_eq!(judged(silent(), &said("False"), false), silent());
         assert_eq!(judged(silent(), &said("Unknown"), false), silent());
         assert_eq!(judged(silent(), &CoderControlPlaneStatus::default(), false), silent());
-        let wrong = || Coderd::Silent("Misconfigured", "why".to_owned());
+        let wrong = || Coderd::Silent(Reason::Misconfigured, "why".to_owned());
         assert_eq!(judged(wrong(), &said("True"), false), wrong(), "asking again does not mend it");
     }
 

@@ -1,13 +1,14 @@
 //! Reads what a control plane refers to: Secrets and ConfigMaps, by name, one at a time, when they are needed.
 //! What it reads is hashed or handed on out of sight; it keeps nothing.
 
+use super::build::{self, ACCESS_URL};
 use super::checksum::{NOTER, Running, Sums, noting};
 use super::checksum_key::{ChecksumKey, KeyError};
-use super::desired::{self, ACCESS_URL, Consumed, Keys, Source};
 use super::kept;
-use super::reconcile::Reconciler;
+use super::reconciler::Reconciler;
 use crate::confidential::Confidential;
-use crate::controller::deadline::Deadline;
+use crate::controller::runtime::deadline::Deadline;
+use crate::controller::workload::consumed::{Consumed, Keys, Source};
 use crate::kubernetes::{CallError, Kube, Target};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -61,7 +62,7 @@ pub async fn read(
     running: Option<&Value>,
     deadline: &Deadline,
 ) -> Result<Contents, ReadError> {
-    let consumed = desired::consumed(control_plane);
+    let consumed = build::consumed(control_plane);
     if consumed.is_empty() {
         return Ok(Contents::default());
     }
@@ -182,8 +183,7 @@ fn gives_access_url(control_plane: &CoderControlPlane, one: &Consumed, object: &
             Source::Secret => source.secret_ref.as_ref().map(|reference| &reference.name),
             Source::ConfigMap => source.config_map_ref.as_ref().map(|reference| &reference.name),
         };
-        name == Some(&one.name)
-            && desired::provides_access_url(source.prefix.as_deref(), keys.iter().copied())
+        name == Some(&one.name) && build::provides_access_url(source.prefix.as_deref(), keys.iter().copied())
     })
 }
 
@@ -296,7 +296,7 @@ mod tests {
             serde_json::from_value(json!({ "metadata": { "name": "coder" }, "spec": { "envFrom": sources } }))
                 .unwrap()
         };
-        let told = |plane: CoderControlPlane| too_many(&plane, &desired::consumed(&plane));
+        let told = |plane: CoderControlPlane| too_many(&plane, &build::consumed(&plane));
         assert_eq!(told(plane(MOST_OBJECTS)), None, "each object counts once");
         assert_eq!(told(plane(MOST_OBJECTS + 1)), Some("envFrom"));
         let message = ReadError::TooMany("envFrom").to_string();

@@ -1,8 +1,8 @@
 //! Decides whether coderd may run as the account that its pods would have: one that this control plane controls, one that
 //! its author asked for, or one that its Deployment has already. Pure: it never reads, makes or changes an account.
 
-use crate::controller::drift;
-use crate::controller::settle::Settled;
+use crate::controller::children::apply::ChildState;
+use crate::controller::children::drift;
 use serde_json::Value;
 
 /// What is known of an account.
@@ -29,17 +29,21 @@ pub fn is_asked_for(object: &Value, account: &str, uid: &str, deployment: Option
 }
 
 /// Whether an account that nobody answers for may be used, given what became of making it.
-pub fn of_made(account: &str, uid: &str, made: &Settled) -> RunsAs {
+pub fn of_made(account: &str, uid: &str, made: &ChildState) -> RunsAs {
     let refused = |why: &str| RunsAs::Refused(refusal(account, why));
     match made {
-        Settled::InPlace(live) | Settled::Refused(_, Some(live)) | Settled::Failed(_, Some(live))
+        ChildState::InPlace(live)
+        | ChildState::Refused(_, Some(live))
+        | ChildState::Failed(_, Some(live))
             if drift::is_controlled_by(live, uid) =>
         {
             RunsAs::Allowed
         }
-        Settled::Failed(..) | Settled::Nowhere(_) => RunsAs::Unknown,
-        Settled::InPlace(_) | Settled::Conflict(_) => refused("exists and is not controlled by this object"),
-        Settled::Refused(why, _) => refused(&format!("could not be made ({why})")),
+        ChildState::Failed(..) | ChildState::KindMissing(_) => RunsAs::Unknown,
+        ChildState::InPlace(_) | ChildState::Conflict(_) => {
+            refused("exists and is not controlled by this object")
+        }
+        ChildState::Refused(why, _) => refused(&format!("could not be made ({why})")),
     }
 }
 
@@ -84,27 +88,27 @@ mod tests {
 
     #[test]
     fn an_account_that_nobody_answers_for_must_be_controlled_by_this_object() {
-        let word = |made: Settled| match of_made("robot", "u1", &made) {
+        let word = |made: ChildState| match of_made("robot", "u1", &made) {
             RunsAs::Allowed => "allowed",
             RunsAs::Refused(_) => "refused",
             RunsAs::Unknown => "unknown",
         };
         let why = || "a policy".to_owned();
-        assert_eq!(word(Settled::InPlace(controlled("u1"))), "allowed");
-        assert_eq!(word(Settled::Refused(why(), Some(controlled("u1")))), "allowed", "it is there");
-        assert_eq!(word(Settled::Failed(why(), Some(controlled("u1")))), "allowed");
-        assert_eq!(word(Settled::InPlace(controlled("u2"))), "refused");
-        assert_eq!(word(Settled::InPlace(json!({}))), "refused");
-        assert_eq!(word(Settled::Conflict(why())), "refused");
-        assert_eq!(word(Settled::Refused(why(), None)), "refused", "anybody could make it later");
-        assert_eq!(word(Settled::Refused(why(), Some(controlled("u2")))), "refused");
-        assert_eq!(word(Settled::Failed(why(), None)), "unknown");
-        assert_eq!(word(Settled::Nowhere(why())), "unknown");
+        assert_eq!(word(ChildState::InPlace(controlled("u1"))), "allowed");
+        assert_eq!(word(ChildState::Refused(why(), Some(controlled("u1")))), "allowed", "it is there");
+        assert_eq!(word(ChildState::Failed(why(), Some(controlled("u1")))), "allowed");
+        assert_eq!(word(ChildState::InPlace(controlled("u2"))), "refused");
+        assert_eq!(word(ChildState::InPlace(json!({}))), "refused");
+        assert_eq!(word(ChildState::Conflict(why())), "refused");
+        assert_eq!(word(ChildState::Refused(why(), None)), "refused", "anybody could make it later");
+        assert_eq!(word(ChildState::Refused(why(), Some(controlled("u2")))), "refused");
+        assert_eq!(word(ChildState::Failed(why(), None)), "unknown");
+        assert_eq!(word(ChildState::KindMissing(why())), "unknown");
     }
 
     #[test]
     fn the_refusal_says_what_to_do_and_fits() {
-        let RunsAs::Refused(message) = of_made(&"a".repeat(40), "u", &Settled::Conflict(String::new()))
+        let RunsAs::Refused(message) = of_made(&"a".repeat(40), "u", &ChildState::Conflict(String::new()))
         else {
             panic!("it is somebody else's")
         };

@@ -1,37 +1,25 @@
 //! Decides what the status of a control plane says about what was observed, in the words of kstatus. Pure.
 //! It never says that something is ready because nothing was heard of it.
 
-use crate::controller::conditions::{Finding, Truth};
+use super::apply::Applied;
+use super::dereference::Dereferenced;
+use super::held::Held;
+use super::kept;
+use super::observe::External;
+use super::reasons::Reason;
+use super::reconcile::Finalizing;
+use super::resolve::owner;
+use super::subject::{Object, Subject};
+use crate::controller::status::conditions::{ConditionStatus, Finding, conditions};
+use crate::controller::workload::rollout::{self, Rollout};
+use crds::CoderControlPlaneStatus;
 use crds::well_known::condition::{
     AUTHORITY_APPLIED, CODERD_REACHABLE, DEPLOYMENT_AVAILABLE, EXPOSED, LICENSE_APPLIED,
     OPERATOR_ACCESS_READY, READY, RECONCILING, SPEC_ACCEPTED, STALLED, WORKSPACE_RBAC_READY,
 };
-
-/// Why something is left as it is: nobody was asked whether its author may have it.
-pub const ADMISSION_DISABLED: &str = "AdmissionDisabled";
-/// Why nothing runs as an account.
-pub const ACCOUNT_NOT_OURS: &str = "AccountNotOurs";
-
-/// How far the Deployment has come.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Rollout {
-    /// There is none yet.
-    Absent,
-    /// It could not be applied this time, so that nothing is known of it.
-    Unseen,
-    /// No replicas were asked for, and none run.
-    ScaledToZero,
-    /// Replicas are being made or replaced; how far they are.
-    UnderWay(String),
-    /// It was complete, and replicas are not available any more, or not yet where more are asked for; how many are.
-    Unavailable(String),
-    /// It is not done when it should be, but its pods are alive; what is known of them.
-    Slow(String),
-    /// Kubernetes gave up waiting for it, and its pods say why.
-    Stuck(String),
-    /// Every replica is of the newest template and available.
-    Complete(i32),
-}
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde_json::from_value;
+use webhooks::{Config, Kind};
 
 /// How far the way from outside has come.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,7 +40,7 @@ pub enum Exposure {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Coderd {
     /// It was not asked: no replica is there to answer. The word says why.
-    NotAsked(&'static str),
+    NotAsked(Reason),
     /// It is there.
     Answered {
         /// Its version, if it told.
@@ -68,23 +56,23 @@ pub enum Coderd {
         message: String,
     },
     /// It did not, for a reason and a message.
-    Silent(&'static str, String),
+    Silent(Reason, String),
 }
 
-/// How far a wish that needs coderd has come: access for the operator, or the license.
+/// How far something that needs coderd has come: access for the operator, or the license.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wish {
+pub struct ExternalState {
     /// Where it stands.
-    pub state: WishState,
+    pub phase: ExternalPhase,
     /// Why, as one word of the catalogue.
-    pub reason: &'static str,
+    pub reason: Reason,
     /// Why, for a person.
     pub message: String,
 }
 
-/// Where a wish stands.
+/// Where it stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WishState {
+pub enum ExternalPhase {
     /// It was not asked for.
     NotAsked,
     /// It is in place.
@@ -110,7 +98,7 @@ pub struct Ungranted {
     /// Whether it is the control plane's own, where it decides alone.
     pub home: bool,
     /// Why, as one word of the catalogue.
-    pub reason: &'static str,
+    pub reason: Reason,
     /// Why, for a person.
     pub message: String,
 }
@@ -147,13 +135,127 @@ pub struct Observed {
     /// coderd itself.
     pub coderd: Coderd,
     /// Access of the operator to coderd.
-    pub access: Wish,
+    pub access: ExternalState,
     /// Whether something cannot be done without access.
     pub access_needed: bool,
     /// The license.
-    pub license: Wish,
+    pub license: ExternalState,
     /// Why something was left for the next reconcile, if this one had no time for it.
     pub late: Option<String>,
+}
+
+impl Observed {
+    /// Nothing was observed, and nothing is asked for.
+    pub(super) fn nothing() -> Self {
+        let not_asked = |what: &str| ExternalState {
+            phase: ExternalPhase::NotAsked,
+            reason: Reason::NotRequested,
+            message: format!("{what} is not asked for"),
+        };
+        Self {
+            unreadable: None,
+            broken: Vec::new(),
+            account: None,
+            held: None,
+            conflicts: Vec::new(),
+            refused: Vec::new(),
+            failed: Vec::new(),
+            unimportant: Vec::new(),
+            missing: Vec::new(),
+            rollout: Rollout::Absent,
+            exposure: Exposure::NotAsked,
+            finalizer: None,
+            workspaces: Some(Grants::default()),
+            coderd: Coderd::NotAsked(Reason::NoReplicaReady),
+            access: not_asked("access of the operator"),
+            access_needed: false,
+            license: not_asked("a license"),
+            late: None,
+        }
+    }
+
+    /// What the steps of a reconcile returned.
+    pub(super) fn new(
+        subject: &Subject,
+        read: &Dereferenced,
+        held: &Held,
+        applied: &Applied,
+        external: &External,
+        finalizing: &Finalizing,
+    ) -> Self {
+        let mut failed = applied.problems.failed.clone();
+        let mut finalizer = None;
+        match finalizing {
+            Finalizing::Unchanged | Finalizing::Written => {}
+            Finalizing::Refused(why) => finalizer = Some(why.clone()),
+            Finalizing::Failed(why) => failed.push(why.clone()),
+        }
+        Self {
+            unreadable: None,
+            broken: subject.broken.iter().chain(&read.downgrade).cloned().collect(),
+            account: applied.account.clone(),
+            held: held.told(&subject.object.key.namespace),
+            conflicts: applied.problems.conflicts.clone(),
+            refused: applied.problems.refused.clone(),
+            failed,
+            unimportant: applied.problems.unimportant.clone(),
+            missing: read.contents.missing.clone(),
+            rollout: applied.rollout.clone(),
+            exposure: applied.exposure.clone(),
+            finalizer,
+            workspaces: applied.grants.clone(),
+            coderd: external.coderd(),
+            access: external.access(),
+            access_needed: external.access_needed(),
+            license: external.license(),
+            late: external.late.clone(),
+        }
+    }
+}
+
+/// The status of a control plane that was reconciled.
+pub(super) fn status(
+    subject: &Subject,
+    read: &Dereferenced,
+    applied: &Applied,
+    external: &External,
+    observed: &Observed,
+    config: &Config,
+    now: &Time,
+) -> CoderControlPlaneStatus {
+    let (object, findings) = (&subject.object, findings(observed));
+    let mut status = object.status.clone();
+    external.describe(&mut status, now);
+    status.conditions = conditions(&findings, &status.conditions, object.generation, now);
+    let ready =
+        findings.iter().any(|finding| finding.type_ == READY && finding.status == ConditionStatus::True);
+    handled(&mut status, object, ready);
+    let deployment = applied.deployment.as_ref();
+    if deployment.is_some() {
+        status.replicas = Some(rollout::replicas(deployment));
+        status.ready_replicas = Some(rollout::ready_replicas(deployment));
+    }
+    status.selector = Some(owner(&subject.complete).selector_text());
+    status.url = Some(external.url.clone());
+    if let Coderd::Answered { version: Some(version), .. } = &observed.coderd {
+        status.version = Some(version.clone());
+    }
+    let resolved = webhooks::status_resolved(Kind::ControlPlane, &read.given, config);
+    status.resolved = from_value(resolved).ok();
+    if let Some(resolved) = &mut status.resolved {
+        resolved.image_defaulted = kept::names_no_image(&object.value).then_some(true);
+        if read.contents.provided {
+            resolved.access_url = None;
+        }
+    }
+    status
+}
+
+/// What every status says of the object that it was written for.
+pub(super) fn handled(status: &mut CoderControlPlaneStatus, object: &Object, ready: bool) {
+    status.observed_generation = Some(object.generation);
+    status.last_handled_reconcile_at = object.reconcile_at();
+    status.phase = Some(if ready { "Ready" } else { "Pending" }.to_owned());
 }
 
 /// Every condition of a control plane, the three of kstatus first.
@@ -162,20 +264,23 @@ pub fn findings(observed: &Observed) -> Vec<Finding> {
     findings.extend([
         deployment(&observed.rollout),
         exposure(&observed.exposure),
-        wish(OPERATOR_ACCESS_READY, &observed.access),
-        wish(LICENSE_APPLIED, &observed.license),
+        external(OPERATOR_ACCESS_READY, &observed.access),
+        external(LICENSE_APPLIED, &observed.license),
         workspaces(observed.workspaces.as_ref()),
         coderd(&observed.coderd),
         accepted(observed),
     ]);
     findings.extend(
-        observed.held.iter().map(|told| Finding::no(AUTHORITY_APPLIED, ADMISSION_DISABLED, told.as_str())),
+        observed
+            .held
+            .iter()
+            .map(|told| Finding::no(AUTHORITY_APPLIED, Reason::AdmissionDisabled, told.as_str())),
     );
     findings
 }
 
 /// A reason and what it means here.
-type Because = (&'static str, String);
+type Because = (Reason, String);
 
 /// Ready, Reconciling and Stalled. Never are the last two both true, and Ready is true only when neither is.
 fn summary(observed: &Observed) -> [Finding; 3] {
@@ -188,22 +293,22 @@ fn summary(observed: &Observed) -> [Finding; 3] {
     }
     if let Some((reason, message)) = unfinished(observed) {
         let (reason, message) = match &observed.late {
-            Some(late) => ("DeadlineExceeded", format!("{late}; until then {message}")),
+            Some(late) => (Reason::DeadlineExceeded, format!("{late}; until then {message}")),
             None => (reason, message),
         };
         return [
             Finding::no(READY, reason, &*message),
             Finding::yes(RECONCILING, reason, message),
-            Finding::no(STALLED, "Progressing", not_stalled(reason)),
+            Finding::no(STALLED, Reason::Progressing, not_stalled(reason)),
         ];
     }
     let (reason, mut message) = match &observed.rollout {
-        Rollout::ScaledToZero if observed.license.state == WishState::Pending => (
-            "ScaledToZero",
+        Rollout::ScaledToZero if observed.license.phase == ExternalPhase::Pending => (
+            Reason::ScaledToZero,
             "no replicas are asked for; the license is uploaded once there are some".to_owned(),
         ),
-        Rollout::ScaledToZero => ("ScaledToZero", "no replicas are asked for".to_owned()),
-        _ => ("Available", "coderd is rolled out and answers".to_owned()),
+        Rollout::ScaledToZero => (Reason::ScaledToZero, "no replicas are asked for".to_owned()),
+        _ => (Reason::Available, "coderd is rolled out and answers".to_owned()),
     };
     let besides = observed.unimportant.iter().chain(&observed.late).cloned().collect::<Vec<_>>();
     if let Some(besides) = all(&besides) {
@@ -217,11 +322,16 @@ fn summary(observed: &Observed) -> [Finding; 3] {
 }
 
 /// What others have yet to make. It is seen when it is there.
-const WAITED_FOR: [&str; 5] =
-    ["ReferenceMissing", "NoGatewayAPI", "DatabaseUrlMissing", "TokenSecretMissing", "LicenseSecretMissing"];
+const WAITED_FOR: [Reason; 5] = [
+    Reason::ReferenceMissing,
+    Reason::NoGatewayAPI,
+    Reason::DatabaseUrlMissing,
+    Reason::TokenSecretMissing,
+    Reason::LicenseSecretMissing,
+];
 
 /// Why something that is not finished is not stalled either.
-fn not_stalled(reason: &str) -> &'static str {
+fn not_stalled(reason: Reason) -> &'static str {
     if WAITED_FOR.contains(&reason) {
         return "it waits for what Ready names; no change of the spec is needed";
     }
@@ -232,20 +342,20 @@ fn all(what: &[String]) -> Option<String> {
     (!what.is_empty()).then(|| what.join("; "))
 }
 
-fn if_in(state: WishState, wish: &Wish) -> Option<Because> {
-    (wish.state == state).then(|| (wish.reason, wish.message.clone()))
+fn if_in(phase: ExternalPhase, wish: &ExternalState) -> Option<Because> {
+    (wish.phase == phase).then(|| (wish.reason, wish.message.clone()))
 }
 
 /// The same of the license. Its own reasons are the contract's and say nothing without the name of their condition.
-fn license(state: WishState, observed: &Observed) -> Option<Because> {
-    let (reason, message) = if_in(state, &observed.license)?;
+fn license(phase: ExternalPhase, observed: &Observed) -> Option<Because> {
+    let (reason, message) = if_in(phase, &observed.license)?;
     let reason = match reason {
-        "Invalid" => "LicenseInvalid",
-        "SecretMissing" => "LicenseSecretMissing",
-        "Forbidden" => "LicenseForbidden",
-        "Error" => "LicenseError",
-        "NotSupported" => "LicenseNotSupported",
-        "Expired" => "LicenseExpired",
+        Reason::Invalid => Reason::LicenseInvalid,
+        Reason::SecretMissing => Reason::LicenseSecretMissing,
+        Reason::Forbidden => Reason::LicenseForbidden,
+        Reason::Error => Reason::LicenseError,
+        Reason::NotSupported => Reason::LicenseNotSupported,
+        Reason::Expired => Reason::LicenseExpired,
         plain => plain,
     };
     Some((reason, message))
@@ -256,26 +366,26 @@ fn stalled(observed: &Observed) -> Option<Because> {
     // Pods that wait for a Secret are stuck because of it: who is told of it knows what to do.
     let whole = observed.missing.is_empty();
     let stuck = || match &observed.rollout {
-        Rollout::Stuck(message) if whole => Some(("RolloutStuck", message.clone())),
+        Rollout::Stuck(message) if whole => Some((Reason::RolloutStuck, message.clone())),
         _ => None,
     };
-    let access = || observed.access_needed.then(|| if_in(WishState::Refused, &observed.access)).flatten();
+    let access = || observed.access_needed.then(|| if_in(ExternalPhase::Refused, &observed.access)).flatten();
     let grant = |reason, as_reason| Some((as_reason, ungranted_at_home(observed, reason)?.to_owned()));
-    None.or_else(|| Some(("InvalidSpec", observed.unreadable.clone()?)))
-        .or_else(|| Some((ADMISSION_DISABLED, observed.held.clone()?)))
-        .or_else(|| Some((ACCOUNT_NOT_OURS, observed.account.clone()?)))
-        .or_else(|| Some(("ChildConflict", all(&observed.conflicts)?)))
-        .or_else(|| Some(("ChildRefused", all(&observed.refused)?)))
-        .or_else(|| grant("ChildConflict", "WorkspaceGrantConflict"))
-        .or_else(|| grant("Refused", "WorkspaceGrantRefused"))
-        .or_else(|| Some(("FinalizerRefused", observed.finalizer.clone()?)))
+    None.or_else(|| Some((Reason::InvalidSpec, observed.unreadable.clone()?)))
+        .or_else(|| Some((Reason::AdmissionDisabled, observed.held.clone()?)))
+        .or_else(|| Some((Reason::AccountNotOurs, observed.account.clone()?)))
+        .or_else(|| Some((Reason::ChildConflict, all(&observed.conflicts)?)))
+        .or_else(|| Some((Reason::ChildRefused, all(&observed.refused)?)))
+        .or_else(|| grant(Reason::ChildConflict, Reason::WorkspaceGrantConflict))
+        .or_else(|| grant(Reason::Refused, Reason::WorkspaceGrantRefused))
+        .or_else(|| Some((Reason::FinalizerRefused, observed.finalizer.clone()?)))
         .or_else(stuck)
         .or_else(access)
-        .or_else(|| license(WishState::Refused, observed))
+        .or_else(|| license(ExternalPhase::Refused, observed))
 }
 
 /// What is wrong for this reason with the rights in the own namespace. Those elsewhere are up to others.
-fn ungranted_at_home<'a>(observed: &'a Observed, reason: &str) -> Option<&'a str> {
+fn ungranted_at_home(observed: &Observed, reason: Reason) -> Option<&str> {
     let troubles = observed.workspaces.iter().flat_map(|grants| &grants.troubles);
     let mut at_home = troubles.filter(|one| one.home && one.reason == reason);
     at_home.next().map(|one| one.message.as_str())
@@ -284,32 +394,33 @@ fn ungranted_at_home<'a>(observed: &'a Observed, reason: &str) -> Option<&'a str
 /// What is still to come, the first thing first.
 fn unfinished(observed: &Observed) -> Option<Because> {
     let rollout = || match &observed.rollout {
-        Rollout::Absent => Some(("Creating", "the Deployment is being made".to_owned())),
-        Rollout::UnderWay(how_far) => Some(("RollingOut", how_far.clone())),
-        Rollout::Unavailable(message) => Some(("ReplicasUnavailable", message.clone())),
-        Rollout::Slow(message) => Some(("RolloutSlow", message.clone())),
+        Rollout::Absent => Some((Reason::Creating, "the Deployment is being made".to_owned())),
+        Rollout::UnderWay(how_far) => Some((Reason::RollingOut, how_far.clone())),
+        Rollout::Unavailable(message) => Some((Reason::ReplicasUnavailable, message.clone())),
+        Rollout::Slow(message) => Some((Reason::RolloutSlow, message.clone())),
         _ => None,
     };
     let exposure = || match &observed.exposure {
-        Exposure::NoGatewayApi => Some(("NoGatewayAPI", NO_GATEWAY_API.to_owned())),
-        Exposure::Failed(message) => Some(("ExposureFailed", message.clone())),
-        Exposure::Held(message) => Some((ADMISSION_DISABLED, message.clone())),
+        Exposure::NoGatewayApi => Some((Reason::NoGatewayAPI, NO_GATEWAY_API.to_owned())),
+        Exposure::Failed(message) => Some((Reason::ExposureFailed, message.clone())),
+        Exposure::Held(message) => Some((Reason::AdmissionDisabled, message.clone())),
         _ => None,
     };
     let coderd = || match &observed.coderd {
-        Coderd::Silent(_, message) => Some(("CoderdUnreachable", message.clone())),
+        Coderd::Silent(_, message) => Some((Reason::CoderdUnreachable, message.clone())),
         _ => None,
     };
-    let access = || observed.access_needed.then(|| if_in(WishState::Pending, &observed.access)).flatten();
-    let grant = || Some(("WorkspaceGrantFailed", ungranted_at_home(observed, "Failed")?.to_owned()));
+    let access = || observed.access_needed.then(|| if_in(ExternalPhase::Pending, &observed.access)).flatten();
+    let grant =
+        || Some((Reason::WorkspaceGrantFailed, ungranted_at_home(observed, Reason::Failed)?.to_owned()));
     // Without replicas it cannot come, and nobody waits for it: Ready and its own condition speak of it.
     let waits_for_license = || {
         let stopped = observed.rollout == Rollout::ScaledToZero;
-        license(WishState::Pending, observed).filter(|_| !stopped)
+        license(ExternalPhase::Pending, observed).filter(|_| !stopped)
     };
-    None.or_else(|| Some(("ApplyFailed", all(&observed.failed)?)))
+    None.or_else(|| Some((Reason::ApplyFailed, all(&observed.failed)?)))
         .or_else(grant)
-        .or_else(|| Some(("ReferenceMissing", all(&observed.missing)?)))
+        .or_else(|| Some((Reason::ReferenceMissing, all(&observed.missing)?)))
         .or_else(rollout)
         .or_else(exposure)
         .or_else(coderd)
@@ -320,20 +431,22 @@ fn unfinished(observed: &Observed) -> Option<Because> {
 fn deployment(rollout: &Rollout) -> Finding {
     let about = DEPLOYMENT_AVAILABLE;
     match rollout {
-        Rollout::Absent => Finding::no(about, "Creating", "there is no Deployment yet"),
+        Rollout::Absent => Finding::no(about, Reason::Creating, "there is no Deployment yet"),
         Rollout::Unseen => {
-            Finding::unknown(about, "NotApplied", "the Deployment could not be applied; Ready says why")
+            Finding::unknown(about, Reason::NotApplied, "the Deployment could not be applied; Ready says why")
         }
         Rollout::ScaledToZero => {
-            Finding::yes(about, "ScaledToZero", "no replicas are asked for and none run")
+            Finding::yes(about, Reason::ScaledToZero, "no replicas are asked for and none run")
         }
-        Rollout::UnderWay(how_far) => Finding::no(about, "RollingOut", &**how_far),
-        Rollout::Unavailable(message) => Finding::no(about, "ReplicasUnavailable", &**message),
-        Rollout::Slow(message) => Finding::no(about, "RolloutSlow", &**message),
-        Rollout::Stuck(message) => Finding::no(about, "RolloutStuck", &**message),
-        Rollout::Complete(replicas) => {
-            Finding::yes(about, "RolloutComplete", format!("{replicas} of {replicas} replicas are available"))
-        }
+        Rollout::UnderWay(how_far) => Finding::no(about, Reason::RollingOut, &**how_far),
+        Rollout::Unavailable(message) => Finding::no(about, Reason::ReplicasUnavailable, &**message),
+        Rollout::Slow(message) => Finding::no(about, Reason::RolloutSlow, &**message),
+        Rollout::Stuck(message) => Finding::no(about, Reason::RolloutStuck, &**message),
+        Rollout::Complete(replicas) => Finding::yes(
+            about,
+            Reason::RolloutComplete,
+            format!("{replicas} of {replicas} replicas are available"),
+        ),
     }
 }
 
@@ -341,11 +454,11 @@ const NO_GATEWAY_API: &str = "the cluster does not serve gateway.networking.k8s.
 
 fn exposure(exposure: &Exposure) -> Finding {
     match exposure {
-        Exposure::NotAsked => Finding::unknown(EXPOSED, "NotRequested", "spec.expose is not set"),
-        Exposure::InPlace(kind) => Finding::yes(EXPOSED, "Applied", format!("the {kind} is in place")),
-        Exposure::NoGatewayApi => Finding::no(EXPOSED, "NoGatewayAPI", NO_GATEWAY_API),
-        Exposure::Failed(message) => Finding::no(EXPOSED, "ExposureFailed", &**message),
-        Exposure::Held(message) => Finding::no(EXPOSED, ADMISSION_DISABLED, &**message),
+        Exposure::NotAsked => Finding::unknown(EXPOSED, Reason::NotRequested, "spec.expose is not set"),
+        Exposure::InPlace(kind) => Finding::yes(EXPOSED, Reason::Applied, format!("the {kind} is in place")),
+        Exposure::NoGatewayApi => Finding::no(EXPOSED, Reason::NoGatewayAPI, NO_GATEWAY_API),
+        Exposure::Failed(message) => Finding::no(EXPOSED, Reason::ExposureFailed, &**message),
+        Exposure::Held(message) => Finding::no(EXPOSED, Reason::AdmissionDisabled, &**message),
     }
 }
 
@@ -355,7 +468,7 @@ const ROOM: usize = 280;
 fn workspaces(grants: Option<&Grants>) -> Finding {
     let about = WORKSPACE_RBAC_READY;
     let Some(grants) = grants else {
-        return Finding::unknown(about, "NotRequested", "spec.rbac.workspacePerms is false");
+        return Finding::unknown(about, Reason::NotRequested, "spec.rbac.workspacePerms is false");
     };
     if let [first, others @ ..] = &grants.troubles[..] {
         let mut message = first.message.clone();
@@ -370,40 +483,44 @@ fn workspaces(grants: Option<&Grants>) -> Finding {
     }
     let granted = "coderd may run workspaces where it was asked to".to_owned();
     let notes = grants.notes.iter().fold(granted, |all, note| format!("{all}; {note}"));
-    Finding::yes(about, "Granted", notes)
+    Finding::yes(about, Reason::Granted, notes)
 }
 
 /// The condition that says what coderd said.
 pub fn coderd(coderd: &Coderd) -> Finding {
     match coderd {
-        Coderd::NotAsked("ServiceNotOurs") => {
+        Coderd::NotAsked(Reason::ServiceNotOurs) => {
             let message = "coderd was not asked: no Service of its name is ours; delete or rename one of somebody else's";
-            Finding::unknown(CODERD_REACHABLE, "ServiceNotOurs", message)
+            Finding::unknown(CODERD_REACHABLE, Reason::ServiceNotOurs, message)
         }
-        Coderd::NotAsked(why) => Finding::unknown(CODERD_REACHABLE, why, "coderd was not asked"),
+        Coderd::NotAsked(why) => Finding::unknown(CODERD_REACHABLE, *why, "coderd was not asked"),
         Coderd::Answered { version, trouble } => {
             let trouble = trouble.as_ref().map(|trouble| format!(", but {trouble}")).unwrap_or_default();
-            Finding::yes(CODERD_REACHABLE, "Answered", format!("coderd{} answers{trouble}", named(version)))
+            Finding::yes(
+                CODERD_REACHABLE,
+                Reason::Answered,
+                format!("coderd{} answers{trouble}", named(version)),
+            )
         }
         Coderd::Faltered { version, message } => {
             let said = format!("{message}; coderd{} answered before and is asked again", named(version));
-            Finding::yes(CODERD_REACHABLE, "Answered", said)
+            Finding::yes(CODERD_REACHABLE, Reason::Answered, said)
         }
-        Coderd::Silent(reason, message) => Finding::no(CODERD_REACHABLE, reason, &**message),
+        Coderd::Silent(reason, message) => Finding::no(CODERD_REACHABLE, *reason, &**message),
     }
 }
 
 /// Whether the spec is as the rules want it. Codes come first, so that a message that is cut still names every rule.
 fn accepted(observed: &Observed) -> Finding {
     if let Some(why) = &observed.unreadable {
-        return Finding::no(SPEC_ACCEPTED, "InvalidSpec", &**why);
+        return Finding::no(SPEC_ACCEPTED, Reason::InvalidSpec, &**why);
     }
     let Some(lines) = all(&observed.broken) else {
-        return Finding::yes(SPEC_ACCEPTED, "Accepted", "the spec breaks no rule");
+        return Finding::yes(SPEC_ACCEPTED, Reason::Accepted, "the spec breaks no rule");
     };
     let mut codes: Vec<&str> = observed.broken.iter().filter_map(|line| code(line)).collect();
     codes.dedup();
-    Finding::no(SPEC_ACCEPTED, "RulesBroken", format!("the spec breaks {}: {lines}", codes.join(", ")))
+    Finding::no(SPEC_ACCEPTED, Reason::RulesBroken, format!("the spec breaks {}: {lines}", codes.join(", ")))
 }
 
 /// The code at the end of a line about a broken rule.
@@ -416,14 +533,14 @@ fn named(version: &Option<String>) -> String {
     version.as_ref().map(|version| format!(" {version}")).unwrap_or_default()
 }
 
-/// The condition that says where a wish stands.
-pub fn wish(about: &'static str, wish: &Wish) -> Finding {
-    let truth = match wish.state {
-        WishState::NotAsked => Truth::Unknown,
-        WishState::Granted => Truth::True,
-        WishState::Pending | WishState::Refused => Truth::False,
+/// The condition that says where something outside stands.
+pub fn external(about: &'static str, wish: &ExternalState) -> Finding {
+    let status = match wish.phase {
+        ExternalPhase::NotAsked => ConditionStatus::Unknown,
+        ExternalPhase::Granted => ConditionStatus::True,
+        ExternalPhase::Pending | ExternalPhase::Refused => ConditionStatus::False,
     };
-    Finding { about, truth, reason: wish.reason, message: wish.message.clone() }
+    Finding { type_: about, status, reason: wish.reason.as_str(), message: wish.message.clone() }
 }
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 
 use super::*;
 
-fn wish(state: WishState, reason: &'static str) -> Wish {
-    Wish { state, reason, message: "m".to_owned() }
+fn wish(phase: ExternalPhase, reason: Reason) -> ExternalState {
+    ExternalState { phase, reason, message: "m".to_owned() }
 }
 
 /// A control plane that has everything it asked for.
@@ -24,9 +24,9 @@ fn healthy() -> Observed {
         finalizer: None,
         workspaces: Some(Grants::default()),
         coderd: Coderd::Answered { version: Some("v2.36.1".to_owned()), trouble: None },
-        access: wish(WishState::Granted, "Proven"),
+        access: wish(ExternalPhase::Granted, Reason::TokenProven),
         access_needed: true,
-        license: wish(WishState::Granted, "Applied"),
+        license: wish(ExternalPhase::Granted, Reason::Applied),
         late: None,
     }
 }
@@ -36,27 +36,27 @@ fn what_there_was_no_time_for_is_told_and_takes_nothing_away() {
     let late = || Some("the reconcile had its 30 seconds".to_owned());
     let [ready, reconciling, stalled] = summary(&Observed { late: late(), ..healthy() });
     assert_eq!(
-        (ready.truth, ready.reason),
-        (Truth::True, "Available"),
+        (ready.status, ready.reason),
+        (ConditionStatus::True, Reason::Available.as_str()),
         "all it has been asked about is well"
     );
     assert!(ready.message.contains("but the reconcile had its 30 seconds"), "{}", ready.message);
-    assert_eq!((reconciling.truth, stalled.truth), (Truth::False, Truth::False));
-    let waiting = wish(WishState::Pending, "WaitingForCoderd");
+    assert_eq!((reconciling.status, stalled.status), (ConditionStatus::False, ConditionStatus::False));
+    let waiting = wish(ExternalPhase::Pending, Reason::WaitingForCoderd);
     let [ready, reconciling, _] = summary(&Observed { late: late(), license: waiting, ..healthy() });
     assert_eq!(
-        (ready.truth, ready.reason),
-        (Truth::False, "DeadlineExceeded"),
+        (ready.status, ready.reason),
+        (ConditionStatus::False, Reason::DeadlineExceeded.as_str()),
         "the license was never there"
     );
     assert!(ready.message.starts_with("the reconcile had its 30 seconds; until then m"), "{}", ready.message);
-    assert_eq!(reconciling.truth, Truth::True);
+    assert_eq!(reconciling.status, ConditionStatus::True);
 }
 
-fn ungranted(troubles: &[(bool, &'static str, &str)]) -> Option<Grants> {
+fn ungranted(troubles: &[(bool, Reason, &str)]) -> Option<Grants> {
     let troubles = troubles.iter().map(|(home, reason, message)| Ungranted {
         home: *home,
-        reason,
+        reason: *reason,
         message: (*message).to_owned(),
     });
     Some(Grants { troubles: troubles.collect(), notes: Vec::new() })
@@ -64,104 +64,149 @@ fn ungranted(troubles: &[(bool, &'static str, &str)]) -> Option<Grants> {
 
 /// What kstatus says about conditions whose generation was observed.
 fn kstatus(findings: &[Finding]) -> &'static str {
-    for finding in findings.iter().filter(|finding| finding.truth == Truth::True) {
-        match finding.about {
+    for finding in findings.iter().filter(|finding| finding.status == ConditionStatus::True) {
+        match finding.type_ {
             RECONCILING => return "InProgress",
             STALLED => return "Failed",
             _ => {}
         }
     }
-    match findings.iter().find(|finding| finding.about == READY).map(|ready| ready.truth) {
-        Some(Truth::True) | None => "Current",
+    match findings.iter().find(|finding| finding.type_ == READY).map(|ready| ready.status) {
+        Some(ConditionStatus::True) | None => "Current",
         Some(_) => "InProgress",
     }
 }
 
 /// States that are Current, with the reason of Ready.
-fn settled() -> Vec<(Observed, &'static str)> {
+fn settled() -> Vec<(Observed, Reason)> {
     vec![
-        (healthy(), "Available"),
+        (healthy(), Reason::Available),
         (
             Observed {
                 rollout: Rollout::ScaledToZero,
-                coderd: Coderd::NotAsked("ScaledToZero"),
+                coderd: Coderd::NotAsked(Reason::ScaledToZero),
                 ..healthy()
             },
-            "ScaledToZero",
+            Reason::ScaledToZero,
         ),
         (
             Observed {
                 rollout: Rollout::ScaledToZero,
-                coderd: Coderd::NotAsked("ScaledToZero"),
-                license: wish(WishState::Pending, "WaitingForCoderd"),
+                coderd: Coderd::NotAsked(Reason::ScaledToZero),
+                license: wish(ExternalPhase::Pending, Reason::WaitingForCoderd),
                 ..healthy()
             },
-            "ScaledToZero",
+            Reason::ScaledToZero,
         ),
-        (Observed { exposure: Exposure::NotAsked, ..healthy() }, "Available"),
+        (Observed { exposure: Exposure::NotAsked, ..healthy() }, Reason::Available),
         (
             Observed { coderd: Coderd::Faltered { version: None, message: "m".into() }, ..healthy() },
-            "Available",
+            Reason::Available,
         ),
-        (Observed { workspaces: None, ..healthy() }, "Available"),
-        (Observed { workspaces: ungranted(&[(false, "NamespaceMissing", "x")]), ..healthy() }, "Available"),
-        (Observed { workspaces: ungranted(&[(true, "GrantFrozen", "x")]), ..healthy() }, "Available"),
-        (Observed { broken: vec!["x".into()], ..healthy() }, "Available"),
-        (Observed { unimportant: vec!["x".into()], ..healthy() }, "Available"),
-        (Observed { license: wish(WishState::NotAsked, "NotRequested"), ..healthy() }, "Available"),
+        (Observed { workspaces: None, ..healthy() }, Reason::Available),
+        (
+            Observed { workspaces: ungranted(&[(false, Reason::NamespaceMissing, "x")]), ..healthy() },
+            Reason::Available,
+        ),
+        (
+            Observed { workspaces: ungranted(&[(true, Reason::GrantFrozen, "x")]), ..healthy() },
+            Reason::Available,
+        ),
+        (Observed { broken: vec!["x".into()], ..healthy() }, Reason::Available),
+        (Observed { unimportant: vec!["x".into()], ..healthy() }, Reason::Available),
+        (
+            Observed { license: wish(ExternalPhase::NotAsked, Reason::NotRequested), ..healthy() },
+            Reason::Available,
+        ),
         (
             Observed {
-                access: wish(WishState::Refused, "NoDatabase"),
+                access: wish(ExternalPhase::Refused, Reason::NoDatabaseURL),
                 access_needed: false,
-                license: wish(WishState::NotAsked, "NotRequested"),
+                license: wish(ExternalPhase::NotAsked, Reason::NotRequested),
                 ..healthy()
             },
-            "Available",
+            Reason::Available,
         ),
     ]
 }
 
 /// States that are Failed, with the reason of Ready.
-fn stuck() -> Vec<(Observed, &'static str)> {
+fn stuck() -> Vec<(Observed, Reason)> {
     let text = || vec!["x".to_owned()];
     vec![
-        (Observed { unreadable: Some("x".into()), ..healthy() }, "InvalidSpec"),
-        (Observed { held: Some("x".into()), ..healthy() }, "AdmissionDisabled"),
-        (Observed { account: Some("x".into()), conflicts: text(), ..healthy() }, "AccountNotOurs"),
-        (Observed { conflicts: text(), ..healthy() }, "ChildConflict"),
-        (Observed { refused: text(), ..healthy() }, "ChildRefused"),
-        (Observed { workspaces: ungranted(&[(true, "Refused", "x")]), ..healthy() }, "WorkspaceGrantRefused"),
+        (Observed { unreadable: Some("x".into()), ..healthy() }, Reason::InvalidSpec),
+        (Observed { held: Some("x".into()), ..healthy() }, Reason::AdmissionDisabled),
+        (Observed { account: Some("x".into()), conflicts: text(), ..healthy() }, Reason::AccountNotOurs),
+        (Observed { conflicts: text(), ..healthy() }, Reason::ChildConflict),
+        (Observed { refused: text(), ..healthy() }, Reason::ChildRefused),
         (
-            Observed { workspaces: ungranted(&[(true, "ChildConflict", "x")]), ..healthy() },
-            "WorkspaceGrantConflict",
+            Observed { workspaces: ungranted(&[(true, Reason::Refused, "x")]), ..healthy() },
+            Reason::WorkspaceGrantRefused,
         ),
-        (Observed { finalizer: Some("x".into()), ..healthy() }, "FinalizerRefused"),
-        (Observed { rollout: Rollout::Stuck("x".into()), ..healthy() }, "RolloutStuck"),
-        (Observed { access: wish(WishState::Refused, "WrongPassword"), ..healthy() }, "WrongPassword"),
-        (Observed { license: wish(WishState::Refused, "Invalid"), ..healthy() }, "LicenseInvalid"),
-        (Observed { license: wish(WishState::Refused, "NotSupported"), ..healthy() }, "LicenseNotSupported"),
-        (Observed { license: wish(WishState::Refused, "Forbidden"), ..healthy() }, "LicenseForbidden"),
-        (Observed { license: wish(WishState::Refused, "Expired"), ..healthy() }, "LicenseExpired"),
+        (
+            Observed { workspaces: ungranted(&[(true, Reason::ChildConflict, "x")]), ..healthy() },
+            Reason::WorkspaceGrantConflict,
+        ),
+        (Observed { finalizer: Some("x".into()), ..healthy() }, Reason::FinalizerRefused),
+        (Observed { rollout: Rollout::Stuck("x".into()), ..healthy() }, Reason::RolloutStuck),
+        (
+            Observed { access: wish(ExternalPhase::Refused, Reason::DatabaseLoginRefused), ..healthy() },
+            Reason::DatabaseLoginRefused,
+        ),
+        (
+            Observed { license: wish(ExternalPhase::Refused, Reason::Invalid), ..healthy() },
+            Reason::LicenseInvalid,
+        ),
+        (
+            Observed { license: wish(ExternalPhase::Refused, Reason::NotSupported), ..healthy() },
+            Reason::LicenseNotSupported,
+        ),
+        (
+            Observed { license: wish(ExternalPhase::Refused, Reason::Forbidden), ..healthy() },
+            Reason::LicenseForbidden,
+        ),
+        (
+            Observed { license: wish(ExternalPhase::Refused, Reason::Expired), ..healthy() },
+            Reason::LicenseExpired,
+        ),
     ]
 }
 
 /// States that are InProgress, with the reason of Ready.
-fn going_on() -> Vec<(Observed, &'static str)> {
+fn going_on() -> Vec<(Observed, Reason)> {
     let text = || vec!["x".to_owned()];
     vec![
-        (Observed { missing: text(), rollout: Rollout::Stuck("y".into()), ..healthy() }, "ReferenceMissing"),
-        (Observed { failed: text(), ..healthy() }, "ApplyFailed"),
-        (Observed { workspaces: ungranted(&[(true, "Failed", "x")]), ..healthy() }, "WorkspaceGrantFailed"),
-        (Observed { missing: text(), ..healthy() }, "ReferenceMissing"),
-        (Observed { rollout: Rollout::Absent, ..healthy() }, "Creating"),
-        (Observed { rollout: Rollout::UnderWay("1 of 2".into()), ..healthy() }, "RollingOut"),
-        (Observed { rollout: Rollout::Unavailable("0 of 2".into()), ..healthy() }, "ReplicasUnavailable"),
-        (Observed { rollout: Rollout::Slow("x".into()), ..healthy() }, "RolloutSlow"),
-        (Observed { exposure: Exposure::NoGatewayApi, ..healthy() }, "NoGatewayAPI"),
-        (Observed { exposure: Exposure::Failed("x".into()), ..healthy() }, "ExposureFailed"),
-        (Observed { coderd: Coderd::Silent("TimedOut", "x".into()), ..healthy() }, "CoderdUnreachable"),
-        (Observed { access: wish(WishState::Pending, "Unreachable"), ..healthy() }, "Unreachable"),
-        (Observed { license: wish(WishState::Pending, "Waiting"), ..healthy() }, "Waiting"),
+        (
+            Observed { missing: text(), rollout: Rollout::Stuck("y".into()), ..healthy() },
+            Reason::ReferenceMissing,
+        ),
+        (Observed { failed: text(), ..healthy() }, Reason::ApplyFailed),
+        (
+            Observed { workspaces: ungranted(&[(true, Reason::Failed, "x")]), ..healthy() },
+            Reason::WorkspaceGrantFailed,
+        ),
+        (Observed { missing: text(), ..healthy() }, Reason::ReferenceMissing),
+        (Observed { rollout: Rollout::Absent, ..healthy() }, Reason::Creating),
+        (Observed { rollout: Rollout::UnderWay("1 of 2".into()), ..healthy() }, Reason::RollingOut),
+        (
+            Observed { rollout: Rollout::Unavailable("0 of 2".into()), ..healthy() },
+            Reason::ReplicasUnavailable,
+        ),
+        (Observed { rollout: Rollout::Slow("x".into()), ..healthy() }, Reason::RolloutSlow),
+        (Observed { exposure: Exposure::NoGatewayApi, ..healthy() }, Reason::NoGatewayAPI),
+        (Observed { exposure: Exposure::Failed("x".into()), ..healthy() }, Reason::ExposureFailed),
+        (
+            Observed { coderd: Coderd::Silent(Reason::Unreachable, "x".into()), ..healthy() },
+            Reason::CoderdUnreachable,
+        ),
+        (
+            Observed { access: wish(ExternalPhase::Pending, Reason::Unreachable), ..healthy() },
+            Reason::Unreachable,
+        ),
+        (
+            Observed { license: wish(ExternalPhase::Pending, Reason::WaitingForAccess), ..healthy() },
+            Reason::WaitingForAccess,
+        ),
     ]
 }
 
@@ -170,7 +215,7 @@ fn every_state_has_its_reason_and_its_place_in_kstatus() {
     for (expected, table) in [("Current", settled()), ("Failed", stuck()), ("InProgress", going_on())] {
         for (observed, reason) in table {
             let findings = findings(&observed);
-            assert_eq!((kstatus(&findings), findings[0].reason), (expected, reason), "{observed:?}");
+            assert_eq!((kstatus(&findings), findings[0].reason), (expected, reason.as_str()), "{observed:?}");
         }
     }
 }
@@ -181,33 +226,33 @@ fn what_waits_for_others_is_not_said_to_be_worked_on() {
     for (observed, waits) in [
         (Observed { missing: text(), ..healthy() }, true),
         (Observed { exposure: Exposure::NoGatewayApi, ..healthy() }, true),
-        (Observed { access: wish(WishState::Pending, "TokenSecretMissing"), ..healthy() }, true),
-        (Observed { license: wish(WishState::Pending, "SecretMissing"), ..healthy() }, true),
+        (Observed { access: wish(ExternalPhase::Pending, Reason::TokenSecretMissing), ..healthy() }, true),
+        (Observed { license: wish(ExternalPhase::Pending, Reason::SecretMissing), ..healthy() }, true),
         (Observed { rollout: Rollout::Absent, ..healthy() }, false),
         (Observed { failed: text(), ..healthy() }, false),
     ] {
         let stalled = &findings(&observed)[2];
         let said = if waits { "it waits for what Ready names" } else { "it is being worked on" };
-        assert!(stalled.truth == Truth::False && stalled.message.starts_with(said), "{stalled:?}");
+        assert!(stalled.status == ConditionStatus::False && stalled.message.starts_with(said), "{stalled:?}");
     }
 }
 
 #[test]
 fn the_three_of_kstatus_never_contradict_each_other() {
     let truth =
-        |findings: &[Finding], about| findings.iter().find(|finding| finding.about == about).unwrap().truth;
+        |findings: &[Finding], about| findings.iter().find(|finding| finding.type_ == about).unwrap().status;
     for rollout in [Rollout::Absent, Rollout::Stuck("x".into()), Rollout::Complete(1)] {
         for unreadable in [None, Some("x".to_owned())] {
-            for license in [WishState::Granted, WishState::Pending, WishState::Refused] {
+            for license in [ExternalPhase::Granted, ExternalPhase::Pending, ExternalPhase::Refused] {
                 let observed = Observed {
                     rollout: rollout.clone(),
                     unreadable: unreadable.clone(),
-                    license: wish(license, "L"),
+                    license: wish(license, Reason::Error),
                     ..healthy()
                 };
                 let found = findings(&observed);
                 let [ready, reconciling, stalled] =
-                    [READY, RECONCILING, STALLED].map(|about| truth(&found, about) == Truth::True);
+                    [READY, RECONCILING, STALLED].map(|about| truth(&found, about) == ConditionStatus::True);
                 assert_eq!(
                     [ready, reconciling, stalled].iter().filter(|holds| **holds).count(),
                     1,
@@ -220,7 +265,7 @@ fn the_three_of_kstatus_never_contradict_each_other() {
 
 #[test]
 fn every_condition_of_the_contract_is_always_there() {
-    let about: Vec<&str> = findings(&healthy()).iter().map(|finding| finding.about).collect();
+    let about: Vec<&str> = findings(&healthy()).iter().map(|finding| finding.type_).collect();
     assert_eq!(
         about,
         [
@@ -243,17 +288,17 @@ fn broken_rules_are_told_with_their_codes_first_and_change_nothing_else() {
     let line = |field: &str, code: &str| format!("{field}: is empty; give a value ({code})");
     let broken = vec![line("a", "CODER0202"), line("b", "CODER0202"), line("c", "CODER0304, as before")];
     let (good, bad) = (findings(&healthy()), findings(&Observed { broken, ..healthy() }));
-    let different: Vec<&str> = good.iter().zip(&bad).filter(|(a, b)| a != b).map(|(a, _)| a.about).collect();
+    let different: Vec<&str> = good.iter().zip(&bad).filter(|(a, b)| a != b).map(|(a, _)| a.type_).collect();
     assert_eq!(different, [SPEC_ACCEPTED]);
     let said = bad.last().unwrap();
-    assert_eq!((said.truth, said.reason), (Truth::False, "RulesBroken"));
+    assert_eq!((said.status, said.reason), (ConditionStatus::False, Reason::RulesBroken.as_str()));
     assert!(said.message.starts_with("the spec breaks CODER0202, CODER0304"), "{}", said.message);
 }
 
 #[test]
 fn what_coderd_runs_without_is_told_beside_ready() {
     let found = findings(&Observed { unimportant: vec!["ServiceMonitor refused".into()], ..healthy() });
-    assert_eq!(found[0].truth, Truth::True);
+    assert_eq!(found[0].status, ConditionStatus::True);
     assert!(found[0].message.ends_with("but ServiceMonitor refused"), "{}", found[0].message);
 }
 
@@ -261,17 +306,20 @@ fn what_coderd_runs_without_is_told_beside_ready() {
 fn of_a_deployment_that_could_not_be_applied_nothing_is_said() {
     let observed = Observed { rollout: Rollout::Unseen, failed: vec!["no answer".into()], ..healthy() };
     let found = findings(&observed);
-    assert_eq!((found[0].reason, found[3].truth), ("ApplyFailed", Truth::Unknown));
+    assert_eq!((found[0].reason, found[3].status), (Reason::ApplyFailed.as_str(), ConditionStatus::Unknown));
 }
 
 #[test]
 fn a_bad_workspace_namespace_degrades_one_condition_only() {
     let bad = Observed {
-        workspaces: ungranted(&[(false, "NoConsent", "label it"), (false, "Missing", "make it")]),
+        workspaces: ungranted(&[
+            (false, Reason::NoConsent, "label it"),
+            (false, Reason::NamespaceMissing, "make it"),
+        ]),
         ..healthy()
     };
     let (good, bad) = (findings(&healthy()), findings(&bad));
-    let different: Vec<&str> = good.iter().zip(&bad).filter(|(a, b)| a != b).map(|(a, _)| a.about).collect();
+    let different: Vec<&str> = good.iter().zip(&bad).filter(|(a, b)| a != b).map(|(a, _)| a.type_).collect();
     assert_eq!(different, [WORKSPACE_RBAC_READY]);
     assert_eq!(bad[7].message, "label it; make it");
 }
@@ -280,7 +328,7 @@ fn a_bad_workspace_namespace_degrades_one_condition_only() {
 fn rights_that_work_as_they_are_are_granted_and_what_is_to_say_of_them_is_said() {
     let grants = Grants { troubles: Vec::new(), notes: vec!["they are from before".into()] };
     let found = findings(&Observed { workspaces: Some(grants), ..healthy() });
-    assert_eq!((found[7].truth, found[7].reason), (Truth::True, "Granted"));
+    assert_eq!((found[7].status, found[7].reason), (ConditionStatus::True, Reason::Granted.as_str()));
     assert!(found[7].message.ends_with("; they are from before"), "{}", found[7].message);
-    assert_eq!(found[0].truth, Truth::True);
+    assert_eq!(found[0].status, ConditionStatus::True);
 }

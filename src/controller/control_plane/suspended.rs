@@ -1,74 +1,92 @@
-//! One pass over a suspended control plane: the operator's token is renewed, or it is said that it ended.
+//! One reconcile of a suspended control plane: the operator's token is renewed, or it is said that it ended.
 //! Nothing else is changed, and nothing is made that was not there before.
 
 use super::access;
-use super::break_glass::in_force;
-use super::pace::{RECHECK, REFUSED};
-use super::reconcile::{Reconciler, Subject, nothing_observed};
-use super::rollout;
-use super::status::{self, Observed};
+use super::in_force::in_force;
+use super::reasons::Reason;
+use super::reconciler::Reconciler;
+use super::requeue::{RECHECK, REFUSED};
+use super::resolve::owner;
+use super::status::{self, Coderd};
+use super::subject::Subject;
 use crate::coderd::{Client, Retry};
-use crate::controller::drift;
-use crate::controller::schedule::Outcome;
-use crate::kubernetes::CallError;
+use crate::controller::children::{ChildKind, drift};
+use crate::controller::runtime::deadline::Deadline;
+use crate::controller::runtime::schedule::Action;
+use crate::controller::workload::rollout;
 use crate::kubernetes::events::News;
+use crate::kubernetes::{CallError, Target};
+use crds::CoderControlPlane;
 use crds::well_known::condition;
+use serde_json::Value;
 use std::time::Duration;
 
 impl Reconciler {
     /// Keeps the token of a suspended object.
-    pub(super) async fn keep_suspended(&self, mut subject: Subject) -> Result<Outcome, CallError> {
-        let frozen = self.is_admission_disabled(&subject.key.namespace).await?;
+    pub(super) async fn keep_suspended(
+        &self,
+        subject: &Subject,
+        deadline: Deadline,
+    ) -> Result<Action, CallError> {
+        let (object, mut complete) = (&subject.object, subject.complete.clone());
+        let frozen = self.is_admission_disabled(&object.key.namespace).await?;
         if frozen {
-            let live = self.kube.read(subject.key.deployment()).await?;
-            let live = live.filter(|live| drift::is_controlled_by(live, &subject.uid));
-            let service = self.kube.read(subject.key.service()).await?;
-            let service = service.filter(|live| drift::is_controlled_by(live, &subject.uid));
-            subject.resolved.spec = in_force(&subject.resolved.spec, live.as_ref(), service.as_ref());
+            let live = self.ours(subject, ChildKind::Deployment).await?;
+            let service = self.ours(subject, ChildKind::Service).await?;
+            complete.spec = in_force(&complete.spec, live.as_ref(), service.as_ref());
         }
-        if !access::is_kept(&self.asked(&subject, None, frozen)).await? {
-            let lost = access::not_kept(&subject.resolved.spec, &subject.before);
-            lost.iter().for_each(|lost| lost.describe(&mut subject.before));
-            let findings = lost.iter().map(|lost| status::wish(condition::OPERATOR_ACCESS_READY, &lost.wish));
+        let mut status = object.status.clone();
+        if !access::is_kept(&self.asked(subject, &complete.spec, None, frozen, &deadline)).await? {
+            let lost = access::not_kept(&complete.spec, &status);
+            lost.iter().for_each(|lost| lost.describe(&mut status));
+            let findings =
+                lost.iter().map(|lost| status::external(condition::OPERATOR_ACCESS_READY, &lost.wish));
             let findings = findings.collect();
-            return self.write_suspended(subject, findings).await.map(|()| Outcome::Settled);
+            return self.write_suspended(object, status, findings).await.map(|()| Action::AwaitChange);
         }
-        let mut observed = nothing_observed();
-        let client = self.client_of_suspended(&subject, &mut observed).await?;
-        let accessed = access::renew(&self.asked(&subject, client.as_ref(), frozen)).await;
-        let news: Vec<News> = accessed.deeds.iter().map(access::Deed::news).collect();
-        self.tell(&subject.key, &subject.uid, &news).await;
-        accessed.describe(&mut subject.before);
-        let outcome = outcome(accessed.retry);
-        let access = status::wish(condition::OPERATOR_ACCESS_READY, &accessed.wish);
-        self.write_suspended(subject, vec![access, status::coderd(&observed.coderd)]).await?;
-        Ok(outcome)
+        let (coderd, client) = self.client_of_suspended(subject, &complete).await?;
+        let asked = self.asked(subject, &complete.spec, client.as_ref(), frozen, &deadline);
+        let accessed = access::renew(&asked).await;
+        let news: Vec<News> = accessed.token_events.iter().map(access::TokenEvent::news).collect();
+        self.tell(object, &news).await;
+        accessed.describe(&mut status);
+        let action = action(accessed.retry);
+        let access = status::external(condition::OPERATOR_ACCESS_READY, &accessed.wish);
+        self.write_suspended(object, status, vec![access, status::coderd(&coderd)]).await?;
+        Ok(action)
+    }
+
+    /// A child called like the Deployment, if it is there and this object controls it.
+    async fn ours(&self, subject: &Subject, kind: ChildKind) -> Result<Option<Value>, CallError> {
+        let owner = owner(&subject.complete);
+        let live = self.kube.read(Target::of(kind.names(), &owner.namespace, &owner.workload)).await?;
+        Ok(live.filter(|live| drift::is_controlled_by(live, &subject.object.uid)))
     }
 
     /// coderd, if its Service is ours and it answers there.
     async fn client_of_suspended(
         &self,
         subject: &Subject,
-        observed: &mut Observed,
-    ) -> Result<Option<Client>, CallError> {
-        let (service, deployment) = (subject.key.service(), subject.key.deployment());
-        let ours = self.kube.read(service).await?.filter(|live| drift::is_controlled_by(live, &subject.uid));
+        complete: &CoderControlPlane,
+    ) -> Result<(Coderd, Option<Client>), CallError> {
+        let service = self.ours(subject, ChildKind::Service).await?;
+        let owner = owner(complete);
+        let deployment = Target::of(ChildKind::Deployment.names(), &owner.namespace, &owner.workload);
         let deployment = self.kube.read(deployment).await?;
-        observed.rollout = rollout::rollout(deployment.as_ref());
-        let (client, _) = self
-            .ask_through(subject, ours.as_ref().ok_or("ServiceNotOurs"), deployment.as_ref(), observed)
-            .await;
-        Ok(client)
+        let rollout = rollout::rollout(deployment.as_ref());
+        let service = service.as_ref().ok_or(Reason::ServiceNotOurs);
+        let asked = self.ask_through(subject, complete, service, deployment.as_ref(), &rollout).await;
+        Ok((asked.coderd, asked.client))
     }
 }
 
 /// When to look again: a token is renewed long before it ends.
-fn outcome(retry: Option<Retry>) -> Outcome {
+fn action(retry: Option<Retry>) -> Action {
     match retry {
-        Some(Retry::After(pause)) => Outcome::Failed(pause),
-        Some(Retry::Backoff) => Outcome::Failed(Duration::ZERO),
-        Some(Retry::WhenChanged) => Outcome::After(REFUSED),
-        None => Outcome::After(RECHECK),
+        Some(Retry::After(pause)) => Action::BackOff(pause),
+        Some(Retry::Backoff) => Action::BackOff(Duration::ZERO),
+        Some(Retry::WhenChanged) => Action::RequeueAfter(REFUSED),
+        None => Action::RequeueAfter(RECHECK),
     }
 }
 
@@ -78,8 +96,8 @@ mod tests {
 
     #[test]
     fn a_token_that_is_kept_is_looked_at_again() {
-        assert_eq!(outcome(None), Outcome::After(RECHECK));
-        assert_eq!(outcome(Some(Retry::Backoff)), Outcome::Failed(Duration::ZERO));
-        assert_eq!(outcome(Some(Retry::WhenChanged)), Outcome::After(REFUSED));
+        assert_eq!(action(None), Action::RequeueAfter(RECHECK));
+        assert_eq!(action(Some(Retry::Backoff)), Action::BackOff(Duration::ZERO));
+        assert_eq!(action(Some(Retry::WhenChanged)), Action::RequeueAfter(REFUSED));
     }
 }

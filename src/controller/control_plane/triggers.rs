@@ -1,8 +1,10 @@
 //! Decides which control planes to look at when something else changed: a child, a Secret they consume, a namespace.
 //! It keeps no objects: names and labels pass through, contents are read when they are needed.
 
-use super::desired::{self, Source};
-use crate::kubernetes::{Change, Kept, KindName};
+use super::build;
+use crate::controller::children::ChildKind;
+use crate::controller::workload::consumed::{Consumed, Source};
+use crate::kubernetes::{Change, Kept};
 use crds::CoderControlPlane;
 use crds::names::instance_label;
 use crds::well_known::label;
@@ -63,17 +65,17 @@ fn has_workspaces_in(control_plane: &CoderControlPlane, name: &str) -> bool {
 }
 
 fn consumes(control_plane: &CoderControlPlane, kind: Source, name: &str) -> bool {
-    let named = |one: &desired::Consumed| one.kind == kind && one.name == *name;
-    desired::consumed(control_plane).iter().any(named)
+    let named = |one: &Consumed| one.kind == kind && one.name == *name;
+    build::consumed(control_plane).iter().any(named)
         || kind == Source::Secret && operator_reads(control_plane, name)
 }
 
 /// Whether a control plane asks for a child of a kind that the cluster may lack.
-pub fn asks_for(kind: KindName, control_plane: &CoderControlPlane) -> bool {
+pub fn asks_for(kind: ChildKind, control_plane: &CoderControlPlane) -> bool {
     let spec = &control_plane.spec;
     match kind {
-        desired::HTTP_ROUTE => spec.expose.as_ref().is_some_and(|expose| expose.gateway.is_some()),
-        desired::SERVICE_MONITOR => {
+        ChildKind::HttpRoute => spec.expose.as_ref().is_some_and(|expose| expose.gateway.is_some()),
+        ChildKind::ServiceMonitor => {
             spec.metrics.as_ref().is_some_and(|metrics| metrics.service_monitor.is_some())
         }
         _ => false,
@@ -98,7 +100,7 @@ pub use follow::{ControlPlanes, follow};
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::control_plane::desired::given::ControlPlane;
+    use crate::controller::control_plane::build::fixtures::ControlPlane;
     use serde_json::{from_str, from_value, json};
 
     fn kept(object: &serde_json::Value) -> Kept<CoderControlPlane> {
@@ -109,7 +111,7 @@ mod tests {
     fn what_the_pods_consume_stands_in_the_spec_by_its_name() {
         let everything = ControlPlane::test().with_everything();
         let plane = kept(&everything.object);
-        let consumed = desired::consumed(&plane.read().unwrap());
+        let consumed = build::consumed(&plane.read().unwrap());
         assert!(consumed.len() > 3, "{consumed:?}");
         for one in consumed {
             let metadata = json!({"name": one.name, "namespace": plane.meta().namespace});
@@ -175,9 +177,9 @@ mod tests {
         let routed =
             plane(json!({"expose": {"gateway": {"host": "a.example.com", "parentRefs": [{"name": "b"}]}}}));
         let monitored = plane(json!({"metrics": {"serviceMonitor": {}}}));
-        assert!(asks_for(desired::HTTP_ROUTE, &routed) && !asks_for(desired::HTTP_ROUTE, &monitored));
+        assert!(asks_for(ChildKind::HttpRoute, &routed) && !asks_for(ChildKind::HttpRoute, &monitored));
         assert!(
-            asks_for(desired::SERVICE_MONITOR, &monitored) && !asks_for(desired::SERVICE_MONITOR, &routed)
+            asks_for(ChildKind::ServiceMonitor, &monitored) && !asks_for(ChildKind::ServiceMonitor, &routed)
         );
     }
 

@@ -7,10 +7,11 @@ use super::reasons::{Trouble, pending, unproven, wish};
 use super::record::{self, Found};
 use super::source::{self, Source};
 use super::steps::{self, LIFETIME, Record, Seen, Standing, Step, Which};
-use super::{Accessed, Asked, Deed, reference, retire, waiting_for_coderd, worked_before};
+use super::{Accessed, Asked, TokenEvent, reference, retire, waiting_for_coderd, worked_before};
 use crate::coderd::database::{self, AccessRequest, Database, DatabaseUrl, Role};
 use crate::coderd::{Error, NewToken, Uuid};
-use crate::controller::control_plane::status::WishState;
+use crate::controller::control_plane::reasons::Reason;
+use crate::controller::control_plane::status::ExternalPhase;
 use crds::well_known::secret_key;
 use k8s_openapi::api::core::v1::Secret;
 use std::time::Instant;
@@ -29,9 +30,9 @@ const OTHER_DATABASE: &str = "coderd does not know the token that the operator w
 pub async fn url(asked: &Asked<'_>, places: &[Place]) -> Option<Result<DatabaseUrl, Trouble>> {
     match source::find(asked.kube, asked.owner.namespace, places).await {
         Ok(Source::Url(url)) => Some(DatabaseUrl::parse(&url).map_err(Trouble::from)),
-        Ok(Source::Missing(what)) => Some(Err(Trouble::passing("DatabaseUrlMissing", what))),
+        Ok(Source::Missing(what)) => Some(Err(Trouble::passing(Reason::DatabaseUrlMissing, what))),
         Ok(Source::Nowhere) => None,
-        Err(error) => Some(Err(Trouble::passing("ReferenceUnreadable", error.to_string()))),
+        Err(error) => Some(Err(Trouble::passing(Reason::ReferenceUnreadable, error.to_string()))),
     }
 }
 
@@ -42,7 +43,7 @@ pub async fn settle(asked: &Asked<'_>, url: Result<DatabaseUrl, Trouble>) -> Acc
         // Nothing was made yet, and nothing is made before somebody is there to undo it.
         let wish = url.map_or_else(
             |trouble| trouble.wish,
-            |_| pending("Preparing", "the operator's access is being made"),
+            |_| pending(Reason::Preparing, "the operator's access is being made"),
         );
         return Accessed { hold: readable, ..Accessed::without(wish) };
     }
@@ -73,7 +74,7 @@ async fn work(asked: &Asked<'_>, url: Result<DatabaseUrl, Trouble>, extent: Exte
     };
     let trouble = work.run().await;
     let hold = readable || work.exists();
-    Accessed { hold, deeds: std::mem::take(&mut work.deeds), ..work.accessed(trouble) }
+    Accessed { hold, token_events: std::mem::take(&mut work.token_events), ..work.accessed(trouble) }
 }
 
 /// One pass over the steps.
@@ -93,7 +94,7 @@ struct Work<'a> {
     database: Option<Database>,
     /// Whether another token or user was made because the one before was taken.
     made_another: bool,
-    deeds: Vec<Deed>,
+    token_events: Vec<TokenEvent>,
 }
 
 impl<'a> Work<'a> {
@@ -116,7 +117,7 @@ impl<'a> Work<'a> {
                 let place = asked.kube.namespace();
                 let message =
                     format!("Secret {name} in namespace {place} exists and is not ours; remove or rename it");
-                return Err(Trouble::lasting("SecretConflict", message));
+                return Err(Trouble::lasting(Reason::SecretConflict, message));
             }
         };
         let mut work = Self {
@@ -130,7 +131,7 @@ impl<'a> Work<'a> {
             unsure: None,
             database: None,
             made_another: false,
-            deeds: Vec::new(),
+            token_events: Vec::new(),
         };
         work.look().await;
         Ok(work)
@@ -179,13 +180,16 @@ impl<'a> Work<'a> {
             }
             if self.asked.deadline.is_over(Instant::now()) {
                 // What is recorded says where the next reconcile goes on.
-                return Some(Trouble::passing("DeadlineExceeded", OUT_OF_TIME));
+                return Some(Trouble::passing(Reason::DeadlineExceeded, OUT_OF_TIME));
             }
             if let Err(trouble) = self.act(step).await {
                 return Some(trouble);
             }
         }
-        Some(Trouble::passing("DatabaseError", "the token was made over and over without coming into use"))
+        Some(Trouble::passing(
+            Reason::DatabaseError,
+            "the token was made over and over without coming into use",
+        ))
     }
 
     async fn act(&mut self, step: Step) -> Result<(), Trouble> {
@@ -217,12 +221,12 @@ impl<'a> Work<'a> {
         let (user, token) = (Uuid::random().map_err(no_luck)?, NewToken::generate().map_err(no_luck)?);
         self.write(Record::prepared(record, user, token)).await?;
         self.earlier = None;
-        self.deeds.extend(deed);
+        self.token_events.extend(deed);
         Ok(())
     }
 
     /// Takes role and tokens of an earlier object's user, if its record is there; what there is to tell of it.
-    async fn disable_earlier(&mut self) -> Result<Option<Deed>, Trouble> {
+    async fn disable_earlier(&mut self) -> Result<Option<TokenEvent>, Trouble> {
         let Some((uid, record)) = self.earlier.clone() else { return Ok(None) };
         let owner = self.asked.owner;
         let known = retire::disable(self.database().await?, owner.of_record(&uid), record.as_deref()).await?;
@@ -270,13 +274,17 @@ impl<'a> Work<'a> {
         match client.with_token(next.token.plaintext()).me().await {
             Ok(_) => {
                 self.write(record.promoted()).await?;
-                self.deeds.push(if record.current.is_some() { Deed::Renewed } else { Deed::Issued });
+                self.token_events.push(if record.current.is_some() {
+                    TokenEvent::Renewed
+                } else {
+                    TokenEvent::Issued
+                });
                 self.standing = Standing::Accepted;
                 Ok(())
             }
             Err(Error::Unauthorized { .. }) => {
                 self.write(record.doubted()).await?;
-                Err(Trouble::passing("TokenRejected", OTHER_DATABASE))
+                Err(Trouble::passing(Reason::TokenRejected, OTHER_DATABASE))
             }
             Err(error) => Err(unproven(&error)),
         }
@@ -347,15 +355,15 @@ impl<'a> Work<'a> {
             client: asked.client.map(|client| client.with_token(current.token.plaintext())),
             token: Some(reference(asked.kube.namespace(), &asked.owner.secret(), secret_key::TOKEN)),
             retry,
-            ..Accessed::without(wish(WishState::Granted, "TokenProven", message))
+            ..Accessed::without(wish(ExternalPhase::Granted, Reason::TokenProven, message))
         }
     }
 }
 
 fn no_luck(error: crate::coderd::uuid::NoRandomness) -> Trouble {
-    Trouble::passing("RecordFailed", error.to_string())
+    Trouble::passing(Reason::RecordFailed, error.to_string())
 }
 
 fn unrecorded(error: crate::kubernetes::CallError) -> Trouble {
-    Trouble::passing("RecordFailed", error.to_string())
+    Trouble::passing(Reason::RecordFailed, error.to_string())
 }

@@ -5,8 +5,9 @@ use super::reasons::{Trouble, pending, refused, unproven, wish};
 use super::{Accessed, Asked, reference, waiting_for_coderd, worked_before};
 use crate::coderd::Error;
 use crate::confidential::Confidential;
+use crate::controller::control_plane::reasons::Reason;
 use crate::controller::control_plane::references;
-use crate::controller::control_plane::status::{ADMISSION_DISABLED, Wish, WishState};
+use crate::controller::control_plane::status::{ExternalPhase, ExternalState};
 
 /// What coderd says of the token.
 type Answer = Option<Result<(), Error>>;
@@ -17,10 +18,10 @@ pub async fn settle(asked: &Asked<'_>, secret: &str, key: &str) -> (Accessed, bo
     let token = match references::secret_value(asked.kube, namespace, secret, key).await {
         Ok(references::Found::Text(token)) => token,
         Ok(references::Found::Lacking(message)) => {
-            return (Accessed::without(pending("TokenSecretMissing", message)), false);
+            return (Accessed::without(pending(Reason::TokenSecretMissing, message)), false);
         }
         Err(error) => {
-            return (failed(Trouble::passing("ReferenceUnreadable", error.to_string())), false);
+            return (failed(Trouble::passing(Reason::ReferenceUnreadable, error.to_string())), false);
         }
     };
     let place = reference(namespace, secret, key);
@@ -38,18 +39,18 @@ pub async fn settle(asked: &Asked<'_>, secret: &str, key: &str) -> (Accessed, bo
     };
     let proven = matches!(answer, Some(Ok(())));
     let wish = judge(answer, worked);
-    let client = client.filter(|_| wish.state == WishState::Granted);
+    let client = client.filter(|_| wish.phase == ExternalPhase::Granted);
     (Accessed { client, token: Some(place), retry, ..Accessed::without(wish) }, proven)
 }
 
 /// What to say of a token that is not sent, since nobody was asked whether its author may read it.
-fn unsent(worked: bool) -> Wish {
+fn unsent(worked: bool) -> ExternalState {
     let message = "the token of spec.operatorAccess.tokenSecretRef is not sent to coderd while admission is disabled; \
                    remove the label coder.com/admission from the namespace";
     if worked {
-        return wish(WishState::Granted, "TokenProven", format!("it worked before; {message}"));
+        return wish(ExternalPhase::Granted, Reason::TokenProven, format!("it worked before; {message}"));
     }
-    refused(ADMISSION_DISABLED, message)
+    refused(Reason::AdmissionDisabled, message)
 }
 
 async fn ask(asked: &Asked<'_>, token: &Confidential<String>) -> Answer {
@@ -62,8 +63,8 @@ fn failed(trouble: Trouble) -> Accessed {
 }
 
 /// What to say. A token that worked is not given up because coderd does not answer for a while.
-fn judge(answer: Answer, worked: bool) -> Wish {
-    let granted = |message: String| wish(WishState::Granted, "TokenProven", message);
+fn judge(answer: Answer, worked: bool) -> ExternalState {
+    let granted = |message: String| wish(ExternalPhase::Granted, Reason::TokenProven, message);
     match answer {
         Some(Ok(())) => granted("coderd accepts the token of spec.operatorAccess.tokenSecretRef".to_owned()),
         Some(Err(error @ Error::Unauthorized { .. })) => {
@@ -89,17 +90,17 @@ mod tests {
         let silent = || Some(Err(Error::TimedOut { operation }));
         let said = |answer, worked| {
             let wish = judge(answer, worked);
-            (wish.state, wish.reason)
+            (wish.phase, wish.reason)
         };
         for worked in [false, true] {
-            assert_eq!(said(Some(Ok(())), worked), (WishState::Granted, "TokenProven"));
+            assert_eq!(said(Some(Ok(())), worked), (ExternalPhase::Granted, Reason::TokenProven));
             let rejected = Some(Err(Error::Unauthorized { operation }));
-            assert_eq!(said(rejected, worked), (WishState::Refused, "TokenRejected"));
+            assert_eq!(said(rejected, worked), (ExternalPhase::Refused, Reason::TokenRejected));
         }
-        assert_eq!(said(silent(), true), (WishState::Granted, "TokenProven"));
-        assert_eq!(said(silent(), false), (WishState::Pending, "ProofFailed"));
-        assert_eq!(said(None, true), (WishState::Granted, "TokenProven"));
-        assert_eq!(said(None, false), (WishState::Pending, "WaitingForCoderd"));
+        assert_eq!(said(silent(), true), (ExternalPhase::Granted, Reason::TokenProven));
+        assert_eq!(said(silent(), false), (ExternalPhase::Pending, Reason::ProofFailed));
+        assert_eq!(said(None, true), (ExternalPhase::Granted, Reason::TokenProven));
+        assert_eq!(said(None, false), (ExternalPhase::Pending, Reason::WaitingForCoderd));
     }
 
     #[test]
@@ -107,9 +108,9 @@ mod tests {
         let said = |worked| {
             let wish = unsent(worked);
             assert!(wish.message.contains("remove the label") && wish.message.len() <= 300, "{wish:?}");
-            (wish.state, wish.reason)
+            (wish.phase, wish.reason)
         };
-        assert_eq!(said(true), (WishState::Granted, "TokenProven"));
-        assert_eq!(said(false), (WishState::Refused, "AdmissionDisabled"));
+        assert_eq!(said(true), (ExternalPhase::Granted, Reason::TokenProven));
+        assert_eq!(said(false), (ExternalPhase::Refused, Reason::AdmissionDisabled));
     }
 }

@@ -1,7 +1,6 @@
 //! The operator's access to coderd: given as a Secret, made in coderd's database, or none. `plan` and `steps` decide,
 //! the rest reads and acts; no token and no URL ever reaches a log, a status or an error.
 
-mod deed;
 mod generated;
 mod given;
 mod need;
@@ -11,10 +10,13 @@ mod record;
 mod retire;
 mod source;
 mod steps;
+mod token_event;
 
-use super::status::{ADMISSION_DISABLED, Wish, WishState};
+use super::status::{ExternalPhase, ExternalState};
 use crate::coderd::{Client, Egress, Error, Retry};
-use crate::controller::deadline::Deadline;
+use crate::controller::control_plane::reasons::Reason;
+use crate::controller::identity::Owner;
+use crate::controller::runtime::deadline::Deadline;
 use crate::kubernetes::{CallError, Kube};
 use crds::shared::NamespacedSecretKeySelector;
 use crds::well_known::condition::OPERATOR_ACCESS_READY;
@@ -27,10 +29,10 @@ use reasons::{pending, refused, unproven, wish};
 
 use record::Found;
 
-pub use deed::Deed;
 pub use need::Needs;
-pub use record::{OWNER_UID, Owner, WRITTEN_OVER};
+pub use record::{OWNER_UID, WRITTEN_OVER};
 use retire::Retired;
+pub use token_event::TokenEvent;
 
 /// What access is settled for, and with what.
 #[derive(Clone, Copy)]
@@ -63,7 +65,7 @@ pub struct Asked<'a> {
 #[derive(Debug)]
 pub struct Accessed {
     /// For the condition.
-    pub wish: Wish,
+    pub wish: ExternalState,
     /// Whether something the spec asks for cannot be done without it.
     pub needed: bool,
     /// coderd with the token; absent without access, or when coderd did not answer.
@@ -75,17 +77,25 @@ pub struct Accessed {
     /// Whether there is, or is about to be, something that our finalizer must undo.
     pub hold: bool,
     /// What was done about a token of our own.
-    pub deeds: Vec<Deed>,
+    pub token_events: Vec<TokenEvent>,
 }
 
 impl Accessed {
-    fn without(wish: Wish) -> Self {
-        Self { wish, needed: false, client: None, token: None, retry: None, hold: false, deeds: Vec::new() }
+    fn without(wish: ExternalState) -> Self {
+        Self {
+            wish,
+            needed: false,
+            client: None,
+            token: None,
+            retry: None,
+            hold: false,
+            token_events: Vec::new(),
+        }
     }
 
     /// Whether the operator can act in coderd.
     pub fn is_granted(&self) -> bool {
-        self.wish.state == WishState::Granted
+        self.wish.phase == ExternalPhase::Granted
     }
 
     /// Writes what it means into a status.
@@ -104,13 +114,12 @@ const NOT_NEEDED: &str = "no license is asked for, no CoderProvisioner refers to
 const NOT_MADE: &str = "no token is made while admission is disabled; remove the label coder.com/admission from the \
      namespace";
 
-const RECORD_LOST: &str = "RecordLost";
 const LOST_WHILE_SUSPENDED: &str = "the Secret with the operator's own token is gone, and none is made while \
      spec.suspend is true; set spec.suspend to false to have one made";
 const DISABLED_WHILE_SUSPENDED: &str = "spec.operatorAccess.disabled is true; a token that was made before is taken back \
      once spec.suspend is false, and is not renewed until then";
 /// Why nothing is said of the access to a control plane whose object cannot be read.
-pub const NOT_RENEWED: &str = "NotRenewed";
+pub const NOT_RENEWED: Reason = Reason::NotRenewed;
 const NOT_RENEWED_MESSAGE: &str = "the object cannot be read, so that its token is neither used nor renewed and one of \
      the operator's own ends within a day; correct the object as SpecAccepted says";
 
@@ -119,7 +128,8 @@ pub async fn settle(asked: &Asked<'_>) -> Accessed {
     let (needed, need) = (asked.needs.gate_ready(), asked.needs.need());
     let accessed = match plan::plan(asked.spec) {
         Plan::Disabled => {
-            let disabled = wish(WishState::NotAsked, "Disabled", "spec.operatorAccess.disabled is true");
+            let disabled =
+                wish(ExternalPhase::NotAsked, Reason::Disabled, "spec.operatorAccess.disabled is true");
             retired(asked, Accessed::without(disabled)).await
         }
         Plan::Given { secret, key } => match given::settle(asked, &secret, &key).await {
@@ -128,7 +138,8 @@ pub async fn settle(asked: &Asked<'_>) -> Accessed {
             (accessed, false) => Accessed { hold: asked.held, ..accessed },
         },
         _ if need == Need::Nothing => {
-            retired(asked, Accessed::without(wish(WishState::NotAsked, "NotNeeded", NOT_NEEDED))).await
+            retired(asked, Accessed::without(wish(ExternalPhase::NotAsked, Reason::NotNeeded, NOT_NEEDED)))
+                .await
         }
         _ if need == Need::Unknown || asked.frozen => kept(asked).await,
         Plan::NoUrl => without_url(asked, needed).await,
@@ -147,11 +158,14 @@ async fn kept(asked: &Asked<'_>) -> Accessed {
     let without = |wish| Accessed { hold: asked.held, ..Accessed::without(wish) };
     match is_kept(asked).await {
         Ok(true) => renew(asked).await,
-        Ok(false) if asked.frozen => without(refused(ADMISSION_DISABLED, NOT_MADE)),
-        Ok(false) => without(pending("Preparing", "what needs the operator's access is being looked for")),
-        Err(error) => {
-            Accessed { retry: Some(Retry::Backoff), ..without(pending("RecordFailed", error.to_string())) }
+        Ok(false) if asked.frozen => without(refused(Reason::AdmissionDisabled, NOT_MADE)),
+        Ok(false) => {
+            without(pending(Reason::Preparing, "what needs the operator's access is being looked for"))
         }
+        Err(error) => Accessed {
+            retry: Some(Retry::Backoff),
+            ..without(pending(Reason::RecordFailed, error.to_string()))
+        },
     }
 }
 
@@ -174,24 +188,24 @@ pub async fn is_kept(asked: &Asked<'_>) -> Result<bool, CallError> {
 pub fn not_kept(spec: &CoderControlPlaneSpec, before: &CoderControlPlaneStatus) -> Option<Accessed> {
     let said = before.conditions.iter().find(|one| one.type_ == OPERATOR_ACCESS_READY)?;
     let wish = match plan::plan(spec) {
-        Plan::Disabled => wish(WishState::NotAsked, "Disabled", DISABLED_WHILE_SUSPENDED),
-        Plan::NoUrl => wish(WishState::NotAsked, "NoDatabaseURL", NO_URL),
+        Plan::Disabled => wish(ExternalPhase::NotAsked, Reason::Disabled, DISABLED_WHILE_SUSPENDED),
+        Plan::NoUrl => wish(ExternalPhase::NotAsked, Reason::NoDatabaseURL, NO_URL),
         Plan::Given { .. } | Plan::Generated(_) | Plan::Unresolvable(_) => {
             // One that was never there is not lost.
-            if said.status != "True" && said.reason != RECORD_LOST {
+            if said.status != "True" && said.reason != Reason::RecordLost.as_str() {
                 return None;
             }
-            refused(RECORD_LOST, LOST_WHILE_SUSPENDED)
+            refused(Reason::RecordLost, LOST_WHILE_SUSPENDED)
         }
     };
     Some(Accessed::without(wish))
 }
 
 /// What there is to say of the access to a control plane whose object cannot be read; nothing where it was not ready.
-pub fn not_renewed(before: &CoderControlPlaneStatus) -> Option<Wish> {
+pub fn not_renewed(before: &CoderControlPlaneStatus) -> Option<ExternalState> {
     let said = before.conditions.iter().find(|one| one.type_ == OPERATOR_ACCESS_READY)?;
-    let believed = said.status == "True" || said.reason == NOT_RENEWED;
-    believed.then(|| wish(WishState::NotAsked, NOT_RENEWED, NOT_RENEWED_MESSAGE))
+    let believed = said.status == "True" || said.reason == NOT_RENEWED.as_str();
+    believed.then(|| wish(ExternalPhase::NotAsked, NOT_RENEWED, NOT_RENEWED_MESSAGE))
 }
 
 /// Renews the token of a suspended control plane; no role is changed and nothing is taken back.
@@ -203,19 +217,21 @@ pub async fn renew(asked: &Asked<'_>) -> Accessed {
             generated::renew(asked, url.unwrap_or_else(|| Err(refused_url(NO_URL)))).await
         }
         Plan::Unresolvable(why) => generated::renew(asked, Err(refused_url(why))).await,
-        Plan::Disabled | Plan::NoUrl => Accessed::without(wish(WishState::NotAsked, "NoDatabaseURL", NO_URL)),
+        Plan::Disabled | Plan::NoUrl => {
+            Accessed::without(wish(ExternalPhase::NotAsked, Reason::NoDatabaseURL, NO_URL))
+        }
     }
 }
 
 fn refused_url(why: &str) -> reasons::Trouble {
-    reasons::Trouble::lasting("DatabaseUrlUnresolved", why)
+    reasons::Trouble::lasting(Reason::DatabaseUrlUnresolved, why)
 }
 
 async fn without_url(asked: &Asked<'_>, needed: bool) -> Accessed {
     let wish = if needed {
-        refused("NoDatabaseURL", NO_URL_NEEDED)
+        refused(Reason::NoDatabaseURL, NO_URL_NEEDED)
     } else {
-        wish(WishState::NotAsked, "NoDatabaseURL", NO_URL)
+        wish(ExternalPhase::NotAsked, Reason::NoDatabaseURL, NO_URL)
     };
     retired(asked, Accessed::without(wish)).await
 }
@@ -227,10 +243,10 @@ async fn retired(asked: &Asked<'_>, accessed: Accessed) -> Accessed {
     }
     let places = plan::places(asked.spec).unwrap_or_default();
     match retire::retire(asked.kube, asked.egress, asked.owner, asked.spec, Some(&places)).await {
-        Ok(Retired { deeds, former_left: None }) => Accessed { deeds, ..accessed },
-        Ok(Retired { deeds, former_left: Some(why) }) => {
+        Ok(Retired { token_events, former_left: None }) => Accessed { token_events, ..accessed },
+        Ok(Retired { token_events, former_left: Some(why) }) => {
             let wish = with_former(accessed.wish, &why);
-            Accessed { wish, deeds, hold: true, retry: Some(Retry::Backoff), ..accessed }
+            Accessed { wish, token_events, hold: true, retry: Some(Retry::Backoff), ..accessed }
         }
         Err(error) => {
             tracing::warn!(namespace = asked.owner.namespace, name = asked.owner.name, %error,
@@ -241,12 +257,12 @@ async fn retired(asked: &Asked<'_>, accessed: Accessed) -> Accessed {
 }
 
 /// What there is to say where a token of the older operator could not be revoked: that one lives for a year.
-fn with_former(wish: Wish, why: &str) -> Wish {
+fn with_former(wish: ExternalState, why: &str) -> ExternalState {
     let message = format!(
         "a token of the older operator is still valid, delete it in coderd ({why}); {}",
         wish.message
     );
-    Wish { message, ..wish }
+    ExternalState { message, ..wish }
 }
 
 /// Takes back what was made for a control plane that is going. A database that is gone delays it by seconds only; with
@@ -257,12 +273,12 @@ pub async fn end(
     owner: Owner<'_>,
     spec: &CoderControlPlaneSpec,
     release: bool,
-) -> Result<Vec<Deed>, CallError> {
+) -> Result<Vec<TokenEvent>, CallError> {
     let places: Vec<Place> = plan::places(spec).unwrap_or_default();
-    let Retired { mut deeds, former_left } =
+    let Retired { mut token_events, former_left } =
         retire::retire(kube, egress, owner, spec, (!release).then_some(&places[..])).await?;
-    deeds.extend(former_left.map(Deed::FormerLeft));
-    Ok(deeds)
+    token_events.extend(former_left.map(TokenEvent::FormerLeft));
+    Ok(token_events)
 }
 
 /// Which Secret, and where, for the status.
@@ -281,8 +297,8 @@ fn worked_before(error: &Error) -> (String, Option<Retry>) {
 }
 
 /// Access that cannot be had before coderd answers.
-fn waiting_for_coderd() -> Wish {
-    pending("WaitingForCoderd", "the token is there; coderd has to answer before it is used")
+fn waiting_for_coderd() -> ExternalState {
+    pending(Reason::WaitingForCoderd, "the token is there; coderd has to answer before it is used")
 }
 
 #[cfg(test)]
@@ -290,8 +306,8 @@ mod tests {
     use super::*;
     use serde_json::{Value, from_value, json};
 
-    fn said(status: &str, reason: &str) -> CoderControlPlaneStatus {
-        let condition = json!({ "type": "OperatorAccessReady", "status": status, "reason": reason, "message": "x",
+    fn said(status: &str, reason: Reason) -> CoderControlPlaneStatus {
+        let condition = json!({ "type": "OperatorAccessReady", "status": status, "reason": reason.as_str(), "message": "x",
             "lastTransitionTime": "2026-01-01T00:00:00Z" });
         from_value(json!({ "operatorAccessReady": status == "True", "conditions": [condition] })).unwrap()
     }
@@ -305,26 +321,29 @@ mod tests {
                 lost.describe(&mut after);
                 assert_eq!(after.operator_access_ready, Some(false));
                 assert!(lost.wish.message.len() <= 300);
-                (lost.wish.state, lost.wish.reason)
+                (lost.wish.phase, lost.wish.reason)
             })
         };
         let url = || json!({ "extraEnv": [{ "name": "CODER_PG_CONNECTION_URL", "value": "postgres://a" }] });
         let disabled = || json!({ "operatorAccess": { "disabled": true } });
-        let lost = Some((WishState::Refused, "RecordLost"));
-        assert_eq!(told(url(), &said("True", "TokenProven")), lost);
-        assert_eq!(told(url(), &said("False", "RecordLost")), lost, "it stays so");
-        assert_eq!(told(url(), &said("False", "DatabaseUnreachable")), None, "it never had one");
-        assert_eq!(told(disabled(), &said("True", "TokenProven")), Some((WishState::NotAsked, "Disabled")));
-        let no_url = Some((WishState::NotAsked, "NoDatabaseURL"));
-        assert_eq!(told(json!({}), &said("True", "TokenProven")), no_url);
+        let lost = Some((ExternalPhase::Refused, Reason::RecordLost));
+        assert_eq!(told(url(), &said("True", Reason::TokenProven)), lost);
+        assert_eq!(told(url(), &said("False", Reason::RecordLost)), lost, "it stays so");
+        assert_eq!(told(url(), &said("False", Reason::DatabaseUnreachable)), None, "it never had one");
+        assert_eq!(
+            told(disabled(), &said("True", Reason::TokenProven)),
+            Some((ExternalPhase::NotAsked, Reason::Disabled))
+        );
+        let no_url = Some((ExternalPhase::NotAsked, Reason::NoDatabaseURL));
+        assert_eq!(told(json!({}), &said("True", Reason::TokenProven)), no_url);
         assert_eq!(told(disabled(), &CoderControlPlaneStatus::default()), None, "suspended from the start");
     }
 
     #[test]
     fn a_token_of_the_older_operator_that_is_still_valid_is_told_whatever_else_is() {
-        let without = wish(WishState::NotAsked, "NotNeeded", NOT_NEEDED);
+        let without = wish(ExternalPhase::NotAsked, Reason::NotNeeded, NOT_NEEDED);
         let told = with_former(without, "the database does not answer");
-        assert_eq!((told.state, told.reason), (WishState::NotAsked, "NotNeeded"));
+        assert_eq!((told.phase, told.reason), (ExternalPhase::NotAsked, Reason::NotNeeded));
         assert!(
             told.message
                 .contains("still valid, delete it in coderd (the database does not answer); no license")
@@ -334,11 +353,11 @@ mod tests {
 
     #[test]
     fn access_to_an_object_that_cannot_be_read_is_not_known() {
-        let told = |status, reason| not_renewed(&said(status, reason)).map(|wish| (wish.state, wish.reason));
-        let unknown = Some((WishState::NotAsked, "NotRenewed"));
-        assert_eq!(told("True", "TokenProven"), unknown);
-        assert_eq!(told("Unknown", "NotRenewed"), unknown, "it stays so");
-        assert_eq!(told("False", "DatabaseUnreachable"), None);
+        let told = |status, reason| not_renewed(&said(status, reason)).map(|wish| (wish.phase, wish.reason));
+        let unknown = Some((ExternalPhase::NotAsked, Reason::NotRenewed));
+        assert_eq!(told("True", Reason::TokenProven), unknown);
+        assert_eq!(told("Unknown", Reason::NotRenewed), unknown, "it stays so");
+        assert_eq!(told("False", Reason::DatabaseUnreachable), None);
         assert_eq!(not_renewed(&CoderControlPlaneStatus::default()), None);
         assert!(NOT_RENEWED_MESSAGE.len() <= 300);
     }

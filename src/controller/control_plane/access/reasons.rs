@@ -3,40 +3,41 @@
 
 use crate::coderd::database::{self, UrlError};
 use crate::coderd::{Error, Retry};
-use crate::controller::control_plane::status::{Wish, WishState};
+use crate::controller::control_plane::reasons::Reason;
+use crate::controller::control_plane::status::{ExternalPhase, ExternalState};
 
 /// A wish that stands somewhere for some reason.
-pub fn wish(state: WishState, reason: &'static str, message: impl Into<String>) -> Wish {
-    Wish { state, reason, message: message.into() }
+pub fn wish(phase: ExternalPhase, reason: Reason, message: impl Into<String>) -> ExternalState {
+    ExternalState { phase, reason, message: message.into() }
 }
 
 /// Something that passes by itself.
-pub fn pending(reason: &'static str, message: impl Into<String>) -> Wish {
-    wish(WishState::Pending, reason, message)
+pub fn pending(reason: Reason, message: impl Into<String>) -> ExternalState {
+    wish(ExternalPhase::Pending, reason, message)
 }
 
 /// Something that stays until somebody acts.
-pub fn refused(reason: &'static str, message: impl Into<String>) -> Wish {
-    wish(WishState::Refused, reason, message)
+pub fn refused(reason: Reason, message: impl Into<String>) -> ExternalState {
+    wish(ExternalPhase::Refused, reason, message)
 }
 
 /// A trouble, and when to try again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trouble {
     /// What to say.
-    pub wish: Wish,
+    pub wish: ExternalState,
     /// When to try again.
     pub retry: Retry,
 }
 
 impl Trouble {
     /// Something that passes by itself.
-    pub fn passing(reason: &'static str, message: impl Into<String>) -> Self {
+    pub fn passing(reason: Reason, message: impl Into<String>) -> Self {
         Self { wish: pending(reason, message), retry: Retry::Backoff }
     }
 
     /// Something that stays until somebody acts.
-    pub fn lasting(reason: &'static str, message: impl Into<String>) -> Self {
+    pub fn lasting(reason: Reason, message: impl Into<String>) -> Self {
         Self { wish: refused(reason, message), retry: Retry::WhenChanged }
     }
 }
@@ -49,19 +50,19 @@ impl From<database::Error> for Trouble {
             UserElsewhere, WrongPassword,
         };
         let reason = match &error {
-            Unreachable | ConnectionLost => "DatabaseUnreachable",
-            NoLogin(_) => "DatabaseLoginFailed",
-            TimedOut => "DatabaseTimedOut",
-            NotMigrated => "DatabaseNotMigrated",
-            TokenTaken | Other(_) | Request(_) => "DatabaseError",
-            Refused(_) => "DatabaseAddressRefused",
-            WrongPassword => "DatabaseLoginRefused",
-            TlsRefused(_) => "DatabaseTlsRefused",
-            PermissionDenied => "DatabasePermissionDenied",
-            UnsupportedSchema { .. } => "DatabaseSchemaUnknown",
-            Suspended => "UserSuspended",
-            Deleted => "UserDeleted",
-            ForeignUser | UserElsewhere | NoFreeName => "UserConflict",
+            Unreachable | ConnectionLost => Reason::DatabaseUnreachable,
+            NoLogin(_) => Reason::DatabaseLoginFailed,
+            TimedOut => Reason::DatabaseTimedOut,
+            NotMigrated => Reason::DatabaseNotMigrated,
+            TokenTaken | Other(_) | Request(_) => Reason::DatabaseError,
+            Refused(_) => Reason::DatabaseAddressRefused,
+            WrongPassword => Reason::DatabaseLoginRefused,
+            TlsRefused(_) => Reason::DatabaseTlsRefused,
+            PermissionDenied => Reason::DatabasePermissionDenied,
+            UnsupportedSchema { .. } => Reason::DatabaseSchemaUnknown,
+            Suspended => Reason::UserSuspended,
+            Deleted => Reason::UserDeleted,
+            ForeignUser | UserElsewhere | NoFreeName => Reason::UserConflict,
         };
         match error.retry() {
             database::Retry::Backoff => Self::passing(reason, error.to_string()),
@@ -83,19 +84,19 @@ fn fix(error: &database::Error) -> &'static str {
 impl From<UrlError> for Trouble {
     fn from(error: UrlError) -> Self {
         let fix = "correct CODER_PG_CONNECTION_URL, or set spec.operatorAccess.tokenSecretRef";
-        Self::lasting("DatabaseUrlInvalid", format!("{error}; {fix}"))
+        Self::lasting(Reason::DatabaseUrlInvalid, format!("{error}; {fix}"))
     }
 }
 
 /// What it means that coderd did not confirm a token.
 pub fn unproven(error: &Error) -> Trouble {
     match error {
-        Error::Unauthorized { .. } => Trouble::lasting("TokenRejected", error.to_string()),
+        Error::Unauthorized { .. } => Trouble::lasting(Reason::TokenRejected, error.to_string()),
         // That coderd itself is there was seen a moment ago.
         other => {
             let retry =
                 Some(other.retry()).filter(|retry| *retry != Retry::WhenChanged).unwrap_or(Retry::Backoff);
-            Trouble { wish: pending("ProofFailed", other.to_string()), retry }
+            Trouble { wish: pending(Reason::ProofFailed, other.to_string()), retry }
         }
     }
 }
@@ -110,24 +111,32 @@ mod tests {
     fn what_passes_is_pending_and_what_stays_is_refused_with_a_fix() {
         use database::Error as E;
         for (error, state, reason) in [
-            (E::Unreachable, WishState::Pending, "DatabaseUnreachable"),
-            (E::TimedOut, WishState::Pending, "DatabaseTimedOut"),
-            (E::ConnectionLost, WishState::Pending, "DatabaseUnreachable"),
-            (E::NotMigrated, WishState::Pending, "DatabaseNotMigrated"),
-            (E::TokenTaken, WishState::Pending, "DatabaseError"),
-            (E::Other(database::State::new("53300")), WishState::Pending, "DatabaseError"),
-            (E::NoLogin(Box::new(E::WrongPassword)), WishState::Pending, "DatabaseLoginFailed"),
-            (E::WrongPassword, WishState::Refused, "DatabaseLoginRefused"),
-            (E::TlsRefused("no".into()), WishState::Refused, "DatabaseTlsRefused"),
-            (E::PermissionDenied, WishState::Refused, "DatabasePermissionDenied"),
-            (E::UnsupportedSchema { problems: vec![] }, WishState::Refused, "DatabaseSchemaUnknown"),
-            (E::Suspended, WishState::Refused, "UserSuspended"),
-            (E::Deleted, WishState::Refused, "UserDeleted"),
-            (E::ForeignUser, WishState::Refused, "UserConflict"),
+            (E::Unreachable, ExternalPhase::Pending, Reason::DatabaseUnreachable),
+            (E::TimedOut, ExternalPhase::Pending, Reason::DatabaseTimedOut),
+            (E::ConnectionLost, ExternalPhase::Pending, Reason::DatabaseUnreachable),
+            (E::NotMigrated, ExternalPhase::Pending, Reason::DatabaseNotMigrated),
+            (E::TokenTaken, ExternalPhase::Pending, Reason::DatabaseError),
+            (E::Other(database::State::new("53300")), ExternalPhase::Pending, Reason::DatabaseError),
+            (E::NoLogin(Box::new(E::WrongPassword)), ExternalPhase::Pending, Reason::DatabaseLoginFailed),
+            (E::WrongPassword, ExternalPhase::Refused, Reason::DatabaseLoginRefused),
+            (E::TlsRefused("no".into()), ExternalPhase::Refused, Reason::DatabaseTlsRefused),
+            (E::PermissionDenied, ExternalPhase::Refused, Reason::DatabasePermissionDenied),
+            (
+                E::UnsupportedSchema { problems: vec![] },
+                ExternalPhase::Refused,
+                Reason::DatabaseSchemaUnknown,
+            ),
+            (E::Suspended, ExternalPhase::Refused, Reason::UserSuspended),
+            (E::Deleted, ExternalPhase::Refused, Reason::UserDeleted),
+            (E::ForeignUser, ExternalPhase::Refused, Reason::UserConflict),
         ] {
             let wish = Trouble::from(error).wish;
-            assert_eq!((wish.state, wish.reason), (state, reason));
-            assert_eq!(wish.message.contains("spec.operatorAccess"), state == WishState::Refused, "{wish:?}");
+            assert_eq!((wish.phase, wish.reason), (state, reason));
+            assert_eq!(
+                wish.message.contains("spec.operatorAccess"),
+                state == ExternalPhase::Refused,
+                "{wish:?}"
+            );
         }
     }
 
@@ -135,11 +144,14 @@ mod tests {
     fn a_token_coderd_does_not_know_is_refused_and_any_other_answer_is_asked_again() {
         let operation = Operation::Me;
         let rejected = unproven(&Error::Unauthorized { operation });
-        assert_eq!((rejected.wish.state, rejected.wish.reason), (WishState::Refused, "TokenRejected"));
+        assert_eq!(
+            (rejected.wish.phase, rejected.wish.reason),
+            (ExternalPhase::Refused, Reason::TokenRejected)
+        );
         let limited = unproven(&Error::RateLimited { operation, retry_after: Duration::from_secs(7) });
         assert_eq!(
             (limited.wish.reason, limited.retry),
-            ("ProofFailed", Retry::After(Duration::from_secs(7)))
+            (Reason::ProofFailed, Retry::After(Duration::from_secs(7)))
         );
         assert_eq!(unproven(&Error::Server { operation, status: 502 }).retry, Retry::Backoff);
     }

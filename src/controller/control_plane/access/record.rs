@@ -5,6 +5,7 @@ use super::steps::{Kept, Record};
 use crate::coderd::NewToken;
 use crate::coderd::database::{EMAIL_DOMAIN, Role};
 use crate::confidential::Confidential;
+use crate::controller::identity::Owner;
 use crds::names;
 use crds::well_known::{MANAGER, label, secret_key};
 use k8s_openapi::ByteString;
@@ -28,17 +29,6 @@ const USER_ID: &str = "user-id";
 const ROLE: &str = "role";
 const REVOKED_BEFORE: &str = "revoked-before";
 const FORMER_CLEARED: &str = "former-cleared";
-
-/// The control plane a record is for.
-#[derive(Debug, Clone, Copy)]
-pub struct Owner<'a> {
-    /// Its namespace.
-    pub namespace: &'a str,
-    /// Its name.
-    pub name: &'a str,
-    /// Its uid.
-    pub uid: &'a str,
-}
 
 impl<'a> Owner<'a> {
     /// The control plane of this name that a record was made for: an earlier one, if its uid is another. A record that

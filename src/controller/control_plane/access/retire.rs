@@ -1,14 +1,15 @@
 //! Takes back a token of our own: revoked in the database if that can be reached, its Secret removed in any case.
 //! It never waits for a database: what cannot be revoked ends by itself within a day.
 
-use super::Deed;
+use super::TokenEvent;
 use super::plan::Place;
-use super::record::{self, Found, Owner};
+use super::record::{self, Found};
 use super::source::{self, Source};
 use super::steps::Record;
 use crate::coderd::Egress;
 use crate::coderd::database::{Database, DatabaseUrl, EMAIL_DOMAIN, Error};
-use crate::controller::drift;
+use crate::controller::children::drift;
+use crate::controller::identity::Owner;
 use crate::kubernetes::{CallError, Kube, Target};
 use crds::CoderControlPlaneSpec;
 use crds::names::control_plane::{former_operator_token_secret, operator_token};
@@ -26,7 +27,7 @@ const UNKNOWN_USER: &str =
 #[derive(Debug, Default)]
 pub struct Retired {
     /// What there is to tell.
-    pub deeds: Vec<Deed>,
+    pub token_events: Vec<TokenEvent>,
     /// Why a token that the older operator made is still valid. It lives for a year, so its Secret stays: as long as that
     /// is there, it is known that something is left to revoke.
     pub former_left: Option<String>,
@@ -68,7 +69,7 @@ pub async fn retire(
     let mut retired = Retired::default();
     if let Some((record, uid, _)) = ours {
         kube.remove(secret(kube.namespace(), &owner.secret()), uid).await?;
-        retired.deeds.extend(deed(record, &revoked));
+        retired.token_events.extend(deed(record, &revoked));
     }
     match (former, revoked) {
         (Some((name, uid)), Ok(_)) => remove_former(kube, owner, &name, &uid).await?,
@@ -79,13 +80,13 @@ pub async fn retire(
 }
 
 /// What is told of a token whose Secret was removed, given whether the database knew its user.
-pub fn deed(record: Option<&Record>, known: &Result<bool, String>) -> Option<Deed> {
+pub fn deed(record: Option<&Record>, known: &Result<bool, String>) -> Option<TokenEvent> {
     match known {
-        Ok(true) => Some(Deed::Revoked),
+        Ok(true) => Some(TokenEvent::Revoked),
         // It was only about to be made.
         Ok(false) if record.is_some_and(|record| record.role.is_none() && record.current.is_none()) => None,
-        Ok(false) => Some(Deed::LeftToExpire(UNKNOWN_USER.to_owned())),
-        Err(why) => Some(Deed::LeftToExpire(why.clone())),
+        Ok(false) => Some(TokenEvent::LeftToExpire(UNKNOWN_USER.to_owned())),
+        Err(why) => Some(TokenEvent::LeftToExpire(why.clone())),
     }
 }
 
@@ -210,13 +211,13 @@ mod tests {
     fn a_token_counts_as_revoked_only_where_the_database_knew_its_user() {
         let prepared = Record::prepared(None, Uuid::random().unwrap(), NewToken::generate().unwrap());
         let made = Record { current: prepared.next.clone(), ..prepared.clone() };
-        let left = |why: &str| Some(Deed::LeftToExpire(why.to_owned()));
+        let left = |why: &str| Some(TokenEvent::LeftToExpire(why.to_owned()));
         for record in [None, Some(&made)] {
-            assert_eq!(deed(record, &Ok(true)), Some(Deed::Revoked));
+            assert_eq!(deed(record, &Ok(true)), Some(TokenEvent::Revoked));
             assert_eq!(deed(record, &Ok(false)), left(UNKNOWN_USER));
             assert_eq!(deed(record, &Err("away".to_owned())), left("away"));
         }
         assert_eq!(deed(Some(&prepared), &Ok(false)), None, "nothing was made");
-        assert_eq!(deed(Some(&prepared), &Ok(true)), Some(Deed::Revoked));
+        assert_eq!(deed(Some(&prepared), &Ok(true)), Some(TokenEvent::Revoked));
     }
 }

@@ -2,11 +2,11 @@
 //! It reads what is named and nothing else, and keeps nothing.
 
 use super::plan::{Absent, Kind, Place};
-use super::record::Owner;
 use crate::coderd::Egress;
 use crate::coderd::database::{Database, DatabaseUrl, Error, Limits};
 use crate::confidential::Confidential;
 use crate::controller::control_plane::references::{Found, decoded, secret_value};
+use crate::controller::identity::Owner;
 use crate::kubernetes::{CallError, Kube, Target};
 use crds::CoderControlPlaneSpec;
 use serde_json::Value;

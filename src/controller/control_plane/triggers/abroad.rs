@@ -3,9 +3,8 @@
 
 use super::Changed;
 use crate::controller::control_plane::consent;
-use crate::controller::control_plane::reconcile::Key;
+use crate::controller::identity::ObjectKey;
 use crate::kubernetes::Change;
-use crds::names::instance_label;
 use crds::well_known::label;
 use kube::core::ObjectMeta;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,31 +16,15 @@ pub struct Abroad(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
-    /// Namespace and uid of each Role and RoleBinding, by their owner.
-    grants: BTreeMap<Owner, BTreeSet<(String, String)>>,
+    /// Namespace and uid of each Role and RoleBinding, by their owner as labels name it.
+    grants: BTreeMap<ObjectKey, BTreeSet<(String, String)>>,
     /// The namespaces that take workspaces of nobody.
     refusing: BTreeSet<String>,
 }
 
-/// Namespace and name of a control plane, the latter as labels hold it.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Owner(String, String);
-
-impl Owner {
-    pub(super) fn is(&self, key: &Key) -> bool {
-        self.0 == key.namespace && self.1 == instance_label(&key.name)
-    }
-
-    fn of(metadata: &ObjectMeta) -> Option<Self> {
-        let labels = metadata.labels.as_ref()?;
-        let label = |name: &str| labels.get(name).cloned();
-        Some(Self(label(label::CONTROL_PLANE_NAMESPACE)?, label(label::CONTROL_PLANE)?))
-    }
-}
-
 impl Abroad {
     /// Takes note of a change; whose rights are refused where it happened.
-    pub(super) fn note(&self, changed: Changed, change: &Change) -> Vec<Owner> {
+    pub(super) fn note(&self, changed: Changed, change: &Change) -> Vec<ObjectKey> {
         let (metadata, mut known) = (&change.metadata, self.known());
         match changed {
             Changed::Namespace => known.note_namespace(metadata, change.gone),
@@ -51,8 +34,8 @@ impl Abroad {
     }
 
     /// Where a control plane has rights that are refused, as far as is known.
-    pub fn refused(&self, key: &Key) -> BTreeSet<String> {
-        let (owner, known) = (Owner(key.namespace.clone(), instance_label(&key.name)), self.known());
+    pub fn refused(&self, key: &ObjectKey) -> BTreeSet<String> {
+        let (owner, known) = (key.labelled(), self.known());
         let places = known.grants.get(&owner).into_iter().flatten().map(|(place, _)| place);
         places.filter(|place| known.refusing.contains(*place)).cloned().collect()
     }
@@ -63,7 +46,7 @@ impl Abroad {
 }
 
 impl Known {
-    fn note_namespace(&mut self, metadata: &ObjectMeta, gone: bool) -> Vec<Owner> {
+    fn note_namespace(&mut self, metadata: &ObjectMeta, gone: bool) -> Vec<ObjectKey> {
         let Some(name) = &metadata.name else { return Vec::new() };
         let labels = metadata.labels.as_ref();
         let says = labels.and_then(|labels| labels.get(label::WORKSPACES_FROM)).map(String::as_str);
@@ -76,10 +59,10 @@ impl Known {
         self.grants.iter().filter(|(_, grants)| has_some(grants)).map(|(owner, _)| owner.clone()).collect()
     }
 
-    fn note_grant(&mut self, metadata: &ObjectMeta, gone: bool) -> Option<Owner> {
-        let owner = Owner::of(metadata)?;
+    fn note_grant(&mut self, metadata: &ObjectMeta, gone: bool) -> Option<ObjectKey> {
+        let owner = ObjectKey::of_labels(metadata)?;
         let (place, uid) = (metadata.namespace.clone()?, metadata.uid.clone()?);
-        if place == owner.0 {
+        if place == owner.namespace {
             return None;
         }
         if gone {
@@ -99,6 +82,7 @@ impl Known {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crds::names::instance_label;
     use serde_json::{from_value, json};
 
     fn namespace(says: &str, gone: bool) -> Change {
@@ -115,7 +99,7 @@ mod tests {
     #[test]
     fn a_refusal_finds_whoever_has_rights_there_in_whatever_order_they_are_seen() {
         let (abroad, name) = (Abroad::default(), "x".repeat(70));
-        let key = Key { namespace: "team".to_owned(), name: name.clone() };
+        let key = ObjectKey { namespace: "team".to_owned(), name: name.clone() };
         let child = |change: &Change| abroad.note(Changed::Child, change);
         let says = |says: &str, gone| abroad.note(Changed::Namespace, &namespace(says, gone));
         let places = || abroad.refused(&key).into_iter().collect::<Vec<_>>();
@@ -123,7 +107,7 @@ mod tests {
         assert!(child(&grant("theirs", "other", "2", true)).is_empty(), "never seen and gone");
         assert_eq!(places(), Vec::<String>::new(), "nobody refuses");
         let woken = says("none", false);
-        assert!(woken.len() == 1 && woken[0].is(&key), "{woken:?}");
+        assert!(woken.len() == 1 && woken[0] == key.labelled(), "{woken:?}");
         assert_eq!(places(), ["theirs"]);
         assert_eq!(child(&grant("theirs", &name, "3", false)).len(), 1, "refused already when it came");
         child(&grant("theirs", &name, "1", true));

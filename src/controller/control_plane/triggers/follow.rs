@@ -1,48 +1,27 @@
-//! Follows everything that can make a control plane due, and leaves wishes in the queue.
+//! Follows everything that can make a control plane due, and enqueues it.
 //! It never looks into an object: what concerns whom is decided one level above.
 
-use super::abroad::{Abroad, Owner};
+use super::abroad::Abroad;
 use super::records::Records;
 use super::{Changed, concerns, optional};
+use crate::controller::children::{ChildKind, Presence};
 use crate::controller::control_plane::dependants::{self, Dependants};
-use crate::controller::control_plane::desired::{HTTP_ROUTE, SERVICE_MONITOR, Source};
-use crate::controller::control_plane::reconcile::Key;
-use crate::controller::queue::Queue;
-use crate::controller::schedule::Namespaced;
-use crate::kubernetes::{Change, Kept, KindName, Kube, Reflected, Selection, Sight};
+use crate::controller::identity::ObjectKey;
+use crate::controller::runtime::queue::Queue;
+use crate::controller::runtime::schedule::Namespaced;
+use crate::controller::workload::consumed::Source;
+use crate::kubernetes::{Change, Kept, Kube, Reflected, Selection, Sight};
 use crds::CoderControlPlane;
 use crds::well_known::{MANAGER, annotation, label};
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service, ServiceAccount};
-use k8s_openapi::api::networking::v1::Ingress;
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use kube::Resource;
 use kube::core::ObjectMeta;
 use kube::runtime::watcher;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use tokio::task::JoinSet;
-
-const fn built_in<K: k8s_openapi::Resource>() -> KindName {
-    [K::API_VERSION, K::KIND, K::URL_PATH_SEGMENT]
-}
-
-/// The kinds of children that every cluster knows.
-const CHILDREN: [KindName; 7] = [
-    built_in::<Deployment>(),
-    built_in::<Service>(),
-    built_in::<ServiceAccount>(),
-    built_in::<Role>(),
-    built_in::<RoleBinding>(),
-    built_in::<Ingress>(),
-    built_in::<PodDisruptionBudget>(),
-];
-
-/// Those that a cluster knows when somebody has defined them.
-const OPTIONAL: [KindName; 2] = [HTTP_ROUTE, SERVICE_MONITOR];
 
 /// The control planes of the cluster.
 pub type ControlPlanes = Reflected<Kept<CoderControlPlane>>;
@@ -53,27 +32,29 @@ pub async fn follow(
     abroad: &Arc<Abroad>,
     dependants: Dependants,
     control_planes: ControlPlanes,
-    queue: Queue<Key>,
+    queue: Queue<ObjectKey>,
 ) {
     // As it was before the first pass: whatever changes after that is told.
     let seen = dependants.seen();
     let ours = Selection::Labelled(format!("{}={MANAGER}", label::MANAGED_BY));
     let everything = Selection::All;
     let mut followed = JoinSet::new();
-    for kind in OPTIONAL {
-        let (kube, control_planes) = (kube.clone(), control_planes.clone());
-        followed.spawn(optional::follow(kube, kind, ours.clone(), control_planes, queue.clone()));
-    }
     let mut hear = |changes: Changes, changed| {
         let (records, abroad) = (Records::of(kube.namespace()), abroad.clone());
         followed.spawn(listen(changes, changed, records, abroad, control_planes.clone(), queue.clone()));
     };
-    for kind in CHILDREN {
-        hear(kube.changes_of(kind, &ours).boxed(), Changed::Child);
+    let (always, optional): (Vec<ChildKind>, Vec<ChildKind>) =
+        ChildKind::ALL.iter().partition(|kind| kind.presence() == Presence::Always);
+    for kind in always {
+        hear(kube.changes_of(kind.names(), &ours).boxed(), Changed::Child);
     }
     hear(kube.changes::<Secret>(&everything).boxed(), Changed::Consumed(Source::Secret));
     hear(kube.changes::<ConfigMap>(&everything).boxed(), Changed::Consumed(Source::ConfigMap));
     hear(kube.changes::<Namespace>(&everything).boxed(), Changed::Namespace);
+    for kind in optional {
+        let (kube, control_planes) = (kube.clone(), control_planes.clone());
+        followed.spawn(optional::follow(kube, kind, ours.clone(), control_planes, queue.clone()));
+    }
     followed.spawn(listen_to_dependants(dependants, seen, control_planes.clone(), queue.clone()));
     followed.spawn(listen_to_objects(control_planes, queue));
     // None of them ends by itself: if one does, the duty starts anew with all of them. Dropping this ends them all.
@@ -90,14 +71,14 @@ async fn listen(
     mut records: Records,
     abroad: Arc<Abroad>,
     control_planes: ControlPlanes,
-    queue: Queue<Key>,
+    queue: Queue<ObjectKey>,
 ) {
     while let Some(sight) = changes.next().await {
         match sight {
             Ok(Sight::Changed(change)) => {
-                wish_for_refused(&abroad.note(changed, &change), &control_planes, &queue);
+                enqueue_refused(&abroad.note(changed, &change), &control_planes, &queue);
                 let lost = changed == Changed::Consumed(Source::Secret) && records.is_lost(&change);
-                wish(if lost { Changed::Record } else { changed }, &change, &control_planes, &queue);
+                enqueue(if lost { Changed::Record } else { changed }, &change, &control_planes, &queue);
             }
             Ok(Sight::Listed) => {}
             Err(error) => tracing::warn!(?changed, %error, "watch failed; it is tried again"),
@@ -106,21 +87,26 @@ async fn listen(
 }
 
 /// Asks for a pass of every control plane that a change concerns.
-pub(super) fn wish(changed: Changed, change: &Change, control_planes: &ControlPlanes, queue: &Queue<Key>) {
+pub(super) fn enqueue(
+    changed: Changed,
+    change: &Change,
+    control_planes: &ControlPlanes,
+    queue: &Queue<ObjectKey>,
+) {
     for control_plane in candidates(changed, change, control_planes) {
         if concerns(changed, change, &control_plane) {
-            queue.wish(Key::of(control_plane.meta()));
+            queue.enqueue(ObjectKey::of(control_plane.meta()));
         }
     }
 }
 
 /// Asks for a pass of whoever has rights where they are refused, also if its spec does not say so or cannot be read.
-fn wish_for_refused(owners: &[Owner], control_planes: &ControlPlanes, queue: &Queue<Key>) {
+fn enqueue_refused(owners: &[ObjectKey], control_planes: &ControlPlanes, queue: &Queue<ObjectKey>) {
     if owners.is_empty() {
         return;
     }
-    let keys = control_planes.all().into_iter().map(|object| Key::of(object.meta()));
-    keys.filter(|key| owners.iter().any(|owner| owner.is(key))).for_each(|key| queue.wish(key));
+    let keys = control_planes.all().into_iter().map(|object| ObjectKey::of(object.meta()));
+    keys.filter(|key| owners.contains(&key.labelled())).for_each(|key| queue.enqueue(key));
 }
 
 type Seen = Arc<Kept<CoderControlPlane>>;
@@ -163,14 +149,14 @@ impl Wanted {
     }
 }
 
-async fn listen_to_objects(mut control_planes: ControlPlanes, queue: Queue<Key>) {
+async fn listen_to_objects(mut control_planes: ControlPlanes, queue: Queue<ObjectKey>) {
     let mut seen = LastSeen::default();
     if !control_planes.synced().await {
         return;
     }
     loop {
         let (news, gone) = seen.update(control_planes.all());
-        news.into_iter().for_each(|key| queue.wish(key));
+        news.into_iter().for_each(|key| queue.enqueue(key));
         gone.iter().for_each(|key| queue.forget(key));
         control_planes.changed().await;
     }
@@ -181,14 +167,14 @@ async fn listen_to_dependants(
     mut dependants: Dependants,
     mut before: dependants::Seen,
     control_planes: ControlPlanes,
-    queue: Queue<Key>,
+    queue: Queue<ObjectKey>,
 ) {
     loop {
         dependants.changed().await;
         let now = dependants.seen();
         if now != before {
             let keys = control_planes.all().into_iter().map(|object| entry(&object).0);
-            keys.filter(|key| now.of(key) != before.of(key)).for_each(|key| queue.wish(key));
+            keys.filter(|key| now.of(key) != before.of(key)).for_each(|key| queue.enqueue(key));
         }
         before = now;
     }
@@ -199,12 +185,12 @@ async fn listen_to_dependants(
 struct LastSeen {
     /// By address: one that did not change is still the same allocation, so that only those that did are looked into.
     objects: HashMap<usize, Seen>,
-    wanted: BTreeMap<Key, Wanted>,
+    wanted: BTreeMap<ObjectKey, Wanted>,
 }
 
 impl LastSeen {
     /// Takes over what there is now; returns what is wanted differently and what is gone.
-    fn update(&mut self, now: Vec<Seen>) -> (Vec<Key>, Vec<Key>) {
+    fn update(&mut self, now: Vec<Seen>) -> (Vec<ObjectKey>, Vec<ObjectKey>) {
         let mut news = Vec::new();
         for object in now.iter().filter(|object| !self.objects.contains_key(&Arc::as_ptr(object).addr())) {
             let (key, wanted) = entry(object);
@@ -215,7 +201,7 @@ impl LastSeen {
         }
         let mut gone = Vec::new();
         if self.wanted.len() > now.len() {
-            let there: BTreeSet<Key> = now.iter().map(|object| Key::of(object.meta())).collect();
+            let there: BTreeSet<ObjectKey> = now.iter().map(|object| ObjectKey::of(object.meta())).collect();
             gone.extend(self.wanted.keys().filter(|key| !there.contains(*key)).cloned());
             self.wanted.retain(|key, _| there.contains(key));
         }
@@ -224,30 +210,21 @@ impl LastSeen {
     }
 }
 
-fn entry(object: &Kept<CoderControlPlane>) -> (Key, Wanted) {
+fn entry(object: &Kept<CoderControlPlane>) -> (ObjectKey, Wanted) {
     // One that our types cannot read still has a name; its pass says what is wrong with it.
     let metadata = object.meta();
-    (Key::of(metadata), Wanted::of(metadata))
+    (ObjectKey::of(metadata), Wanted::of(metadata))
 }
 
-impl Namespaced for Key {
+impl Namespaced for ObjectKey {
     fn namespace(&self) -> &str {
         &self.namespace
-    }
-}
-
-impl Key {
-    /// The key of an object.
-    pub fn of(metadata: &ObjectMeta) -> Self {
-        let text = |text: &Option<String>| text.clone().unwrap_or_default();
-        Self { namespace: text(&metadata.namespace), name: text(&metadata.name) }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::control_plane::desired::given::ControlPlane;
     use serde_json::{from_str, json};
 
     fn object(name: &str, generation: i64) -> Seen {
@@ -255,24 +232,8 @@ mod tests {
         Arc::new(from_str(&object.to_string()).unwrap())
     }
 
-    fn names(keys: Vec<Key>) -> Vec<String> {
+    fn names(keys: Vec<ObjectKey>) -> Vec<String> {
         keys.into_iter().map(|key| key.name).collect()
-    }
-
-    #[test]
-    fn every_kind_of_child_is_followed() {
-        let gateway = json!({"gateway": {"host": "coder.example.com", "parentRefs": [{"name": "edge"}]}});
-        let everything = ControlPlane::test().with_everything();
-        let all: BTreeSet<KindName> = [everything, ControlPlane::test().with("expose", gateway)]
-            .iter()
-            .flat_map(|plane| {
-                let children = plane.children();
-                let kinds = children.all().map(|child| [child.api_version, child.kind, child.plural]);
-                kinds.collect::<Vec<_>>()
-            })
-            .collect();
-        let followed: BTreeSet<KindName> = CHILDREN.into_iter().chain(OPTIONAL).collect();
-        assert_eq!(all, followed, "what is made, and what is watched");
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! Follows a kind that a cluster may lack, such as HTTPRoute, while the cluster knows it.
 //! Nothing is asked about a kind that nobody has defined: a watch on its one CustomResourceDefinition tells when it comes.
 
-use super::follow::{ControlPlanes, wish};
+use super::follow::{ControlPlanes, enqueue};
 use super::{Changed, asks_for};
-use crate::controller::control_plane::reconcile::Key;
-use crate::controller::queue::Queue;
+use crate::controller::children::ChildKind;
+use crate::controller::identity::ObjectKey;
+use crate::controller::runtime::queue::Queue;
 use crate::kubernetes::{KindName, Kube, Selection, Sight, is_unknown};
 use futures::{Stream, StreamExt};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -18,12 +19,12 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// Follows the objects selected until it is dropped.
 pub(super) async fn follow(
     kube: Kube,
-    kind: KindName,
+    kind: ChildKind,
     selection: Selection,
     control_planes: ControlPlanes,
-    queue: Queue<Key>,
+    queue: Queue<ObjectKey>,
 ) {
-    let definitions = kube.changes::<CustomResourceDefinition>(&Selection::Named(definition(kind)));
+    let definitions = kube.changes::<CustomResourceDefinition>(&Selection::Named(definition(kind.names())));
     let mut definitions = std::pin::pin!(definitions);
     let (mut defined, mut pause) = (false, FIRST_PAUSE);
     loop {
@@ -31,7 +32,7 @@ pub(super) async fn follow(
             (defined, pause) = (is_defined(&mut definitions).await, FIRST_PAUSE);
             continue;
         }
-        let changes = kube.changes_of(kind, &selection);
+        let changes = kube.changes_of(kind.names(), &selection);
         tokio::select! {
             served = listen(changes, kind, &control_planes, &queue) => {
                 pause = if served { FIRST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
@@ -72,33 +73,33 @@ async fn gone(definitions: &mut (impl Stream<Item = Sights> + Unpin)) {
 /// Listens while the kind is served; returns whether it ever was.
 async fn listen(
     changes: impl Stream<Item = Sights>,
-    kind: KindName,
+    kind: ChildKind,
     control_planes: &ControlPlanes,
-    queue: &Queue<Key>,
+    queue: &Queue<ObjectKey>,
 ) -> bool {
     let mut changes = std::pin::pin!(changes);
     let mut served = false;
     while let Some(sight) = changes.next().await {
         match sight {
-            Ok(Sight::Changed(change)) => wish(Changed::Child, &change, control_planes, queue),
+            Ok(Sight::Changed(change)) => enqueue(Changed::Child, &change, control_planes, queue),
             Ok(Sight::Listed) => {
                 served = true;
-                wish_for_all(kind, control_planes, queue);
+                enqueue_all(kind, control_planes, queue);
             }
             Err(error) if is_unknown(&error) => return served,
-            Err(error) => tracing::warn!(kind = kind[1], %error, "watch failed; it is tried again"),
+            Err(error) => tracing::warn!(kind = kind.as_str(), %error, "watch failed; it is tried again"),
         }
     }
     served
 }
 
 /// The kind has come: whoever asks for it has waited.
-fn wish_for_all(kind: KindName, control_planes: &ControlPlanes, queue: &Queue<Key>) {
+fn enqueue_all(kind: ChildKind, control_planes: &ControlPlanes, queue: &Queue<ObjectKey>) {
     for control_plane in control_planes.all() {
         if let Ok(control_plane) = control_plane.read()
             && asks_for(kind, &control_plane)
         {
-            queue.wish(Key::of(&control_plane.metadata));
+            queue.enqueue(ObjectKey::of(&control_plane.metadata));
         }
     }
 }
@@ -106,11 +107,10 @@ fn wish_for_all(kind: KindName, control_planes: &ControlPlanes, queue: &Queue<Ke
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::control_plane::desired::{HTTP_ROUTE, SERVICE_MONITOR};
 
     #[test]
     fn a_definition_is_named_after_plural_and_group() {
-        assert_eq!(definition(HTTP_ROUTE), "httproutes.gateway.networking.k8s.io");
-        assert_eq!(definition(SERVICE_MONITOR), "servicemonitors.monitoring.coreos.com");
+        assert_eq!(definition(ChildKind::HttpRoute.names()), "httproutes.gateway.networking.k8s.io");
+        assert_eq!(definition(ChildKind::ServiceMonitor.names()), "servicemonitors.monitoring.coreos.com");
     }
 }

@@ -1,0 +1,294 @@
+//! Brings one child to what it should be: read it, see whether it is ours, apply it if it differs.
+//! It never takes over an object of somebody else, and writes nothing where nothing differs.
+
+use super::drift;
+use crate::kubernetes::{CallError, Kube, Target};
+use json_patch::Patch;
+use serde_json::Value;
+
+/// What became of a child.
+#[derive(Debug)]
+pub enum ChildState {
+    /// The object is as it should be; as it is now.
+    InPlace(Value),
+    /// An object of this name belongs to somebody else.
+    Conflict(String),
+    /// The API server does not take it, and will not until something changes. What is there and ours goes on.
+    Refused(String, Option<Value>),
+    /// It did not work this time. What was there and ours when it was read goes on.
+    Failed(String, Option<Value>),
+    /// The API server does not know the kind, or there is no such namespace.
+    KindMissing(String),
+}
+
+impl ChildState {
+    fn failed(error: &CallError, ours: Option<Value>) -> Self {
+        let text = error.to_string();
+        match error {
+            error if error.is_not_found() => Self::KindMissing(text),
+            // Somebody else was faster: what they wrote is looked at next time.
+            error if error.is_outdated() => Self::Failed(text, ours),
+            error if error.is_refused() => Self::Refused(text, ours),
+            _ => Self::Failed(text, ours),
+        }
+    }
+
+    /// The object as it is, or as it was read, if it is there and ours, whether or not it is as it should be.
+    pub fn ours(self) -> Option<Value> {
+        match self {
+            Self::InPlace(live) | Self::Refused(_, Some(live)) | Self::Failed(_, Some(live)) => Some(live),
+            _ => None,
+        }
+    }
+}
+
+/// What stands in the way of children.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Problems {
+    /// Objects of our names that belong to somebody else.
+    pub conflicts: Vec<String>,
+    /// Children that the API server refuses.
+    pub refused: Vec<String>,
+    /// Children that could not be applied this time.
+    pub failed: Vec<String>,
+    /// Children that the pods run without and that could not be applied.
+    pub unimportant: Vec<String>,
+}
+
+impl Problems {
+    /// Notes what stands in the way of a child that is needed.
+    pub fn note(&mut self, state: &ChildState) {
+        match state {
+            ChildState::InPlace(_) => {}
+            ChildState::Conflict(message) => self.conflicts.push(message.clone()),
+            ChildState::Refused(message, _) => self.refused.push(message.clone()),
+            ChildState::Failed(message, _) | ChildState::KindMissing(message) => {
+                self.failed.push(message.clone())
+            }
+        }
+    }
+
+    /// The same of a child that the pods run without. A kind that the cluster lacks is nothing wrong.
+    pub fn note_unimportant(&mut self, state: ChildState) {
+        match state {
+            ChildState::InPlace(_) | ChildState::KindMissing(_) => {}
+            ChildState::Conflict(why) | ChildState::Refused(why, _) | ChildState::Failed(why, _) => {
+                self.unimportant.push(why);
+            }
+        }
+    }
+}
+
+/// Brings the child to `manifest`; `is_ours` tells whether an object that is there already is the one meant.
+pub async fn apply(
+    kube: &Kube,
+    target: Target<'_>,
+    manifest: Value,
+    is_ours: impl Fn(&Value) -> bool,
+) -> ChildState {
+    match kube.read(target).await {
+        Ok(live) => apply_over(kube, target, live, manifest, is_ours).await,
+        Err(error) => ChildState::failed(&error, None),
+    }
+}
+
+/// The same for a child that was read already.
+pub async fn apply_over(
+    kube: &Kube,
+    target: Target<'_>,
+    mut live: Option<Value>,
+    manifest: Value,
+    is_ours: impl Fn(&Value) -> bool,
+) -> ChildState {
+    let wanted = drift::fingerprinted(manifest);
+    let applied = match apply_once(kube, target, live.as_ref(), &wanted, &is_ours).await {
+        // Somebody else was faster, the Deployment controller for example: what they wrote is looked at once more.
+        Err(error) if error.is_outdated() => match kube.read(target).await {
+            Ok(again) => {
+                live = again;
+                apply_once(kube, target, live.as_ref(), &wanted, &is_ours).await
+            }
+            Err(error) => Err(error),
+        },
+        applied => applied,
+    };
+    applied.unwrap_or_else(|error| ChildState::failed(&error, live.filter(is_ours)))
+}
+
+/// The same for an account: whoever has it may do what it may, so that one of somebody else must never become ours, not
+/// even if he makes it while we look. One that is not there is created, which fails where another was faster; ours is
+/// applied to the very version that was read. What the create wrote becomes ours to apply with the first change.
+pub async fn create_or_apply(
+    kube: &Kube,
+    target: Target<'_>,
+    manifest: Value,
+    is_ours: impl Fn(&Value) -> bool,
+) -> ChildState {
+    match kube.read(target).await {
+        Ok(Some(live)) => apply_version(kube, target, live, manifest, is_ours).await,
+        Ok(None) => match kube.create(target, &drift::fingerprinted(manifest)).await {
+            Ok(made) => ChildState::InPlace(made),
+            Err(error) if error.is_already_exists() => ChildState::Failed(error.to_string(), None),
+            Err(error) => ChildState::failed(&error, None),
+        },
+        Err(error) => ChildState::failed(&error, None),
+    }
+}
+
+async fn apply_version(
+    kube: &Kube,
+    target: Target<'_>,
+    mut live: Value,
+    manifest: Value,
+    is_ours: impl Fn(&Value) -> bool,
+) -> ChildState {
+    let wanted = drift::fingerprinted(manifest);
+    let applied = match apply_version_once(kube, target, &live, &wanted, &is_ours).await {
+        // Somebody else was faster: some clusters write the names of Secrets into every account that is made. Whatever it
+        // became is looked at once more.
+        Err(error) if error.is_outdated() => match kube.read(target).await {
+            Ok(Some(again)) => {
+                live = again;
+                apply_version_once(kube, target, &live, &wanted, &is_ours).await
+            }
+            Ok(None) => return ChildState::failed(&error, None),
+            Err(error) => Err(error),
+        },
+        applied => applied,
+    };
+    applied.unwrap_or_else(|error| ChildState::failed(&error, Some(live).filter(is_ours)))
+}
+
+async fn apply_version_once(
+    kube: &Kube,
+    target: Target<'_>,
+    live: &Value,
+    wanted: &Value,
+    is_ours: &impl Fn(&Value) -> bool,
+) -> Result<ChildState, CallError> {
+    if !is_ours(live) {
+        return Ok(ChildState::Conflict(conflict(target)));
+    }
+    if drift::holds(live, wanted) {
+        return Ok(ChildState::InPlace(live.clone()));
+    }
+    tracing::info!(kind = target.kind, namespace = target.namespace, name = target.name, "applying");
+    let read = match drift::adoption(live) {
+        Some(patch) => kube.patch(target, patch).await?,
+        None => live.clone(),
+    };
+    let mut wanted = wanted.clone();
+    wanted["metadata"]["resourceVersion"] = read["metadata"]["resourceVersion"].clone();
+    kube.apply(target, &wanted).await.map(ChildState::InPlace)
+}
+
+async fn apply_once(
+    kube: &Kube,
+    target: Target<'_>,
+    live: Option<&Value>,
+    wanted: &Value,
+    is_ours: &impl Fn(&Value) -> bool,
+) -> Result<ChildState, CallError> {
+    if let Some(live) = live {
+        if !is_ours(live) {
+            return Ok(ChildState::Conflict(conflict(target)));
+        }
+        let marked = drift::adoption(live).is_some() || drift::disowning(live).is_some();
+        if !marked && drift::holds(live, wanted) {
+            return Ok(ChildState::InPlace(live.clone()));
+        }
+    }
+    tracing::info!(kind = target.kind, namespace = target.namespace, name = target.name, "applying");
+    put(kube, target, live, wanted).await.map(ChildState::InPlace)
+}
+
+/// Applies ours, over whatever somebody else made of it. What we applied before and no longer want goes with the apply
+/// itself, so that a change of the spec is one change of the object.
+async fn put(
+    kube: &Kube,
+    target: Target<'_>,
+    live: Option<&Value>,
+    wanted: &Value,
+) -> Result<Value, CallError> {
+    let Some(live) = live else { return kube.apply(target, wanted).await };
+    let mut live = disowned(kube, target, live.clone()).await?;
+    if let Some(patch) = drift::adoption(&live) {
+        live = kube.patch(target, patch).await?;
+    }
+    if let Some(patch) = drift::clearing(&live, wanted) {
+        live = mended(kube, target, patch).await?;
+    }
+    let refusal = match kube.apply(target, wanted).await {
+        Err(error) if error.is_invalid() => error,
+        answer => return answer,
+    };
+    // Perhaps not ours is wrong, but ours merged with what somebody else put there.
+    let Some(patch) = drift::restoring(&live, wanted) else { return Err(refusal) };
+    match mended(kube, target, patch).await {
+        Ok(_) => kube.apply(target, wanted).await,
+        Err(error) if error.is_refused() && !error.is_outdated() => Err(refusal),
+        Err(error) => Err(error),
+    }
+}
+
+/// Puts lists right under a name of its own, so that a crash before the mark is off leaves nothing that looks as if we
+/// had applied it; the next pass takes the mark off.
+async fn mended(kube: &Kube, target: Target<'_>, patch: Patch) -> Result<Value, CallError> {
+    disowned(kube, target, kube.patch_as(drift::MENDER, target, patch).await?).await
+}
+
+/// The object without our mark on what is put right but may hold things of others.
+async fn disowned(kube: &Kube, target: Target<'_>, live: Value) -> Result<Value, CallError> {
+    match drift::disowning(&live) {
+        Some(patch) => kube.patch(target, patch).await,
+        None => Ok(live),
+    }
+}
+
+fn conflict(target: Target<'_>) -> String {
+    let advice = match target.kind {
+        "ServiceAccount" => {
+            "set spec.serviceAccount.name and disableCreate: true to use it, or give this control plane another name"
+        }
+        _ => "delete it, or give this control plane another name",
+    };
+    format!("{} {} exists and is not ours; {advice}", target.kind, target.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_is_ours_is_handed_on_whether_or_not_it_could_be_applied() {
+        let live = || Some(json!({"kind": "Service"}));
+        for applied in [
+            ChildState::InPlace(json!({"kind": "Service"})),
+            ChildState::Refused("quota".to_owned(), live()),
+            ChildState::Failed("timed out".to_owned(), live()),
+        ] {
+            assert_eq!(applied.ours(), live());
+        }
+        for applied in [
+            ChildState::Refused(String::new(), None),
+            ChildState::Failed(String::new(), None),
+            ChildState::Conflict(String::new()),
+            ChildState::KindMissing(String::new()),
+        ] {
+            assert_eq!(applied.ours(), None);
+        }
+    }
+
+    #[test]
+    fn the_advice_is_one_that_can_be_followed() {
+        let target = |kind| Target { api_version: "v1", kind, plural: "", namespace: "a", name: "coder" };
+        assert!(
+            conflict(target("ServiceAccount")).contains("spec.serviceAccount.name and disableCreate: true")
+        );
+        assert_eq!(
+            conflict(target("Service")),
+            "Service coder exists and is not ours; delete it, or give this control plane another name"
+        );
+    }
+}

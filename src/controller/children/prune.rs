@@ -1,0 +1,87 @@
+//! Removes objects that are no longer wanted: only what is controlled by their owner, by uid, and never more at a time than
+//! one reconcile should. Which objects those are is decided by the kind that made them.
+
+use super::drift;
+use crate::kubernetes::{CallError, Kube, Target};
+use kube::core::ObjectMeta;
+use serde_json::Value;
+
+/// An object that is to go.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Doomed {
+    /// Where it is.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its uid: another of its name stays.
+    pub uid: String,
+}
+
+/// Objects that are to go, as many as are removed in one reconcile: anybody can make objects that look like ours.
+#[derive(Debug, Default)]
+pub struct ToGo {
+    /// Those that go now.
+    pub now: Vec<Doomed>,
+    /// Whether there are more than that.
+    pub more: bool,
+}
+
+impl ToGo {
+    /// Objects that are removed in one reconcile.
+    const MOST: usize = 500;
+
+    /// Notes an object, of which nothing is kept but how it is removed.
+    pub fn note(&mut self, metadata: ObjectMeta) {
+        if self.now.len() >= Self::MOST {
+            self.more = true;
+            return;
+        }
+        let text = Option::unwrap_or_default;
+        self.now.push(Doomed {
+            namespace: text(metadata.namespace),
+            name: text(metadata.name),
+            uid: text(metadata.uid),
+        });
+    }
+}
+
+/// Removes an object if it is there and controlled by the one of this uid.
+pub async fn controlled(kube: &Kube, target: Target<'_>, owner: &str) -> Result<(), CallError> {
+    let live = kube.read(target).await?.filter(|live| drift::is_controlled_by(live, owner));
+    match live.as_ref().and_then(uid) {
+        Some(uid) => kube.remove(target, uid).await,
+        None => Ok(()),
+    }
+}
+
+/// Removes an object and returns whether it is gone.
+pub async fn removed(kube: &Kube, target: Target<'_>, uid: &str) -> Result<bool, CallError> {
+    kube.remove(target, uid).await?;
+    Ok(kube.read(target).await?.is_none_or(|again| self::uid(&again) != Some(uid)))
+}
+
+fn uid(live: &Value) -> Option<&str> {
+    live.pointer("/metadata/uid").and_then(Value::as_str)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_objects_that_are_to_go_a_few_are_noted_and_of_each_a_few_words() {
+        let annotations = Some([("coder.com/0".to_owned(), "x".repeat(1000))].into());
+        let metadata = |number: usize| ObjectMeta {
+            name: Some(format!("n{number}")),
+            uid: Some("u".to_owned()),
+            annotations: annotations.clone(),
+            ..ObjectMeta::default()
+        };
+        let mut to_go = ToGo::default();
+        (0..ToGo::MOST).for_each(|number| to_go.note(metadata(number)));
+        assert!(!to_go.more);
+        to_go.note(metadata(ToGo::MOST));
+        assert!(to_go.more && to_go.now.len() == ToGo::MOST);
+        assert!(format!("{to_go:?}").len() < ToGo::MOST * 100);
+    }
+}

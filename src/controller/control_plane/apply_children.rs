@@ -1,0 +1,194 @@
+//! Applies the children in a control plane's own namespace, one by one, and returns what became of each.
+//! One child that cannot be had keeps no other from its place.
+
+use super::dereference::Dereferenced;
+use super::held::{self, Held};
+use super::kept;
+use super::reasons::Reason;
+use super::reconciler::Reconciler;
+use super::resolve::owner;
+use super::runs_as::{self, RunsAs};
+use super::status::Exposure;
+use super::subject::Subject;
+use crate::controller::children::apply::{ChildState, Problems, apply, apply_over, create_or_apply};
+use crate::controller::children::{Child, ChildKind, drift};
+use crate::controller::workload::late;
+use crate::controller::workload::rollout::{self, Rollout};
+use crate::kubernetes::Target;
+use crds::names::control_plane::service_account;
+use k8s_openapi::jiff::Timestamp;
+use serde_json::Value;
+
+/// Pods that are looked at when a rollout is late; more would say the same.
+const PODS: u32 = 50;
+
+/// Whether a live object is this child of this owner.
+fn is_ours(subject: &Subject, child: &Child) -> impl Fn(&Value) -> bool {
+    |live| drift::is_child_of(live, &subject.object.uid, &child.manifest["metadata"]["labels"])
+}
+
+impl Reconciler {
+    /// The account of coderd, and whether it may run as it. It is read now, whatever was said of it before: somebody may
+    /// have put another in its place.
+    pub(super) async fn apply_account(
+        &self,
+        subject: &Subject,
+        child: Option<&Child>,
+        read: &Dereferenced,
+        held: &Held,
+        problems: &mut Problems,
+    ) -> RunsAs {
+        let object = &subject.object;
+        let account = service_account(&object.key.name, &read.complete.spec);
+        let deployment = read.deployment.as_ref();
+        let asked_for = runs_as::is_asked_for(&object.value, account, &object.uid, deployment);
+        let Some(child) = child.filter(|child| !held.has(child)) else {
+            // One that is left as it is gives nothing that is not there: the pods and their rights are left as well.
+            return RunsAs::Allowed;
+        };
+        let state =
+            create_or_apply(&self.kube, child.target(), child.manifest.clone(), is_ours(subject, child))
+                .await;
+        let runs_as =
+            if asked_for { RunsAs::Allowed } else { runs_as::of_made(account, &object.uid, &state) };
+        if !matches!(runs_as, RunsAs::Refused(_)) {
+            problems.note(&state);
+        }
+        runs_as
+    }
+
+    /// Returns the Service, or why coderd is not asked there. Its ports are left with a Deployment that is left: they are
+    /// where the pods of that one listen.
+    pub(super) async fn apply_service(
+        &self,
+        subject: &Subject,
+        child: &Child,
+        held: &Held,
+        left: bool,
+        problems: &mut Problems,
+    ) -> Result<Value, Reason> {
+        let is_held = held.has(child);
+        if is_held || left {
+            let live = self.kube.read(child.target()).await.ok().flatten();
+            let live = live.filter(|live| drift::is_controlled_by(live, &subject.object.uid));
+            if is_held || live.as_ref().is_some_and(|live| !held::listens_alike(live, &child.manifest)) {
+                return live.ok_or(Reason::ServiceUnseen);
+            }
+        }
+        let state = self.apply_child(subject, child).await;
+        problems.note(&state);
+        service_to_ask(state)
+    }
+
+    pub(super) async fn apply_child(&self, subject: &Subject, child: &Child) -> ChildState {
+        apply(&self.kube, child.target(), child.manifest.clone(), is_ours(subject, child)).await
+    }
+
+    /// Returns the Deployment that is there if it is ours, and how far it is: a coderd whose change is refused is asked all
+    /// the same.
+    pub(super) async fn apply_deployment(
+        &self,
+        subject: &Subject,
+        child: &Child,
+        read: &Dereferenced,
+        problems: &mut Problems,
+    ) -> (Option<Value>, Rollout) {
+        let (mut live, mut manifest) = (read.deployment.clone(), child.manifest.clone());
+        if let Some(seen) = &live
+            && !drift::holds(seen, &drift::fingerprinted(manifest.clone()))
+            && let Ok(Some(now)) = self.kube.read(child.target()).await
+        {
+            kept::keep_replicas(&subject.object.value, &mut manifest, &now);
+            live = Some(now);
+        }
+        let state = apply_over(&self.kube, child.target(), live, manifest, is_ours(subject, child)).await;
+        problems.note(&state);
+        let rollout = match &state {
+            ChildState::InPlace(live) => self.looked_into(subject, rollout::rollout(Some(live))).await,
+            _ => Rollout::Unseen,
+        };
+        let deployment = state.ours();
+        self.remember_versions(deployment.as_ref(), child.target(), &read.contents).await;
+        (deployment, rollout)
+    }
+
+    /// Returns the Deployment that is there if it is ours, and leaves it as it is.
+    pub(super) fn leave_deployment(
+        &self,
+        subject: &Subject,
+        live: Option<&Value>,
+    ) -> (Option<Value>, Rollout) {
+        let live = live.filter(|live| drift::is_controlled_by(live, &subject.object.uid)).cloned();
+        let rollout = live.as_ref().map_or(Rollout::Unseen, |live| rollout::rollout(Some(live)));
+        (live, rollout)
+    }
+
+    /// Whether a rollout that Kubernetes gave up waiting for is only slow: its pods tell.
+    async fn looked_into(&self, subject: &Subject, rollout: Rollout) -> Rollout {
+        let Rollout::Stuck(_) = rollout else { return rollout };
+        let namespace = &subject.object.key.namespace;
+        let pods = Target { api_version: "v1", kind: "Pod", plural: "pods", namespace, name: "" };
+        let selector = owner(&subject.complete).selector_text();
+        match self.kube.some_labelled(pods, &selector, PODS).await {
+            Ok(pods) => late::judge(&pods, Timestamp::now()),
+            Err(error) => {
+                tracing::warn!(%error, "the pods of a late rollout could not be looked at");
+                late::unseen()
+            }
+        }
+    }
+
+    /// The Ingress or HTTPRoute, if one is asked for.
+    pub(super) async fn apply_exposure(
+        &self,
+        subject: &Subject,
+        child: Option<&Child>,
+        held: &Held,
+        problems: &mut Problems,
+    ) -> Exposure {
+        let Some(child) = child else { return Exposure::NotAsked };
+        let kind = child.kind.as_str();
+        if held.has(child) {
+            let message =
+                format!("no {kind} is made or changed while admission is disabled; Ready says what to do");
+            return Exposure::Held(message);
+        }
+        let state = self.apply_child(subject, child).await;
+        if child.kind == ChildKind::HttpRoute && matches!(state, ChildState::KindMissing(_)) {
+            return Exposure::NoGatewayApi;
+        }
+        problems.note(&state);
+        match state {
+            ChildState::InPlace(_) => Exposure::InPlace(kind),
+            ChildState::Conflict(message)
+            | ChildState::Refused(message, _)
+            | ChildState::Failed(message, _)
+            | ChildState::KindMissing(message) => Exposure::Failed(message),
+        }
+    }
+}
+
+/// Decides whether coderd is asked at its Service: whoever answers at somebody else's is not our coderd, so that above
+/// all no token is sent there. One of ours whose change is refused is as good as before.
+fn service_to_ask(state: ChildState) -> Result<Value, Reason> {
+    let unknown = match &state {
+        ChildState::Conflict(_) => Reason::ServiceNotOurs,
+        _ => Reason::ServiceUnseen,
+    };
+    state.ours().ok_or(unknown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn coderd_is_asked_where_the_service_is_ours_although_it_could_not_be_changed() {
+        let live = json!({"kind": "Service"});
+        let refused = ChildState::Refused("a policy".to_owned(), Some(live.clone()));
+        assert_eq!(service_to_ask(refused), Ok(live));
+        assert_eq!(service_to_ask(ChildState::Refused("quota".to_owned(), None)), Err(Reason::ServiceUnseen));
+        assert_eq!(service_to_ask(ChildState::Conflict("not ours".to_owned())), Err(Reason::ServiceNotOurs));
+    }
+}

@@ -1,0 +1,200 @@
+//! Decides what coderd may do in each namespace that holds workspaces: a Role and its RoleBinding.
+//! Never asks whether the namespace exists or consents: who applies them does.
+
+use crds::names::control_plane;
+use crds::well_known::{MANAGER, WORKSPACE_VERBS, annotation, label};
+use k8s_openapi::api::rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use super::{Child, ResolvedControlPlane, filled};
+use crate::controller::children::{ChildOwner, Texts, texts};
+use crate::controller::control_plane::resolve::WorkspacePermissions;
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+/// Role and RoleBinding for one namespace.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WorkspaceAccess {
+    /// The namespace.
+    pub namespace: String,
+    /// What coderd may do there.
+    pub role: Child,
+    /// What gives it to the account of coderd.
+    pub binding: Child,
+}
+
+/// Access to the control plane's own namespace and to every other one the spec names; none where the spec wants none.
+pub(super) fn workspace_access(plane: &ResolvedControlPlane) -> Vec<WorkspaceAccess> {
+    let permissions = plane.permissions.iter();
+    let places = permissions
+        .flat_map(|permissions| permissions.namespaces.iter().map(move |namespace| (permissions, namespace)));
+    places.map(|(permissions, namespace)| access(plane, permissions, namespace)).collect()
+}
+
+fn access(
+    plane: &ResolvedControlPlane,
+    permissions: &WorkspacePermissions,
+    namespace: &str,
+) -> WorkspaceAccess {
+    let (owner, account) = (&plane.owner, &plane.account.name);
+    let role = control_plane::workspace_role(&owner.namespace, &owner.name, account);
+    let binding = control_plane::workspace_role_binding(&owner.namespace, &owner.name, account);
+    WorkspaceAccess {
+        namespace: namespace.to_owned(),
+        role: Child::of(&Role {
+            metadata: metadata(owner, namespace, &role),
+            rules: Some(rules(permissions)),
+        }),
+        binding: Child::of(&RoleBinding {
+            metadata: metadata(owner, namespace, &binding),
+            role_ref: RoleRef { api_group: RBAC.to_owned(), kind: "Role".to_owned(), name: role },
+            subjects: Some(vec![Subject {
+                kind: "ServiceAccount".to_owned(),
+                name: account.clone(),
+                namespace: Some(owner.namespace.clone()),
+                ..Default::default()
+            }]),
+        }),
+    }
+}
+
+/// Pods and volume claims, Deployments unless the spec forbids them, and what the spec adds.
+fn rules(permissions: &WorkspacePermissions) -> Vec<PolicyRule> {
+    let all_of = |group: &str, resource: &str| PolicyRule {
+        api_groups: Some(vec![group.to_owned()]),
+        resources: Some(vec![resource.to_owned()]),
+        verbs: WORKSPACE_VERBS.map(str::to_owned).to_vec(),
+        ..Default::default()
+    };
+    let mut rules = vec![all_of("", "pods"), all_of("", "persistentvolumeclaims")];
+    if permissions.deployments {
+        rules.push(all_of("apps", "deployments"));
+    }
+    rules.extend(permissions.extra_rules.iter().cloned());
+    rules
+}
+
+/// At home the control plane owns them. No owner reaches another namespace: there they are known by labels and uid, and
+/// Argo CD is told that they are nobody's difference. They carry no `app.kubernetes.io/instance`, by which Argo CD
+/// would claim them for an application of that name.
+fn metadata(owner: &ChildOwner, namespace: &str, name: &str) -> ObjectMeta {
+    let shortened = crds::names::instance_label(&owner.name);
+    let identity = texts([
+        (label::CONTROL_PLANE, &shortened),
+        (label::CONTROL_PLANE_NAMESPACE, owner.namespace.as_str()),
+    ]);
+    let mut annotations: Texts =
+        owner.uid.iter().map(|uid| (annotation::WORKSPACE_RBAC_OWNER_UID.to_owned(), uid.clone())).collect();
+    if namespace == owner.namespace {
+        let home = owner.metadata(name);
+        let annotations = filled(&annotations);
+        return ObjectMeta { labels: Some(owner.labels_over(&identity)), annotations, ..home };
+    }
+    annotations.extend(texts([
+        (annotation::ARGOCD_COMPARE_OPTIONS, "IgnoreExtraneous"),
+        (annotation::ARGOCD_SYNC_OPTIONS, "Prune=false"),
+    ]));
+    let mut labels = identity;
+    labels.extend(texts([(label::MANAGED_BY, MANAGER)]));
+    ObjectMeta {
+        name: Some(name.to_owned()),
+        namespace: Some(namespace.to_owned()),
+        labels: Some(labels),
+        annotations: Some(annotations),
+        ..Default::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixtures::ControlPlane;
+    use crate::controller::children::ChildKind;
+    use serde_json::{Value, json};
+
+    const VERBS: [&str; 8] =
+        ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
+
+    #[test]
+    fn names_are_those_that_clusters_hold() {
+        let children = ControlPlane::test().in_namespace("coder").children();
+        let access = &children.workspace_access[0];
+        assert_eq!(access.role.name, "coder-84e8e53b-workspace-perms");
+        assert_eq!(access.binding.name, "coder-84e8e53b");
+        assert_eq!((access.role.kind, access.binding.kind), (ChildKind::Role, ChildKind::RoleBinding));
+    }
+
+    #[test]
+    fn coderd_may_manage_pods_claims_deployments_and_what_is_added() {
+        let rule = |group: &str, resource: &str| json!({"apiGroups": [group], "resources": [resource], "verbs": VERBS});
+        let extra = json!({"apiGroups": [""], "resources": ["services"], "verbs": ["get"]});
+        let rules = |rbac: Value| {
+            let children = ControlPlane::test().with("rbac", rbac).children();
+            children.workspace_access[0].role.manifest["rules"].clone()
+        };
+        let (pods, claims) = (rule("", "pods"), rule("", "persistentvolumeclaims"));
+        assert_eq!(rules(json!({})), json!([pods, claims, rule("apps", "deployments")]));
+        assert_eq!(
+            rules(json!({"enableDeployments": false, "extraRules": [extra]})),
+            json!([pods, claims, extra])
+        );
+    }
+
+    #[test]
+    fn the_binding_gives_the_role_to_the_account_at_home() {
+        let namespaces = json!({"workspaceNamespaces": ["team-a"]});
+        let children = ControlPlane::test().with("rbac", namespaces).children();
+        for access in &children.workspace_access {
+            let binding = &access.binding.manifest;
+            assert_eq!(
+                binding["subjects"],
+                json!([{"kind": "ServiceAccount", "name": "coder", "namespace": "ns"}])
+            );
+            let role =
+                json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": access.role.name});
+            assert_eq!(binding["roleRef"], role);
+        }
+    }
+
+    #[test]
+    fn namespaces_are_trimmed_and_taken_once_and_the_own_one_comes_first() {
+        let namespaces = json!({"workspaceNamespaces": [" b ", "ns", "a", "b", " "]});
+        let children = ControlPlane::test().with("rbac", namespaces).children();
+        let found: Vec<&str> =
+            children.workspace_access.iter().map(|access| access.namespace.as_str()).collect();
+        assert_eq!(found, ["ns", "b", "a"]);
+        assert!(children.workspace_access.iter().all(|access| access.role.namespace == access.namespace));
+    }
+
+    #[test]
+    fn without_permissions_there_is_no_role_anywhere() {
+        let rbac = json!({"workspacePerms": false, "workspaceNamespaces": ["a"]});
+        assert_eq!(ControlPlane::test().with("rbac", rbac).children().workspace_access, []);
+    }
+
+    #[test]
+    fn elsewhere_they_are_known_by_labels_and_uid_and_argo_cd_leaves_them_alone() {
+        let namespaces = json!({"workspaceNamespaces": ["team-a"]});
+        let children = ControlPlane::test().with("rbac", namespaces).children();
+        let access = &children.workspace_access[1];
+        for child in [&access.role, &access.binding] {
+            let expected = json!({
+                "name": child.name,
+                "namespace": "team-a",
+                "labels": {
+                    "app.kubernetes.io/managed-by": "coder-k8s",
+                    "coder.com/control-plane": "coder",
+                    "coder.com/control-plane-namespace": "ns",
+                },
+                "annotations": {
+                    "coder.com/workspace-rbac-owner-uid": "u-1",
+                    "argocd.argoproj.io/compare-options": "IgnoreExtraneous",
+                    "argocd.argoproj.io/sync-options": "Prune=false",
+                },
+            });
+            assert_eq!(child.manifest["metadata"], expected);
+        }
+        let home = &children.workspace_access[0].role.manifest["metadata"];
+        assert_eq!(home["labels"].as_object().unwrap().len(), 5);
+        assert_eq!(home["annotations"], json!({"coder.com/workspace-rbac-owner-uid": "u-1"}));
+    }
+}

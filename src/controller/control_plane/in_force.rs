@@ -1,0 +1,151 @@
+//! Reads whether admission is disabled in the namespace of a control plane, and if so what is live of it.
+//! What follows is decided in `held`; nothing is written here.
+
+use super::build::Children;
+use super::held::{self, Held};
+use super::reconciler::Reconciler;
+use super::subject::Subject;
+use super::{kept, prune};
+use crate::controller::children::{Child, ChildKind, drift};
+use crate::kubernetes::{CallError, Target};
+use crds::CoderControlPlaneSpec;
+use crds::control_plane::{CertSecretSelector, CertsSpec};
+use crds::names::control_plane::{SecretVolume, secret_volume};
+use crds::shared::{ServiceSpec, TlsSpec};
+use serde_json::{Value, from_value};
+
+impl Reconciler {
+    /// Whether our webhooks are switched off in a namespace now.
+    pub(super) async fn is_admission_disabled(&self, name: &str) -> Result<bool, CallError> {
+        let (kind, plural) = ("Namespace", "namespaces");
+        let target = Target { api_version: "v1", kind, plural, namespace: "", name };
+        Ok(held::is_admission_disabled(self.kube.read(target).await?.as_ref()))
+    }
+
+    /// What is held back; nothing where admission is in force.
+    pub(super) async fn held_back(
+        &self,
+        subject: &Subject,
+        children: &Children,
+        frozen: bool,
+    ) -> Result<Held, CallError> {
+        if !frozen {
+            return Ok(Held::default());
+        }
+        let mut live = Vec::new();
+        for child in children.all() {
+            live.push(self.kube.read(child.target()).await?.filter(|live| is_of(live, child, subject)));
+        }
+        Ok(held::held(children, &live))
+    }
+}
+
+/// Whether a live child is of this very uid: a mark that anybody can write is not enough here.
+fn is_of(live: &Value, child: &Child, subject: &Subject) -> bool {
+    match child.kind {
+        ChildKind::Role | ChildKind::RoleBinding => prune::is_grant_of(live, subject.object.owner()),
+        _ => drift::is_controlled_by(live, &subject.object.uid),
+    }
+}
+
+/// The spec as far as the pods that run have it, as long as their Deployment is left as it is: where the database is, what
+/// they serve with and whom they trust, and the port of the Service in front of them.
+pub(super) fn in_force(
+    spec: &CoderControlPlaneSpec,
+    deployment: Option<&Value>,
+    service: Option<&Value>,
+) -> CoderControlPlaneSpec {
+    let container = deployment.and_then(kept::container);
+    let of = |field: &str| container.map(|container| container[field].clone()).unwrap_or_default();
+    let (served, trusted) =
+        (mounted(deployment, SecretVolume::Tls), mounted(deployment, SecretVolume::CaCert));
+    let secret_names: Vec<String> = served.into_iter().map(|(secret, _)| secret.to_owned()).collect();
+    let key_of = |(secret, mount): (&str, &Value)| {
+        let key = mount["subPath"].as_str()?.to_owned();
+        Some(CertSecretSelector { name: secret.to_owned(), key })
+    };
+    let secrets: Vec<CertSecretSelector> = trusted.into_iter().filter_map(key_of).collect();
+    let port = service.and_then(plain_port).or(spec.service.as_ref().and_then(|service| service.port));
+    CoderControlPlaneSpec {
+        extra_env: from_value(of("env")).unwrap_or_default(),
+        env_from: from_value(of("envFrom")).unwrap_or_default(),
+        tls: (!secret_names.is_empty()).then_some(TlsSpec { secret_names }),
+        certs: (!secrets.is_empty()).then_some(CertsSpec { secrets }),
+        service: port
+            .map(|port| ServiceSpec { port: Some(port), ..spec.service.clone().unwrap_or_default() })
+            .or_else(|| spec.service.clone()),
+        ..spec.clone()
+    }
+}
+
+/// The Secrets that coderd mounts as volumes of ours of this sort, each with its mount.
+fn mounted(deployment: Option<&Value>, sort: SecretVolume) -> Vec<(&str, &Value)> {
+    let volumes = items(deployment.and_then(|live| live.pointer("/spec/template/spec/volumes")));
+    let secrets: Vec<&str> = volumes
+        .filter_map(|volume| {
+            let secret = volume.pointer("/secret/secretName")?.as_str()?;
+            (volume["name"].as_str()? == secret_volume(sort, secret)).then_some(secret)
+        })
+        .collect();
+    let mounts = items(deployment.and_then(kept::container).and_then(|coder| coder.get("volumeMounts")));
+    mounts
+        .filter_map(|mount| {
+            let is_it = |secret: &&&str| mount["name"] == secret_volume(sort, secret);
+            Some((*secrets.iter().find(is_it)?, mount))
+        })
+        .collect()
+}
+
+fn items(list: Option<&Value>) -> impl Iterator<Item = &Value> {
+    list.and_then(Value::as_array).into_iter().flatten()
+}
+
+/// The port of a Service that speaks plain HTTP.
+fn plain_port(service: &Value) -> Option<i32> {
+    let mut ports = service.pointer("/spec/ports")?.as_array()?.iter();
+    i32::try_from(ports.find(|port| port["name"] == "http")?["port"].as_i64()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::build::fixtures::ControlPlane;
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_database_is_the_one_of_the_pods_that_run() {
+        let spec = |value: Value| from_value::<CoderControlPlaneSpec>(value).unwrap();
+        let asked = spec(json!({ "image": "x", "extraEnv": [{ "name": "URL", "value": "evil" }],
+            "envFrom": [{ "secretRef": { "name": "payroll" } }], "certs": { "secrets": [] } }));
+        let deployment = json!({ "spec": { "template": { "spec": { "containers": [
+            { "name": "coder", "env": [{ "name": "URL", "value": "good" }] }] } } } });
+        let expected = spec(json!({ "image": "x", "extraEnv": [{ "name": "URL", "value": "good" }] }));
+        assert_eq!(in_force(&asked, Some(&deployment), None), expected);
+        assert_eq!(in_force(&asked, None, None), spec(json!({ "image": "x" })), "nothing runs");
+    }
+
+    #[test]
+    fn certificates_authorities_and_port_are_those_of_the_pods_that_run() {
+        let certs = |secrets: Value| json!({ "secrets": secrets });
+        let before = ControlPlane::test()
+            .with("tls", json!({ "secretNames": ["a", "Long.Name"] }))
+            .with("certs", certs(json!([{ "name": "ca", "key": "x.crt" }, { "name": "ca", "key": "y.crt" }])))
+            .with("volumes", json!([{ "name": "theirs", "secret": { "secretName": "payroll" } }]))
+            .with("volumeMounts", json!([{ "name": "theirs", "mountPath": "/theirs" }]))
+            .with("service", json!({ "port": 9000 }));
+        let (ran, children) = (before.complete().spec, before.children());
+        let live = (&children.deployment.manifest, &children.service.manifest);
+        let other = ControlPlane::test()
+            .with("tls", json!({ "secretNames": ["evil"] }))
+            .with("certs", certs(json!([])));
+        for after in [ControlPlane::test().with("service", json!({ "port": 443 })), other] {
+            let used = in_force(&after.complete().spec, Some(live.0), Some(live.1));
+            assert_eq!((&used.tls, &used.certs), (&ran.tls, &ran.certs));
+            assert_eq!(used.service.unwrap().port, Some(9000));
+        }
+        let plain = ControlPlane::test().children();
+        let (deployment, service) = (&plain.deployment.manifest, &plain.service.manifest);
+        let used = in_force(&ran, Some(deployment), Some(service));
+        assert_eq!((used.tls, used.certs), (None, None), "they run without");
+    }
+}

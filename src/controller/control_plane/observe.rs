@@ -1,0 +1,214 @@
+//! What a control plane has outside of Kubernetes, brought to what it should be in the order in which one needs the other:
+//! coderd itself, the operator's access, then the license. It returns what was seen and done, and decides nothing else.
+
+use super::access::{self, Accessed, Asked};
+use super::apply::Applied;
+use super::ask;
+use super::in_force::in_force;
+use super::license::{self, Licensed};
+use super::reasons::Reason;
+use super::reconciler::Reconciler;
+use super::status::{Coderd, ExternalPhase, ExternalState};
+use super::subject::Subject;
+use crate::coderd::{Client, Error, Retry};
+use crate::controller::runtime::deadline::Deadline;
+use crate::kubernetes::events::News;
+use crds::{CoderControlPlane, CoderControlPlaneSpec, CoderControlPlaneStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use std::time::Instant;
+
+/// Everything outside.
+pub(super) struct External {
+    asked: ask::Asked,
+    accessed: Accessed,
+    licensed: Licensed,
+    entitlements: Option<Result<(&'static str, &'static str), Error>>,
+    /// Why something was left for the next reconcile, if this one had no time for it.
+    pub(super) late: Option<String>,
+    /// The address of coderd inside the cluster.
+    pub(super) url: String,
+}
+
+impl Reconciler {
+    /// coderd, the operator's access to it, and the license.
+    pub(super) async fn observe(
+        &self,
+        subject: &Subject,
+        complete: &CoderControlPlane,
+        applied: &Applied,
+        deadline: &mut Deadline,
+    ) -> External {
+        let (service, deployment) = (applied.service.as_ref(), applied.deployment.as_ref());
+        let mut complete = complete.clone();
+        if applied.is_left() {
+            complete.spec = in_force(&complete.spec, deployment, service.ok());
+        }
+        let asked = self
+            .ask_through(subject, &complete, service.map_err(|why| *why), deployment, &applied.rollout)
+            .await;
+        deadline.ended("asking coderd", Instant::now());
+        let url = webhooks::cluster_url(&complete, &self.config.cluster_domain).unwrap_or_default();
+        let client = asked.client.clone();
+        let context = self.asked(subject, &complete.spec, client.as_ref(), applied.frozen, deadline);
+        let (accessed, licensed, entitlements, cut) = settle(&context).await;
+        deadline.ended("the operator's access and the license", Instant::now());
+        let late = cut.then(|| deadline.told(Instant::now())).flatten();
+        External { asked, accessed, licensed, entitlements, late, url }
+    }
+
+    /// What the operator's access and the license are brought into place with.
+    pub(super) fn asked<'a>(
+        &'a self,
+        subject: &'a Subject,
+        spec: &'a CoderControlPlaneSpec,
+        client: Option<&'a Client>,
+        frozen: bool,
+        deadline: &'a Deadline,
+    ) -> Asked<'a> {
+        let object = &subject.object;
+        let license = spec.license_secret_ref.is_some();
+        Asked {
+            kube: &self.kube,
+            egress: &self.egress,
+            owner: object.owner(),
+            spec,
+            before: &object.status,
+            held: object.is_held(),
+            needs: access::Needs { license, ..self.dependants.of(&object.key) },
+            frozen,
+            client,
+            now: Timestamp::now(),
+            deadline,
+        }
+    }
+}
+
+type Entitlements = Option<Result<(&'static str, &'static str), Error>>;
+
+/// Brings everything outside to what it should be, as far as it goes now; the last tells whether coderd was not asked for
+/// everything, because the reconcile had no time left.
+///
+/// Between two of them the deadline of the reconcile is looked at. Once it has passed coderd is not asked any more, which
+/// means what it means of a coderd that is not there: whatever it was seen to have stays as it was told.
+async fn settle(asked: &Asked<'_>) -> (Accessed, Licensed, Entitlements, bool) {
+    let is_over = || asked.deadline.is_over(Instant::now());
+    let mut cut = asked.client.is_some() && is_over();
+    let mut accessed = access::settle(&Asked { client: asked.client.filter(|_| !cut), ..*asked }).await;
+    if accessed.client.is_some() && is_over() {
+        (accessed.client, cut) = (None, true);
+    }
+    let namespace = asked.owner.namespace;
+    let licensed = if asked.frozen {
+        license::unsent(asked.spec, asked.before)
+    } else {
+        license::settle(asked.kube, namespace, asked.spec, asked.before, &accessed, asked.now).await
+    };
+    cut |= asked.client.is_some() && is_over();
+    let entitlements = license::entitlements(asked.client.filter(|_| !cut)).await;
+    (accessed, licensed, entitlements, cut)
+}
+
+impl External {
+    /// Whether our finalizer must be on the object.
+    pub(super) fn hold(&self) -> bool {
+        self.accessed.hold
+    }
+
+    /// When to ask coderd again, if it did not answer all.
+    pub(super) fn unanswered(&self) -> Option<Retry> {
+        self.asked.retry
+    }
+
+    /// When to try again, if something failed.
+    pub(super) fn retry(&self) -> Option<Retry> {
+        let entitlements = self.entitlements.as_ref().and_then(|answer| answer.as_ref().err());
+        // Without them everything works: nobody is asked more often for their sake.
+        let entitlements = entitlements.map(Error::retry).filter(|retry| *retry != Retry::WhenChanged);
+        later(later(self.accessed.retry, self.licensed.retry), entitlements)
+    }
+
+    /// What was done about tokens.
+    pub(super) fn token_events(&self) -> Vec<News> {
+        self.accessed.token_events.iter().map(access::TokenEvent::news).collect()
+    }
+
+    /// What coderd said.
+    pub(super) fn coderd(&self) -> Coderd {
+        match (&self.asked.coderd, &self.entitlements) {
+            (Coderd::Answered { version, .. }, Some(Err(error))) => {
+                let trouble = format!("{error}; what is shown of its license is from before");
+                Coderd::Answered { version: version.clone(), trouble: Some(trouble) }
+            }
+            (coderd, _) => coderd.clone(),
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.asked.coderd == Coderd::NotAsked(Reason::ScaledToZero)
+    }
+
+    /// The operator's access. Nobody waits for access that cannot come while no replicas are asked for.
+    pub(super) fn access(&self) -> ExternalState {
+        let state = self.accessed.wish.clone();
+        if self.is_stopped() && state.phase == ExternalPhase::Pending {
+            return ExternalState { phase: ExternalPhase::NotAsked, reason: Reason::ScaledToZero, ..state };
+        }
+        state
+    }
+
+    /// Whether something cannot be done without access.
+    pub(super) fn access_needed(&self) -> bool {
+        self.accessed.needed
+    }
+
+    /// The license.
+    pub(super) fn license(&self) -> ExternalState {
+        let mut state = self.licensed.wish.clone();
+        if self.is_stopped() && state.phase == ExternalPhase::Pending {
+            state.message = format!("no replicas are asked for; {}", state.message);
+        }
+        state
+    }
+
+    /// Writes it into a status.
+    pub(super) fn describe(&self, status: &mut CoderControlPlaneStatus, now: &Time) {
+        self.accessed.describe(status);
+        self.licensed.describe(status, now);
+        let entitlements = self.entitlements.as_ref().and_then(|answer| answer.as_ref().ok());
+        license::describe_entitlements(status, entitlements.copied(), now);
+    }
+}
+
+/// When to try again for the sake of both: the longer pause counts, since it was asked for.
+fn later(one: Option<Retry>, other: Option<Retry>) -> Option<Retry> {
+    match (one, other) {
+        (Some(Retry::After(one)), Some(Retry::After(other))) => Some(Retry::After(one.max(other))),
+        (Some(Retry::After(pause)), _) | (_, Some(Retry::After(pause))) => Some(Retry::After(pause)),
+        (Some(Retry::Backoff), _) | (_, Some(Retry::Backoff)) => Some(Retry::Backoff),
+        (one, other) => one.or(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_pause_that_was_asked_for_counts_more_than_hurry_and_hurry_more_than_rest() {
+        let after = |seconds| Some(Retry::After(Duration::from_secs(seconds)));
+        let (hurry, rest) = (Some(Retry::Backoff), Some(Retry::WhenChanged));
+        for (one, other, both) in [
+            (after(3), after(7), after(7)),
+            (after(3), hurry, after(3)),
+            (after(3), rest, after(3)),
+            (hurry, rest, hurry),
+            (hurry, None, hurry),
+            (rest, None, rest),
+            (None, None, None),
+        ] {
+            assert_eq!((later(one, other), later(other, one)), (both, both), "{one:?} {other:?}");
+        }
+    }
+}

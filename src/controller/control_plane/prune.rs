@@ -1,0 +1,242 @@
+//! Removes what an earlier spec asked for and this one does not: rights in workspace namespaces, a way from outside, a
+//! budget, a monitor. It removes only what carries our mark, by uid.
+
+use super::build::{Children, WorkspaceAccess};
+use crate::controller::children::prune::{self, Doomed, ToGo, removed};
+use crate::controller::children::{Child, ChildKind, drift};
+use crate::controller::identity::Owner;
+use crate::kubernetes::{CallError, Kube, Target};
+use crds::names::instance_label;
+use crds::well_known::{MANAGER, annotation, label};
+use kube::core::ObjectMeta;
+use serde_json::{Value, json};
+
+/// What gives coderd its permissions, in the order in which it goes.
+const GRANTS: [ChildKind; 2] = [ChildKind::RoleBinding, ChildKind::Role];
+
+/// Prunes the children of which there is at most one and now none. A way in from outside goes only when the one that
+/// takes its place stands, or none is asked for, which `exposed` tells: until then users have no other.
+pub async fn optional_children(
+    kube: &Kube,
+    owner: Owner<'_>,
+    wanted: &Children,
+    exposed: bool,
+) -> Result<(), CallError> {
+    for kind in wanted.absent() {
+        if exposed || !matches!(kind, ChildKind::Ingress | ChildKind::HttpRoute) {
+            let target = Target::of(kind.names(), owner.namespace, &wanted.deployment.name);
+            prune::controlled(kube, target, owner.uid).await?;
+        }
+    }
+    Ok(())
+}
+
+/// The rights of coderd that are asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted<'a> {
+    /// Where, and under which names.
+    pub access: &'a [WorkspaceAccess],
+    /// The namespaces where they are in place.
+    pub in_place: &'a [&'a str],
+    /// Whether every pod runs as the account that is asked for now.
+    pub rolled: bool,
+}
+
+/// What becomes of a grant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Keep,
+    /// It goes when what takes its place is there and in use.
+    Wait,
+    Remove,
+}
+
+impl Wanted<'_> {
+    /// Nothing: everything goes.
+    pub const NOTHING: Wanted<'static> = Wanted { access: &[], in_place: &[], rolled: true };
+
+    /// A namespace that is asked for keeps its grant. One for an account that the spec no longer names goes last.
+    fn fate(&self, kind: ChildKind, namespace: &str, name: &str) -> Fate {
+        let Some(access) = self.access.iter().find(|access| access.namespace == namespace) else {
+            return Fate::Remove;
+        };
+        let same = |child: &Child| child.kind == kind && child.name == name;
+        if same(&access.role) || same(&access.binding) {
+            return Fate::Keep;
+        }
+        if self.rolled && self.in_place.contains(&namespace) { Fate::Remove } else { Fate::Wait }
+    }
+}
+
+/// What is left of what is to go.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Left {
+    /// Something goes later, when nothing needs it any more.
+    pub waiting: bool,
+    /// What was deleted and is still there.
+    pub stuck: Vec<String>,
+}
+
+impl Left {
+    /// Whether nothing is left.
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// For a person; nothing if nothing is stuck.
+    pub fn told(&self) -> Option<String> {
+        let all = self.stuck.join(", ");
+        (!all.is_empty())
+            .then(|| format!("{all} was deleted and is still there; see who holds it by a finalizer"))
+    }
+}
+
+/// Removes the rights of coderd that are not wanted, in all namespaces. One that cannot be removed keeps no other from
+/// going; the first failure is the answer.
+pub async fn grants(kube: &Kube, owner: Owner<'_>, wanted: Wanted<'_>) -> Result<Left, CallError> {
+    let (mut left, mut outcome) = (Left::default(), Ok(()));
+    for kind in GRANTS {
+        let all = Target::of(kind.names(), "", "");
+        let mut to_go = ToGo::default();
+        let look = |metadata: ObjectMeta| {
+            let live = json!({ "metadata": metadata });
+            if !is_grant_of(&live, owner) && !is_former_grant(&live, owner) {
+                return;
+            }
+            match wanted.fate(kind, text(&live, "/metadata/namespace"), text(&live, "/metadata/name")) {
+                Fate::Keep => {}
+                Fate::Wait => left.waiting = true,
+                Fate::Remove => to_go.note(metadata),
+            }
+        };
+        kube.labelled_metadata(all, &selector(owner), look).await?;
+        left.waiting |= to_go.more;
+        for Doomed { namespace, name, uid } in &to_go.now {
+            match removed(kube, Target { namespace, name, ..all }, uid).await {
+                Ok(true) => {}
+                Ok(false) => left.stuck.push(format!("{} {namespace}/{name}", kind.as_str())),
+                Err(error) => outcome = outcome.and(Err(error)),
+            }
+        }
+    }
+    outcome.map(|()| left)
+}
+
+/// Takes back every right that a control plane of this name has in a namespace, now or from before; whether all are
+/// gone. One that cannot be removed keeps no other from going; the first failure is the answer.
+pub async fn revoke(kube: &Kube, owner: Owner<'_>, namespace: &str) -> Result<bool, CallError> {
+    let mut outcome = Ok(true);
+    for kind in GRANTS {
+        let all = Target::of(kind.names(), namespace, "");
+        let mut to_go = ToGo::default();
+        kube.labelled_metadata(all, &selector(owner), |metadata| to_go.note(metadata)).await?;
+        for Doomed { name, uid, .. } in &to_go.now {
+            let gone = removed(kube, Target { name, ..all }, uid).await;
+            outcome = outcome.and_then(|before| gone.map(|gone| before && gone));
+        }
+        outcome = outcome.map(|gone| gone && !to_go.more);
+    }
+    outcome
+}
+
+fn selector(owner: Owner<'_>) -> String {
+    format!(
+        "{}={MANAGER},{}={},{}={}",
+        label::MANAGED_BY,
+        label::CONTROL_PLANE,
+        instance_label(owner.name),
+        label::CONTROL_PLANE_NAMESPACE,
+        owner.namespace
+    )
+}
+
+fn text<'a>(live: &'a Value, path: &str) -> &'a str {
+    live.pointer(path).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Whether a Role or RoleBinding was made for this very control plane, not for an earlier one of its name.
+pub fn is_grant_of(live: &Value, owner: Owner<'_>) -> bool {
+    let labels = &live["metadata"]["labels"];
+    let marked = live["metadata"]["annotations"][annotation::WORKSPACE_RBAC_OWNER_UID] == owner.uid;
+    let ours = labels[label::CONTROL_PLANE] == instance_label(owner.name)
+        && labels[label::CONTROL_PLANE_NAMESPACE] == owner.namespace;
+    drift::is_controlled_by(live, owner.uid) || (marked && ours)
+}
+
+/// Whether it was made for an earlier control plane of this name. There is one object of a name, and it has another uid,
+/// so that nobody but this one answers for it: coderd has these rights, whoever asked for them. What has an owner in the
+/// cluster goes with that one.
+fn is_former_grant(live: &Value, owner: Owner<'_>) -> bool {
+    let metadata = &live["metadata"];
+    let mark = metadata["annotations"][annotation::WORKSPACE_RBAC_OWNER_UID].as_str();
+    let mut owners = metadata["ownerReferences"].as_array().into_iter().flatten();
+    mark.is_some_and(|mark| mark != owner.uid)
+        && metadata["labels"][label::CONTROL_PLANE] == instance_label(owner.name)
+        && metadata["labels"][label::CONTROL_PLANE_NAMESPACE] == owner.namespace
+        && !owners.any(|owner| owner["controller"] == true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn child(kind: ChildKind, namespace: &str, name: &str) -> Child {
+        Child { kind, namespace: namespace.to_owned(), name: name.to_owned(), manifest: Value::Null }
+    }
+
+    #[test]
+    fn a_namespace_that_is_asked_for_keeps_its_grant_and_one_for_a_former_account_goes_last() {
+        let access = [WorkspaceAccess {
+            namespace: "team".to_owned(),
+            role: child(ChildKind::Role, "team", "new-perms"),
+            binding: child(ChildKind::RoleBinding, "team", "new"),
+        }];
+        let fate = |in_place: &[&str], rolled, namespace, kind, name| {
+            Wanted { access: &access, in_place, rolled }.fate(kind, namespace, name)
+        };
+        for (in_place, rolled) in [(&[][..], true), (&["team"], true), (&["team"], false)] {
+            assert_eq!(fate(in_place, rolled, "team", ChildKind::Role, "new-perms"), Fate::Keep);
+            assert_eq!(fate(in_place, rolled, "team", ChildKind::RoleBinding, "new"), Fate::Keep);
+            assert_eq!(fate(in_place, rolled, "other", ChildKind::Role, "new-perms"), Fate::Remove);
+        }
+        assert_eq!(fate(&["team"], true, "team", ChildKind::Role, "old-perms"), Fate::Remove);
+        assert_eq!(
+            fate(&["team"], false, "team", ChildKind::Role, "old-perms"),
+            Fate::Wait,
+            "old pods use it"
+        );
+        assert_eq!(
+            fate(&[], true, "team", ChildKind::Role, "old-perms"),
+            Fate::Wait,
+            "nothing takes its place"
+        );
+        assert_eq!(Wanted::NOTHING.fate(ChildKind::Role, "team", "new-perms"), Fate::Remove);
+    }
+
+    #[test]
+    fn a_grant_is_known_by_the_uid_of_its_control_plane() {
+        let owner = Owner { namespace: "coder", name: "a", uid: "u1" };
+        let grant = |uid: &str, name: &str| {
+            json!({"metadata": {
+                "labels": {"coder.com/control-plane": name, "coder.com/control-plane-namespace": "coder"},
+                "annotations": {"coder.com/workspace-rbac-owner-uid": uid}}})
+        };
+        assert!(is_grant_of(&grant("u1", "a"), owner));
+        assert!(!is_grant_of(&grant("u2", "a"), owner), "an earlier control plane of this name");
+        assert!(is_former_grant(&grant("u2", "a"), owner), "for which this one answers");
+        assert!(!is_former_grant(&grant("u1", "a"), owner) && !is_former_grant(&grant("u2", "b"), owner));
+        let mut other = grant("u2", "a");
+        other["metadata"]["ownerReferences"] = json!([{ "uid": "u2", "controller": true }]);
+        assert!(!is_former_grant(&other, owner), "its owner takes it along");
+        other["metadata"] = json!({ "labels": grant("u2", "a")["metadata"]["labels"] });
+        assert!(!is_former_grant(&other, owner), "without a mark it is not of ours");
+        assert!(!is_grant_of(&grant("u1", "b"), owner));
+        let long = "x".repeat(70);
+        let labelled = grant("u1", &instance_label(&long));
+        assert!(is_grant_of(&labelled, Owner { name: &long, ..owner }), "labels hold 63 characters");
+        assert!(is_grant_of(
+            &json!({"metadata": {"ownerReferences": [{"uid": "u1", "controller": true}]}}),
+            owner
+        ));
+    }
+}

@@ -1,0 +1,81 @@
+//! What every reconcile of a control plane works with, and what is remembered between two of them.
+//! Nothing that is remembered is an authority: a restart forgets all of it.
+
+use super::ask::Memory;
+use super::checksum_key::ChecksumKey;
+use super::consent::Consent;
+use super::dependants::Dependants;
+use super::triggers::Abroad;
+use crate::coderd::Egress;
+use crate::controller::identity::ObjectKey;
+use crate::kubernetes::Kube;
+use crate::kubernetes::events::Events;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use webhooks::Config;
+
+/// Reconciles control planes.
+pub struct Reconciler {
+    pub(super) kube: Kube,
+    pub(super) config: Config,
+    pub(super) consent: Consent,
+    pub(super) egress: Egress,
+    pub(super) events: Events,
+    /// For what everything no longer wanted was pruned: it is not looked for again.
+    pruned: Mutex<BTreeMap<ObjectKey, Pruned>>,
+    pub(super) memory: Memory,
+    checksum_key: Mutex<Arc<ChecksumKey>>,
+    pub(super) abroad: Arc<Abroad>,
+    pub(super) dependants: Dependants,
+}
+
+/// Uid, generation and the request that was made last.
+pub(super) type Pruned = (String, i64, Option<String>);
+
+impl Reconciler {
+    /// A reconciler of control planes.
+    pub fn new(
+        kube: Kube,
+        events: Events,
+        config: Config,
+        consent: Consent,
+        egress: Egress,
+        dependants: Dependants,
+    ) -> Self {
+        let (pruned, memory, abroad) = (Mutex::default(), Memory::default(), Arc::default());
+        let checksum_key = Mutex::default();
+        Self { kube, config, consent, egress, events, pruned, memory, checksum_key, abroad, dependants }
+    }
+
+    /// Forgets what another leader may have changed meanwhile: the key of the checksums, if its Secret was made anew.
+    pub fn begin_term(&self) {
+        *self.checksum_key.lock().unwrap_or_else(PoisonError::into_inner) = Arc::default();
+    }
+
+    /// The key of the checksums, as it was read in this term.
+    pub(super) fn checksum_key(&self) -> Arc<ChecksumKey> {
+        self.checksum_key.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What whoever follows the cluster tells it of rights in other namespaces.
+    pub fn abroad(&self) -> &Arc<Abroad> {
+        &self.abroad
+    }
+
+    /// The API server it works with.
+    pub fn kube(&self) -> &Kube {
+        &self.kube
+    }
+
+    /// Forgets an object that is gone.
+    pub(super) fn forget(&self, key: &ObjectKey) {
+        let known = self.pruned().remove(key);
+        if let Some((uid, ..)) = known {
+            self.memory.forget(&uid);
+        }
+    }
+
+    pub(super) fn pruned(&self) -> MutexGuard<'_, BTreeMap<ObjectKey, Pruned>> {
+        self.pruned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

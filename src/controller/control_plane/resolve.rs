@@ -1,0 +1,168 @@
+//! Decides every value that children are built from: a control plane without an `Option` where there is a default.
+//! It is the only input of `build`. Pure: what the cluster holds comes in as a value.
+
+use crate::controller::children::{ChildOwner, Texts};
+use crate::controller::workload::disruption::{self, Budget};
+use crate::controller::workload::exposure::{self, Expose};
+use crate::controller::workload::monitoring::{self, Metrics};
+use crate::controller::workload::probes::{self, Probes};
+use crate::controller::workload::security;
+use crate::controller::workload::service::{self, Front};
+use crate::controller::workload::volumes::{self, Certificates};
+use crds::names::control_plane::{service_account, workload};
+use crds::well_known::{app_name, default};
+use crds::{CoderControlPlane, CoderControlPlaneSpec};
+use k8s_openapi::api::core::v1::{PodSecurityContext, SecurityContext};
+use k8s_openapi::api::rbac::v1::PolicyRule;
+use std::collections::BTreeSet;
+
+/// What the cluster says about an object before its children are built.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts<'a> {
+    /// Hash over every Secret and ConfigMap the pods read; another one rolls the Deployment.
+    pub consumed_checksum: Option<&'a str>,
+    /// Whether a source of `envFrom` gives the access URL.
+    pub access_url_from_env_from: bool,
+    /// The DNS domain of the cluster.
+    pub cluster_domain: &'a str,
+}
+
+impl Facts<'_> {
+    /// Nothing is known: enough to see which objects are referred to.
+    pub const NONE: Facts<'static> =
+        Facts { consumed_checksum: None, access_url_from_env_from: false, cluster_domain: "" };
+}
+
+/// A control plane with every value that its children are built from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ResolvedControlPlane {
+    /// Whom the children belong to.
+    pub owner: ChildOwner,
+    /// The image of coderd.
+    pub image: String,
+    /// How many pods.
+    pub replicas: i32,
+    /// The Service.
+    pub service: Front,
+    /// The account of coderd.
+    pub account: Account,
+    /// What coderd may do where it runs workspaces; nothing if the spec says so.
+    pub permissions: Option<WorkspacePermissions>,
+    /// What coderd serves with and whom it trusts.
+    pub certificates: Certificates,
+    /// The address that coderd is told it has, where we give it.
+    pub access_url: Option<String>,
+    /// How users outside the cluster reach it.
+    pub expose: Option<Expose>,
+    /// The disruption budget.
+    pub budget: Option<Budget>,
+    /// The metrics it serves.
+    pub metrics: Option<Metrics>,
+    /// The probes of its container.
+    pub probes: Probes,
+    /// How little its pods may do.
+    pub pod_security: PodSecurityContext,
+    /// How little its container may do.
+    pub container_security: SecurityContext,
+    /// Seconds that a pod has to end.
+    pub grace_period: i64,
+    /// Hash over everything that the pods read.
+    pub consumed_checksum: Option<String>,
+    /// The spec, for the fields that have no default.
+    pub spec: CoderControlPlaneSpec,
+}
+
+/// The account of coderd.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Account {
+    /// Its name.
+    pub name: String,
+    /// Whether we make it.
+    pub create: bool,
+    /// Labels of the spec.
+    pub labels: Texts,
+    /// Annotations of the spec.
+    pub annotations: Texts,
+}
+
+/// What coderd may do where it runs workspaces.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WorkspacePermissions {
+    /// Where: its own namespace first, each once.
+    pub namespaces: Vec<String>,
+    /// Whether workspaces may be Deployments.
+    pub deployments: bool,
+    /// What the spec adds.
+    pub extra_rules: Vec<PolicyRule>,
+}
+
+/// The control plane with every value that its children are built from. `complete` has every default of admission in it.
+pub fn resolve(complete: &CoderControlPlane, facts: Facts<'_>) -> ResolvedControlPlane {
+    let (owner, spec) = (owner(complete), &complete.spec);
+    let tls = spec.tls.as_ref().map_or(&[][..], |tls| &tls.secret_names);
+    let trusted = spec.certs.as_ref().map_or(&[][..], |certs| &certs.secrets);
+    let certificates = volumes::resolve(tls, trusted);
+    let access_url = webhooks::access_url(complete, facts.cluster_domain);
+    let (readiness, liveness, startup) = (&spec.readiness_probe, &spec.liveness_probe, &spec.startup_probe);
+    ResolvedControlPlane {
+        image: spec.image.clone().unwrap_or_else(|| default::IMAGE.to_owned()),
+        replicas: spec.replicas.unwrap_or(default::REPLICAS),
+        service: service::resolve(spec.service.as_ref(), certificates.serve_tls()),
+        account: account(&owner.name, spec),
+        permissions: permissions(&owner.namespace, spec),
+        certificates,
+        access_url: access_url.filter(|_| !facts.access_url_from_env_from),
+        expose: exposure::resolve(spec.expose.as_ref()),
+        budget: disruption::resolve(spec.pod_disruption_budget.as_ref()),
+        metrics: monitoring::resolve(spec.metrics.as_ref()),
+        probes: probes::resolve(readiness.as_ref(), liveness.as_ref(), startup.as_ref()),
+        pod_security: security::of_pod(spec.pod_security_context.as_ref()),
+        container_security: security::of_container(spec.security_context.as_ref()),
+        grace_period: spec
+            .termination_grace_period_seconds
+            .unwrap_or(default::CONTROL_PLANE_GRACE_PERIOD_SECONDS),
+        consumed_checksum: facts.consumed_checksum.map(str::to_owned),
+        spec: spec.clone(),
+        owner,
+    }
+}
+
+/// Whom the children of a control plane belong to.
+pub fn owner(control_plane: &CoderControlPlane) -> ChildOwner {
+    let metadata = &control_plane.metadata;
+    let name = metadata.name.clone().unwrap_or_default();
+    ChildOwner {
+        kind: "CoderControlPlane",
+        app_name: app_name::CONTROL_PLANE,
+        namespace: metadata.namespace.clone().unwrap_or_default(),
+        uid: metadata.uid.clone(),
+        workload: workload(&name).to_owned(),
+        name,
+    }
+}
+
+fn account(name: &str, spec: &CoderControlPlaneSpec) -> Account {
+    let given = spec.service_account.clone().unwrap_or_default();
+    Account {
+        name: service_account(name, spec).to_owned(),
+        create: given.disable_create != Some(true),
+        labels: given.labels,
+        annotations: given.annotations,
+    }
+}
+
+fn permissions(home: &str, spec: &CoderControlPlaneSpec) -> Option<WorkspacePermissions> {
+    let given = spec.rbac.clone().unwrap_or_default();
+    if given.workspace_perms == Some(false) {
+        return None;
+    }
+    let mut seen = BTreeSet::new();
+    let others = given.workspace_namespaces.iter().map(|namespace| namespace.trim());
+    let namespaces = std::iter::once(home)
+        .chain(others.filter(|namespace| !namespace.is_empty()))
+        .filter(|namespace| seen.insert(*namespace))
+        .map(str::to_owned)
+        .collect();
+    let deployments = given.enable_deployments != Some(false);
+    Some(WorkspacePermissions { namespaces, deployments, extra_rules: given.extra_rules })
+}

@@ -1,0 +1,6 @@
+//! What makes reconciles happen: the queue and its schedule, and how long one may take.
+//! It knows no kind: a key says which object is meant.
+
+pub mod deadline;
+pub mod queue;
+pub mod schedule;

@@ -1,0 +1,285 @@
+//! Decides which object is looked at next: each once however often it was named, never two reconciles of one object at a
+//! time and never more than two of one namespace, failures later and later. It holds no clock and starts nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+/// The first pause after a failure; it doubles with each further one.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// The longest pause after a failure: what heals is seen within a minute.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// Reconciles of one namespace at the same time: what hangs for one tenant takes a quarter of the workers at most.
+const PER_NAMESPACE: usize = 2;
+
+/// A key that says whose workers it takes.
+pub trait Namespaced {
+    /// The namespace of the object.
+    fn namespace(&self) -> &str;
+}
+
+/// When an object is reconciled again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// When something changes.
+    AwaitChange,
+    /// After a while, although nothing failed.
+    RequeueAfter(Duration),
+    /// Something failed: later each time, and not before this has passed.
+    BackOff(Duration),
+}
+
+/// What is due when.
+#[derive(Debug)]
+pub struct Schedule<K> {
+    due: BTreeMap<K, Instant>,
+    /// The same by namespace and in the order of time, without those under way.
+    namespaces: BTreeMap<String, Namespace<K>>,
+    /// When the first object of each namespace that may have another reconcile is due: whoever takes one looks at this
+    /// alone, so that a look costs the same however many objects wait, and however many of them have to.
+    next: BTreeSet<(Instant, String)>,
+    running: BTreeSet<K>,
+    failures: BTreeMap<K, u32>,
+}
+
+/// The objects of a namespace. One without any is forgotten.
+#[derive(Debug)]
+struct Namespace<K> {
+    waiting: BTreeSet<(Instant, K)>,
+    running: usize,
+}
+
+impl<K> Default for Namespace<K> {
+    fn default() -> Self {
+        Self { waiting: BTreeSet::new(), running: 0 }
+    }
+}
+
+impl<K: Ord> Namespace<K> {
+    /// When its next object is due, if it may have another reconcile.
+    fn next(&self) -> Option<Instant> {
+        self.waiting.first().filter(|_| self.running < PER_NAMESPACE).map(|(at, _)| *at)
+    }
+}
+
+impl<K> Default for Schedule<K> {
+    fn default() -> Self {
+        Self {
+            due: BTreeMap::new(),
+            namespaces: BTreeMap::new(),
+            next: BTreeSet::new(),
+            running: BTreeSet::new(),
+            failures: BTreeMap::new(),
+        }
+    }
+}
+
+impl<K: Ord + Clone + Namespaced> Schedule<K> {
+    /// Asks for a reconcile at a time, unless an earlier one is due already.
+    pub fn enqueue(&mut self, key: K, at: Instant) {
+        let before = self.due.get(&key).copied();
+        if before.is_some_and(|before| before <= at) {
+            return;
+        }
+        self.due.insert(key.clone(), at);
+        let under_way = self.running.contains(&key);
+        self.change(key.namespace().to_owned(), |namespace| {
+            if let Some(before) = before {
+                namespace.waiting.remove(&(before, key.clone()));
+            }
+            if !under_way {
+                namespace.waiting.insert((at, key));
+            }
+        });
+    }
+
+    /// Takes the object that is due longest, is not under way and whose namespace may have another reconcile.
+    pub fn take(&mut self, now: Instant) -> Option<K> {
+        let (_, name) = self.next.first().filter(|(at, _)| *at <= now)?.clone();
+        let key = self.change(name, |namespace| {
+            let (_, key) = namespace.waiting.pop_first()?;
+            namespace.running += 1;
+            Some(key)
+        })?;
+        self.due.remove(&key);
+        self.running.insert(key.clone());
+        Some(key)
+    }
+
+    /// When the next object that may be taken is due.
+    pub fn next(&self) -> Option<Instant> {
+        self.next.first().map(|(at, _)| *at)
+    }
+
+    /// Notes the end of a reconcile. What was enqueued meanwhile stays due.
+    pub fn finished(&mut self, key: K, action: Action, now: Instant) {
+        self.running.remove(&key);
+        let due = self.due.get(&key).copied();
+        self.change(key.namespace().to_owned(), |namespace| {
+            namespace.running = namespace.running.saturating_sub(1);
+            namespace.waiting.extend(due.map(|at| (at, key.clone())));
+        });
+        match action {
+            Action::AwaitChange => _ = self.failures.remove(&key),
+            Action::RequeueAfter(pause) => {
+                self.failures.remove(&key);
+                self.enqueue(key, now + pause);
+            }
+            Action::BackOff(at_least) => {
+                let count = self.failures.entry(key.clone()).or_default();
+                let pause = pause_after(*count).max(at_least);
+                *count = count.saturating_add(1);
+                self.enqueue(key, now + pause);
+            }
+        }
+    }
+
+    /// Forgets an object that is gone.
+    pub fn forget(&mut self, key: &K) {
+        if let Some(at) = self.due.remove(key) {
+            self.change(key.namespace().to_owned(), |namespace| {
+                namespace.waiting.remove(&(at, key.clone()));
+            });
+        }
+        self.failures.remove(key);
+    }
+
+    /// Changes a namespace and keeps what is derived from it: when it is next, and that it exists at all.
+    fn change<T>(&mut self, name: String, change: impl FnOnce(&mut Namespace<K>) -> T) -> T {
+        let namespace = self.namespaces.entry(name.clone()).or_default();
+        let before = namespace.next();
+        let changed = change(namespace);
+        let after = namespace.next();
+        if namespace.running == 0 && namespace.waiting.is_empty() {
+            self.namespaces.remove(&name);
+        }
+        if before != after {
+            if let Some(at) = before {
+                self.next.remove(&(at, name.clone()));
+            }
+            self.next.extend(after.map(|at| (at, name)));
+        }
+        changed
+    }
+}
+
+fn pause_after(failures: u32) -> Duration {
+    FIRST_PAUSE.saturating_mul(1 << failures.min(16)).min(LONGEST_PAUSE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Namespaced for &str {
+        /// What stands before a slash; without one, each has a namespace of its own.
+        fn namespace(&self) -> &str {
+            self.split('/').next().unwrap_or_default()
+        }
+    }
+
+    fn seconds(count: u64) -> Duration {
+        Duration::from_secs(count)
+    }
+
+    #[test]
+    fn a_namespace_has_two_at_a_time_and_keeps_nobody_else_waiting() {
+        let (mut schedule, now) = (Schedule::default(), Instant::now());
+        for (age, key) in ["a/1", "a/2", "a/3", "a/4", "b/1", "c/1"].into_iter().enumerate() {
+            schedule.enqueue(key, now + seconds(age as u64));
+        }
+        let now = now + seconds(9);
+        let taken: Vec<_> = std::iter::from_fn(|| schedule.take(now)).collect();
+        assert_eq!(taken, ["a/1", "a/2", "b/1", "c/1"], "those that waited longest, two of each namespace");
+        assert_eq!(schedule.next(), None, "nothing to wake up for before one has ended");
+        schedule.finished("b/1", Action::AwaitChange, now);
+        assert_eq!(schedule.take(now), None, "another namespace's end frees none of this one's");
+        schedule.finished("a/2", Action::BackOff(Duration::ZERO), now);
+        assert_eq!(schedule.next(), Some(now - seconds(7)), "overdue since it was wished for");
+        assert_eq!((schedule.take(now), schedule.take(now)), (Some("a/3"), None));
+        schedule.finished("a/1", Action::AwaitChange, now);
+        assert_eq!(schedule.take(now), Some("a/4"));
+    }
+
+    #[test]
+    fn what_is_gone_while_its_namespace_is_full_is_not_taken_later() {
+        let (mut schedule, now) = (Schedule::default(), Instant::now());
+        for key in ["a/1", "a/2", "a/3", "a/4"] {
+            schedule.enqueue(key, now);
+        }
+        assert_eq!((schedule.take(now), schedule.take(now)), (Some("a/1"), Some("a/2")));
+        schedule.forget(&"a/3");
+        schedule.forget(&"a/1");
+        schedule.finished("a/1", Action::AwaitChange, now);
+        assert_eq!((schedule.take(now), schedule.take(now)), (Some("a/4"), None));
+        schedule.finished("a/2", Action::AwaitChange, now);
+        schedule.finished("a/4", Action::AwaitChange, now);
+        assert!(schedule.namespaces.is_empty() && schedule.next.is_empty() && schedule.due.is_empty());
+    }
+
+    #[test]
+    fn a_name_called_often_is_taken_once_and_never_while_under_way() {
+        let (mut schedule, now) = (Schedule::default(), Instant::now());
+        for _ in 0..3 {
+            schedule.enqueue("a", now);
+        }
+        assert_eq!(schedule.take(now), Some("a"));
+        assert_eq!(schedule.take(now), None);
+        schedule.enqueue("a", now);
+        assert_eq!((schedule.take(now), schedule.next()), (None, None));
+        schedule.finished("a", Action::AwaitChange, now);
+        assert_eq!(schedule.take(now), Some("a"), "what was wished for meanwhile is not lost");
+    }
+
+    #[test]
+    fn who_waited_longest_is_first_and_nobody_before_his_time() {
+        let (mut schedule, now) = (Schedule::default(), Instant::now());
+        schedule.enqueue("b", now + seconds(2));
+        schedule.enqueue("a", now + seconds(3));
+        assert_eq!((schedule.take(now), schedule.next()), (None, Some(now + seconds(2))));
+        assert_eq!(schedule.take(now + seconds(9)), Some("b"));
+        schedule.enqueue("a", now + seconds(1));
+        assert_eq!(schedule.next(), Some(now + seconds(1)), "the earlier wish counts");
+    }
+
+    #[test]
+    fn failures_come_later_each_time_up_to_a_limit_and_success_forgives() {
+        let (mut schedule, mut now) = (Schedule::default(), Instant::now());
+        let mut pauses = Vec::new();
+        schedule.enqueue("a", now);
+        for _ in 0..12 {
+            assert_eq!(schedule.take(now), Some("a"));
+            schedule.finished("a", Action::BackOff(Duration::ZERO), now);
+            let next = schedule.next().unwrap();
+            pauses.push((next - now).as_secs());
+            now = next;
+        }
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60, 60, 60, 60, 60]);
+        assert_eq!(schedule.take(now), Some("a"));
+        schedule.finished("a", Action::RequeueAfter(seconds(60)), now);
+        assert_eq!(schedule.next(), Some(now + seconds(60)));
+        now += seconds(60);
+        schedule.take(now);
+        schedule.finished("a", Action::BackOff(seconds(7)), now);
+        assert_eq!(schedule.next(), Some(now + seconds(7)), "a pause that was asked for is kept");
+    }
+
+    #[test]
+    fn what_was_wished_for_during_a_pass_is_kept_when_the_pass_asks_for_less() {
+        let (mut schedule, now) = (Schedule::default(), Instant::now());
+        schedule.enqueue("a", now);
+        schedule.take(now);
+        schedule.enqueue("a", now + seconds(1));
+        schedule.enqueue("a", now);
+        schedule.finished("a", Action::RequeueAfter(seconds(300)), now);
+        assert_eq!(schedule.next(), Some(now));
+        assert_eq!((schedule.take(now), schedule.next()), (Some("a"), None), "and once only");
+    }
+
+    #[test]
+    fn what_is_gone_is_forgotten() {
+        let (mut schedule, now) = (Schedule::default(), Instant::now());
+        schedule.enqueue("a", now);
+        schedule.forget(&"a");
+        assert_eq!(schedule.take(now), None);
+    }
+}

@@ -1,0 +1,44 @@
+//! Decides the PodDisruptionBudget: there is one where the spec asks for one, and only there.
+//! Never guesses from the number of replicas: a budget that nobody asked for would hold up the drain of a node.
+
+use crate::controller::children::{Child, ChildOwner};
+use crds::control_plane::DisruptionBudgetSpec;
+use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+/// How many pods may be missing at a time.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Budget {
+    /// So many stay.
+    MinAvailable(IntOrString),
+    /// So many may go.
+    MaxUnavailable(IntOrString),
+}
+
+/// The budget that a spec asks for. Of two numbers the stricter promise stands: `minAvailable`.
+pub fn resolve(spec: Option<&DisruptionBudgetSpec>) -> Option<Budget> {
+    let spec = spec.filter(|spec| spec.enabled != Some(false))?;
+    Some(match (&spec.min_available, &spec.max_unavailable) {
+        (Some(min), _) => Budget::MinAvailable(min.clone()),
+        (None, Some(max)) => Budget::MaxUnavailable(max.clone()),
+        (None, None) => Budget::MaxUnavailable(IntOrString::Int(1)),
+    })
+}
+
+/// The PodDisruptionBudget.
+pub fn child(owner: &ChildOwner, budget: &Budget) -> Child {
+    let (min_available, max_unavailable) = match budget.clone() {
+        Budget::MinAvailable(min) => (Some(min), None),
+        Budget::MaxUnavailable(max) => (None, Some(max)),
+    };
+    Child::of(&PodDisruptionBudget {
+        metadata: owner.workload_metadata(),
+        spec: Some(PodDisruptionBudgetSpec {
+            selector: Some(owner.selector()),
+            min_available,
+            max_unavailable,
+            ..Default::default()
+        }),
+        status: None,
+    })
+}

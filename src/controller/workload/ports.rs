@@ -1,0 +1,19 @@
+//! The ports that coderd and its proxies listen on, in the pods.
+//! Which of them a Service leads to is decided there.
+
+use k8s_openapi::api::core::v1::ContainerPort;
+
+/// Plain HTTP.
+pub const HTTP: i32 = 8080;
+/// HTTPS.
+pub const HTTPS: i32 = 8443;
+
+/// A port of a container.
+pub fn port(name: &str, number: i32) -> ContainerPort {
+    ContainerPort {
+        name: Some(name.to_owned()),
+        container_port: number,
+        protocol: Some("TCP".to_owned()),
+        ..Default::default()
+    }
+}
