@@ -133,14 +133,27 @@ async fn an_account_that_is_replaced_meanwhile_does_not_become_ours() {
         (&made["metadata"]["labels"]["a"], &made["metadata"]["ownerReferences"]),
         (&json!("1"), &owner)
     );
-    let managers = made["metadata"]["managedFields"].as_array().unwrap();
-    let ours = managers.iter().filter(|entry| entry["manager"] == "coder-k8s");
-    assert_eq!(ours.map(|entry| entry["operation"].as_str().unwrap()).collect::<Vec<_>>(), ["Apply"]);
+    let operations = |live: &Value| {
+        let managers = live["metadata"]["managedFields"].as_array().unwrap().iter();
+        let ours = managers.filter(|entry| entry["manager"] == "coder-k8s");
+        ours.map(|entry| entry["operation"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(operations(&made), ["Update"], "one write makes it");
     let again = create_or_apply(&kube, target, manifest("1"), |_| true).await;
     let ChildState::InPlace(again) = again else { panic!("{again:?}") };
     assert_eq!(
         again["metadata"]["resourceVersion"], made["metadata"]["resourceVersion"],
         "nothing is written"
+    );
+
+    // With the first change it becomes ours to apply, so that a field that is no longer wanted goes.
+    let mut bare = manifest("1");
+    bare["metadata"].as_object_mut().unwrap().remove("labels");
+    let changed = create_or_apply(&kube, target, bare, |_| true).await;
+    let ChildState::InPlace(changed) = changed else { panic!("{changed:?}") };
+    assert_eq!(
+        (operations(&changed), &changed["metadata"]["labels"]),
+        (vec!["Apply".to_owned()], &Value::Null)
     );
 
     // Between our look and our apply it is deleted and made by somebody else.

@@ -156,13 +156,22 @@ async fn run_a_control_plane(cluster: &Cluster, namespace: &str) -> BTreeSet<Rig
     cluster.kubectl_with_input("apply --server-side -f -", &provisioner.to_string()).await.expect_ok();
     let database = serde_json::json!({ "name": "CODER_PG_CONNECTION_URL",
         "value": "postgres://coder@nobody.invalid/coder" });
-    apply(serde_json::json!({
+    let mut everything = serde_json::json!({
         "extraEnv": [database], "envFrom": [{ "configMapRef": { "name": "settings" } }], "podDisruptionBudget": {},
         "metrics": { "serviceMonitor": {} }, "rbac": { "workspaceNamespaces": [team] },
         "expose": { "ingress": { "host": "coder.example.com" } },
-    }))
-    .await;
+    });
+    apply(everything.clone()).await;
     count("deployment,ingress,poddisruptionbudget,servicemonitor", 4).await;
+    everything["serviceAccount"] = serde_json::json!({ "annotations": { "role": "r" } });
+    apply(everything).await;
+    until("the account to be changed", LIMIT, async || {
+        let words =
+            format!("get serviceaccount coder -n {namespace} -o jsonpath={{.metadata.annotations.role}}");
+        let role = cluster.kubectl(&words).await.expect_ok();
+        holds(role == "r", role)
+    })
+    .await;
     let handed_on = handed_on(cluster, &team).await;
     // Nobody else writes it here: a rollout that is late, so that its pods are looked at.
     let late = r#"{"status":{"conditions":[{"type":"Progressing","status":"False","reason":"ProgressDeadlineExceeded","message":"late"}],"observedGeneration":9}}"#;

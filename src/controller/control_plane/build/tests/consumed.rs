@@ -1,3 +1,5 @@
+//! What the pods of a control plane read.
+
 use super::super::consumed;
 use super::super::fixtures::ControlPlane;
 use crate::controller::workload::consumed::{Consumed, Keys};

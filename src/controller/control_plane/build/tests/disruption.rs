@@ -1,3 +1,5 @@
+//! The PodDisruptionBudget of a control plane.
+
 use super::super::fixtures::ControlPlane;
 use serde_json::{Value, json};
 

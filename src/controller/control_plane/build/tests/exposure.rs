@@ -1,3 +1,5 @@
+//! The Ingress and the HTTPRoute of a control plane.
+
 use super::super::fixtures::ControlPlane;
 use crate::controller::children::ChildKind;
 use serde_json::{Value, json};

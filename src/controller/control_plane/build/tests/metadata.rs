@@ -1,3 +1,5 @@
+//! How the children of a control plane are recognised.
+
 use super::super::fixtures::ControlPlane;
 use serde_json::json;
 

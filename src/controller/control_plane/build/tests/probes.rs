@@ -1,3 +1,5 @@
+//! The probes of coderd.
+
 use super::super::fixtures::ControlPlane;
 use serde_json::{Value, json};
 

@@ -1,3 +1,5 @@
+//! How little the pods of coderd may do.
+
 use super::super::fixtures::ControlPlane;
 use serde_json::{Value, json};
 

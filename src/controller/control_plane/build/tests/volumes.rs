@@ -1,3 +1,5 @@
+//! The volumes of coderd.
+
 use super::super::fixtures::ControlPlane;
 use serde_json::{Value, json};
 
