@@ -2,6 +2,9 @@
 //! Whoever needs the content asks for it by name, so that every use can be found; nothing prints it by accident. What
 //! libraries copy on the way to a socket is theirs and is not reached from here.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
 use std::fmt;
 use std::str::FromStr;
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
@@ -56,6 +59,12 @@ impl FromStr for Confidential<String> {
     fn from_str(value: &str) -> Result<Self, Self::Err> {
         Ok(Self::new(value.to_owned()))
     }
+}
+
+/// Text of a value as Secrets carry it.
+pub fn decoded(value: &Value) -> Option<Confidential<String>> {
+    let bytes = Zeroizing::new(STANDARD.decode(value.as_str()?).ok()?);
+    std::str::from_utf8(&bytes).ok().map(|text| Confidential::new(text.to_owned()))
 }
 
 #[cfg(test)]

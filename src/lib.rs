@@ -16,6 +16,7 @@ pub mod admission;
 pub mod app;
 pub mod coderd;
 pub mod confidential;
+pub mod control_plane_access;
 pub mod controller;
 pub mod foreign;
 pub mod kubernetes;

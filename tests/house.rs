@@ -73,6 +73,9 @@ fn forbidden(room: &str, other: &str) -> Option<&'static str> {
         ("kubernetes", "serving" | "controller" | "aggregated" | "admission" | "mcp" | "coderd") => {
             Some("kubernetes serves the others and knows none")
         }
+        ("control_plane_access", "controller" | "aggregated" | "serving" | "admission" | "mcp" | "lint") => {
+            Some("it serves reconcilers and the aggregated API and knows neither")
+        }
         ("serving", "controller" | "aggregated" | "admission" | "mcp" | "coderd" | "lint") => {
             Some("serving knows no kind and no part")
         }

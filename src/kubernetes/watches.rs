@@ -23,11 +23,13 @@
 use super::dynamic::PAGE;
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt};
+use kube::runtime::utils::{Backoff, ResetTimerBackoff};
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt, watcher as watch_objects};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
+use std::time::Duration;
 
 /// Events of a kind, beginning with all there is. Failures are passed on and tried again, later each time.
 pub(super) fn events<K>(
@@ -40,7 +42,38 @@ where
 {
     let streamed = watch_objects(objects.clone(), config.clone().streaming_lists()).boxed();
     let paged = watch_objects(objects, config.page_size(PAGE)).boxed();
-    or_else(streamed, paged).default_backoff()
+    or_else(streamed, paged).backoff(Pauses::new())
+}
+
+/// The pauses between failures. The first are short: a kind that was defined a moment ago is not served at once, and
+/// whoever has just installed us waits for it.
+struct Pauses(Duration);
+
+impl Pauses {
+    const FIRST: Duration = Duration::from_millis(50);
+    const LONGEST: Duration = Duration::from_secs(30);
+    /// How long a watch must go well until the next failure counts as the first.
+    const FORGIVEN: Duration = Duration::from_secs(120);
+
+    fn new() -> ResetTimerBackoff<Self> {
+        ResetTimerBackoff::new(Self(Self::FIRST), Self::FORGIVEN)
+    }
+}
+
+impl Iterator for Pauses {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        let pause = self.0;
+        self.0 = (pause * 2).min(Self::LONGEST);
+        Some(pause)
+    }
+}
+
+impl Backoff for Pauses {
+    fn reset(&mut self) {
+        self.0 = Self::FIRST;
+    }
 }
 
 type Events<K> = BoxStream<'static, watcher::Result<Event<K>>>;
@@ -82,6 +115,16 @@ mod tests {
     }
 
     const FORBIDDEN: &str = "ListOptions.meta.k8s.io \"\" is invalid: sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch";
+
+    #[test]
+    fn the_first_pauses_are_short_and_none_is_longer_than_half_a_minute() {
+        let mut pauses = Pauses(Pauses::FIRST);
+        let all: Vec<u128> = pauses.by_ref().take(12).map(|pause| pause.as_millis()).collect();
+        assert_eq!(all[..5], [50, 100, 200, 400, 800]);
+        assert_eq!(all[10..], [30_000, 30_000]);
+        pauses.reset();
+        assert_eq!(pauses.next(), Some(Pauses::FIRST));
+    }
 
     #[tokio::test]
     async fn a_list_that_is_not_streamed_comes_in_pages() {

@@ -2,8 +2,8 @@
 //! It drains on request: what was asked is answered, nothing new is accepted.
 
 use super::connections::{Connections, Place};
+use super::header_timeout::HeaderTimeout;
 use super::metrics::{Metrics, Named};
-use super::patience::Patience;
 use super::peer::Peer;
 use axum::Router;
 use axum::body::Body;
@@ -28,7 +28,7 @@ use tower::ServiceExt;
 /// A client that does not finish its handshake in this time is not one of ours.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
 /// How long a connection may idle. The API server reuses idle ones for 90 s; whoever closes first must not be us, or its
-/// next call fails. A head that has begun is given much less: see `patience`.
+/// next call fails. A head that has begun is given much less: see `header_timeout`.
 const IDLE_LIMIT: Duration = Duration::from_secs(130);
 /// What is read of a connection at once, and so the largest head: a bearer token is a few thousand bytes.
 const BUFFER: usize = 16 * 1024;
@@ -202,7 +202,7 @@ impl Connection {
             request.extensions_mut().insert(certificates.clone());
             router.clone().oneshot(request)
         });
-        let stream = TokioIo::new(Patience::new(stream));
+        let stream = TokioIo::new(HeaderTimeout::new(stream));
         let mut builder = http1_builder();
         builder.keep_alive(self.life.is_none());
         let ended = watcher.watch(builder.serve_connection(stream, service));

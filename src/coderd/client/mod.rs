@@ -8,7 +8,7 @@ mod transport;
 pub use answers::{BuildInfo, Entitlement, Entitlements, Feature, Me, Tier, Upload};
 pub use transport::Limits;
 
-use super::Pause;
+use super::RateLimitHold;
 use super::endpoint::Endpoint;
 use super::error::Error;
 use super::license::{Claims, License, Next, NotALicense, next};
@@ -26,7 +26,7 @@ use transport::Transport;
 pub struct Client {
     transport: Arc<Transport>,
     token: Option<Confidential<String>>,
-    pause: Option<Pause>,
+    hold: Option<RateLimitHold>,
     /// The host of the access URL, for a coderd that redirects whoever does not come by it.
     access_host: Option<HeaderValue>,
 }
@@ -66,7 +66,7 @@ impl Client {
         limits: Limits,
     ) -> Result<Self, TrustError> {
         let transport = Arc::new(Transport::new(endpoint, resolve.clone(), limits)?);
-        Ok(Self { transport, token, pause: None, access_host: None })
+        Ok(Self { transport, token, hold: None, access_host: None })
     }
 
     /// The same coderd, over the same connections, with another token.
@@ -75,8 +75,8 @@ impl Client {
     }
 
     /// The same client that leaves coderd alone as long as coderd asked, whichever client was asked to.
-    pub fn heeding(self, pause: Pause) -> Self {
-        Self { pause: Some(pause), ..self }
+    pub fn heeding(self, hold: RateLimitHold) -> Self {
+        Self { hold: Some(hold), ..self }
     }
 
     /// Whether coderd is up: the first question, which decides whether somebody is there who answers as coderd does. It
@@ -147,13 +147,13 @@ impl Client {
 
     async fn call(&self, request: Request) -> Result<answers::Answer, Error> {
         let token = self.token.as_ref().filter(|_| request.authenticated);
-        let pause = self.pause.as_ref();
-        if let Some(left) = pause.and_then(|pause| pause.left(Instant::now())) {
+        let hold = self.hold.as_ref();
+        if let Some(left) = hold.and_then(|hold| hold.left(Instant::now())) {
             return Err(Error::RateLimited { operation: request.operation, retry_after: left });
         }
         let answer = self.transport.send(request, token, self.access_host.as_ref()).await?;
-        if let (Some(pause), Some(wait)) = (pause, answer.asks_to_wait()) {
-            pause.begin(Instant::now() + wait);
+        if let (Some(hold), Some(wait)) = (hold, answer.asks_to_wait()) {
+            hold.begin(Instant::now() + wait);
         }
         Ok(answer)
     }

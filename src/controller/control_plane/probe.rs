@@ -3,7 +3,9 @@
 
 use super::reasons::Reason;
 use super::status::Coderd;
-use crate::coderd::{Client, Egress, Endpoint, Error, Pause};
+use crate::coderd::{Client, Egress, Error, RateLimitHold};
+use crate::control_plane_access::client;
+use crate::control_plane_access::trust::Trust;
 use crds::CoderControlPlaneStatus;
 use crds::well_known::condition;
 
@@ -17,31 +19,18 @@ pub struct Probe {
     pub error: Option<Error>,
 }
 
-/// By what coderd's certificate is known.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Trust {
-    /// The certificates it is configured with, as PEM, the leaf of each first.
-    pub certificates: Vec<String>,
-    /// Authorities besides the public ones, as PEM.
-    pub authorities: Option<String>,
-}
-
 /// Asks coderd at `url`, unless it wants to be left alone. It is there when `/healthz` says so, which a coderd that
 /// redirects everything else to its access URL answers, too.
-pub async fn probe(url: &str, trust: Trust, egress: &Egress, pause: Pause) -> Probe {
-    let silent = |message: String| Probe {
-        coderd: Coderd::Silent(Reason::Misconfigured, message),
-        client: None,
-        error: None,
-    };
-    let endpoint = match Endpoint::parse(url) {
-        Ok(endpoint) => endpoint.presenting(trust.certificates),
-        Err(error) => return silent(error.to_string()),
-    };
-    let endpoint = trust.authorities.iter().fold(endpoint, |endpoint, pem| endpoint.trusting(pem));
-    let client = match Client::new(endpoint, None, &egress.resolve, egress.limits()) {
-        Ok(client) => client.heeding(pause),
-        Err(error) => return silent(error.to_string()),
+pub async fn probe(url: &str, trust: Trust, egress: &Egress, hold: RateLimitHold) -> Probe {
+    let client = match client(url, trust, egress, hold) {
+        Ok(client) => client,
+        Err(message) => {
+            return Probe {
+                coderd: Coderd::Silent(Reason::Misconfigured, message),
+                client: None,
+                error: None,
+            };
+        }
     };
     if let Err(error) = client.healthz().await {
         tracing::warn!(url, error = %error.detail(), "coderd does not answer as it should");
@@ -168,7 +157,7 @@ mod tests {
             allowed_urls: crate::coderd::AllowedUrls::new(Vec::new()),
             request_timeout: Duration::from_millis(200),
         };
-        let asked = probe("http://coder.ns.svc:80", Trust::default(), &egress, Pause::default());
+        let asked = probe("http://coder.ns.svc:80", Trust::default(), &egress, RateLimitHold::default());
         let told = tokio::time::timeout(Duration::from_secs(5), asked).await.expect("the flag counts");
         assert!(matches!(told.coderd, Coderd::Silent(Reason::Unreachable, _)));
         assert!(matches!(told.error.unwrap().detail(), Error::TimedOut { .. }));

@@ -6,16 +6,13 @@ use super::checksum::{NOTER, Running, Sums, noting};
 use super::checksum_key::{ChecksumKey, KeyError};
 use super::kept;
 use super::reconciler::Reconciler;
-use crate::confidential::Confidential;
+use crate::confidential::{Confidential, decoded};
 use crate::controller::runtime::deadline::Deadline;
 use crate::controller::workload::consumed::{Consumed, Keys, Source};
 use crate::kubernetes::{CallError, Kube, Target};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use crds::CoderControlPlane;
 use serde_json::Value;
 use std::time::Instant;
-use zeroize::Zeroizing;
 
 /// Secrets and ConfigMaps that are read for one control plane.
 const MOST_OBJECTS: usize = 256;
@@ -248,12 +245,6 @@ fn found(object: Option<&Value>, name: &str, key: &str) -> Found {
         Some(text) if text.is_blank() => lacking(format!("the key {key} of Secret {name} is empty; fill it")),
         Some(text) => Found::Text(text.trimmed()),
     }
-}
-
-/// Text of a value as Secrets carry it.
-pub fn decoded(value: &Value) -> Option<Confidential<String>> {
-    let bytes = Zeroizing::new(STANDARD.decode(value.as_str()?).ok()?);
-    std::str::from_utf8(&bytes).ok().map(|text| Confidential::new(text.to_owned()))
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@
 use super::plan::{Absent, Kind, Place};
 use crate::coderd::Egress;
 use crate::coderd::database::{Database, DatabaseUrl, Error, Limits};
-use crate::confidential::Confidential;
-use crate::controller::control_plane::references::{Found, decoded, secret_value};
+use crate::confidential::{Confidential, decoded};
+use crate::controller::control_plane::references::{Found, secret_value};
 use crate::controller::identity::Owner;
 use crate::kubernetes::{CallError, Kube, Target};
 use crds::CoderControlPlaneSpec;

@@ -30,7 +30,7 @@ enum Stage {
 }
 
 /// A stream whose request heads must arrive in time.
-pub struct Patience<S> {
+pub struct HeaderTimeout<S> {
     stream: S,
     stage: Stage,
     deadline: Pin<Box<Sleep>>,
@@ -38,7 +38,7 @@ pub struct Patience<S> {
     taking: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> Patience<S> {
+impl<S> HeaderTimeout<S> {
     /// Watches a stream from its first byte on.
     pub fn new(stream: S) -> Self {
         // Whoever connects has something to say: the first head is due from the start.
@@ -87,7 +87,7 @@ fn after_bytes(stage: Stage, bytes: &[u8]) -> Stage {
     Stage::Head { tail }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Patience<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for HeaderTimeout<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -113,7 +113,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patience<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Patience<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for HeaderTimeout<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-    async fn read(stream: &mut Patience<tokio::io::DuplexStream>) -> io::Result<usize> {
+    async fn read(stream: &mut HeaderTimeout<tokio::io::DuplexStream>) -> io::Result<usize> {
         stream.read(&mut [0; 256]).await
     }
 
@@ -150,14 +150,14 @@ mod tests {
     async fn a_silent_client_is_cut() {
         let (_client, server) = tokio::io::duplex(1024);
         let began = Instant::now();
-        assert_eq!(read(&mut Patience::new(server)).await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert_eq!(read(&mut HeaderTimeout::new(server)).await.unwrap_err().kind(), io::ErrorKind::TimedOut);
         assert_eq!(began.elapsed().as_secs(), HEAD_LIMIT.as_secs());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_slow_head_is_cut() {
         let (mut client, server) = tokio::io::duplex(1024);
-        let mut server = Patience::new(server);
+        let mut server = HeaderTimeout::new(server);
         client.write_all(b"POST / HTTP/1.1\r\nHost").await.unwrap();
         read(&mut server).await.unwrap();
         assert_eq!(read(&mut server).await.unwrap_err().kind(), io::ErrorKind::TimedOut);
@@ -166,7 +166,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn one_byte_every_second_is_too_slow_all_the_same() {
         let (mut client, server) = tokio::io::duplex(1024);
-        let mut server = Patience::new(server);
+        let mut server = HeaderTimeout::new(server);
         let dripping = tokio::spawn(async move {
             loop {
                 client.write_all(b"x").await?;
@@ -186,7 +186,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_body_and_the_pause_after_an_answer_may_take_their_time() {
         let (mut client, server) = tokio::io::duplex(1024);
-        let mut server = Patience::new(server);
+        let mut server = HeaderTimeout::new(server);
         client.write_all(b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\n").await.unwrap();
         read(&mut server).await.unwrap();
         let waiting = tokio::time::timeout(Duration::from_secs(60), read(&mut server)).await;
@@ -203,13 +203,13 @@ mod tests {
     async fn a_client_that_does_not_take_its_answer_is_cut() {
         let (_client, server) = tokio::io::duplex(16);
         let began = Instant::now();
-        let error = Patience::new(server).write_all(&[b'x'; 64]).await.unwrap_err();
+        let error = HeaderTimeout::new(server).write_all(&[b'x'; 64]).await.unwrap_err();
         assert_eq!(
             (error.kind(), began.elapsed().as_secs()),
             (io::ErrorKind::TimedOut, TAKE_LIMIT.as_secs())
         );
         let (mut client, server) = tokio::io::duplex(16);
-        let mut server = Patience::new(server);
+        let mut server = HeaderTimeout::new(server);
         let taking = tokio::spawn(async move {
             let mut taken = [0; 64];
             for byte in taken.chunks_mut(1) {

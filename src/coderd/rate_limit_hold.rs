@@ -1,4 +1,4 @@
-//! Remembers how long one coderd asked to be left alone, for every client of it and across passes.
+//! Remembers how long one coderd asked to be left alone, for every client of it and across reconciles.
 //! It holds no clock and never sleeps: whoever calls too early is told how much is left.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 /// The time until which a coderd wants no calls. Clones share it.
 #[derive(Debug, Clone, Default)]
-pub struct Pause(Arc<Mutex<Option<Instant>>>);
+pub struct RateLimitHold(Arc<Mutex<Option<Instant>>>);
 
-impl Pause {
+impl RateLimitHold {
     /// Notes that coderd wants no calls until then; a shorter wish does not end a longer one.
     pub fn begin(&self, until: Instant) {
         let mut end = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -33,7 +33,7 @@ mod tests {
 
     #[test]
     fn it_lasts_as_long_as_was_asked_and_for_everybody() {
-        let (pause, now, second) = (Pause::default(), Instant::now(), Duration::from_secs(1));
+        let (pause, now, second) = (RateLimitHold::default(), Instant::now(), Duration::from_secs(1));
         assert_eq!(pause.left(now), None);
         pause.clone().begin(now + second * 7);
         pause.begin(now + second);
