@@ -3,8 +3,12 @@
 
 use super::duties::Work;
 use super::process::Context;
-use crate::controller::control_plane::{ControlPlanes, Dependants, Reconciler, follow, orphans};
+use crate::controller::control_plane::{
+    ControlPlanes, Dependants, Reconciler, Triggers, follow_dependants, orphans,
+};
+use crate::controller::runtime::objects;
 use crate::controller::runtime::queue::Queue;
+use crate::controller::runtime::watches::{self, Follower};
 use std::sync::Arc;
 
 /// What the leader does: everything is looked at once, then again whenever something changes.
@@ -25,14 +29,21 @@ pub fn work(context: &Context, control_planes: ControlPlanes, dependants: Depend
         Box::pin(async move {
             reconciler.begin_term();
             let queue = Queue::default();
+            let (kube, abroad) = (reconciler.kube(), reconciler.abroad().clone());
+            let triggers = Triggers::new(control_planes.clone(), abroad, kube.namespace(), queue.clone());
+            let followers: [Arc<dyn Follower>; 1] = [Arc::new(triggers)];
+            // As it was before the first reconcile: whatever changes after that is told.
+            let seen = dependants.seen();
             let reconciles = queue.run(stop, |key| {
                 let reconciler = reconciler.clone();
                 async move { reconciler.reconcile(key).await }
             });
             tokio::select! {
                 () = reconciles => {}
-                () = follow(reconciler.kube(), reconciler.abroad(), dependants, control_planes.clone(), queue.clone()) => {}
-                () = orphans::remove(reconciler.kube(), &events, &control_planes, times) => {}
+                () = watches::follow(kube, Arc::new(followers)) => {}
+                () = objects::follow(control_planes.clone(), queue.clone()) => {}
+                () = follow_dependants(dependants, seen, control_planes.clone(), queue.clone()) => {}
+                () = orphans::remove(kube, &events, &control_planes, times) => {}
             }
         })
     })

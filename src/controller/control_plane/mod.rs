@@ -38,7 +38,7 @@ mod write;
 
 pub use dependants::{Dependants, Provisioner};
 pub use reconciler::Reconciler;
-pub use triggers::{Abroad, ControlPlanes, follow};
+pub use triggers::{Abroad, ControlPlanes, Triggers, follow_dependants};
 
 use crate::kubernetes::KindName;
 

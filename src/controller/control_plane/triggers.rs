@@ -2,26 +2,129 @@
 //! It keeps no objects: names and labels pass through, contents are read when they are needed.
 
 use super::build;
+use super::dependants::{self, Dependants};
 use crate::controller::children::ChildKind;
+use crate::controller::identity::ObjectKey;
+use crate::controller::runtime::queue::Queue;
+use crate::controller::runtime::watches::{Changed, Follower};
 use crate::controller::workload::consumed::{Consumed, Source};
-use crate::kubernetes::{Change, Kept};
+use crate::kubernetes::{Change, Kept, Reflected};
 use crds::CoderControlPlane;
 use crds::names::instance_label;
 use crds::well_known::label;
 use kube::Resource;
 use kube::core::ObjectMeta;
+use std::sync::{Arc, Mutex, PoisonError};
 
-/// Something that changed.
+/// The control planes of the cluster.
+pub type ControlPlanes = Reflected<Kept<CoderControlPlane>>;
+
+/// Why a control plane may have to be reconciled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Changed {
-    /// A child of ours.
+pub enum Trigger {
+    /// A child of ours changed.
     Child,
-    /// A Secret or ConfigMap of anybody.
+    /// A Secret or ConfigMap of anybody changed.
     Consumed(Source),
-    /// The record of an operator's token, by somebody else.
+    /// Somebody else wrote the record of an operator's token.
     Record,
-    /// A namespace.
+    /// A namespace changed.
     Namespace,
+}
+
+/// Enqueues control planes when something changed that concerns them.
+pub struct Triggers {
+    control_planes: ControlPlanes,
+    abroad: Arc<Abroad>,
+    records: Mutex<Records>,
+    queue: Queue<ObjectKey>,
+}
+
+impl Triggers {
+    /// Triggers of one term of leadership; `home` is the operator's namespace.
+    pub fn new(
+        control_planes: ControlPlanes,
+        abroad: Arc<Abroad>,
+        home: &str,
+        queue: Queue<ObjectKey>,
+    ) -> Self {
+        Self { control_planes, abroad, records: Mutex::new(Records::of(home)), queue }
+    }
+
+    fn is_lost(&self, change: &Change) -> bool {
+        self.records.lock().unwrap_or_else(PoisonError::into_inner).is_lost(change)
+    }
+
+    fn enqueue(&self, trigger: Trigger, change: &Change) {
+        for control_plane in self.candidates(trigger, change) {
+            if concerns(trigger, change, &control_plane) {
+                self.queue.enqueue(ObjectKey::of(control_plane.meta()));
+            }
+        }
+    }
+
+    /// Enqueues whoever has rights where they are refused, also if its spec does not say so or cannot be read.
+    fn enqueue_refused(&self, owners: &[ObjectKey]) {
+        if owners.is_empty() {
+            return;
+        }
+        let keys = self.control_planes.all().into_iter().map(|object| ObjectKey::of(object.meta()));
+        keys.filter(|key| owners.contains(&key.labelled())).for_each(|key| self.queue.enqueue(key));
+    }
+
+    /// The control planes that a change may concern. A child names its owner, and only that one is looked at: looking at
+    /// each for every change of a child would cost the square of their number. What is consumed may belong to anybody.
+    fn candidates(&self, trigger: Trigger, change: &Change) -> Vec<Arc<Kept<CoderControlPlane>>> {
+        let mut owners = change.metadata.owner_references.iter().flatten();
+        match (trigger, owners.find(|owner| owner.controller == Some(true))) {
+            (Trigger::Child, Some(owner)) => {
+                let namespace = change.metadata.namespace.as_deref().unwrap_or_default();
+                self.control_planes.named(namespace, &owner.name).into_iter().collect()
+            }
+            _ => self.control_planes.all(),
+        }
+    }
+}
+
+impl Follower for Triggers {
+    fn changed(&self, changed: Changed, change: &Change) {
+        let trigger = match changed {
+            Changed::Child(_) => Trigger::Child,
+            Changed::Consumed(Source::Secret) if self.is_lost(change) => Trigger::Record,
+            Changed::Consumed(source) => Trigger::Consumed(source),
+            Changed::Namespace => Trigger::Namespace,
+        };
+        self.enqueue_refused(&self.abroad.note(trigger, change));
+        self.enqueue(trigger, change);
+    }
+
+    fn served(&self, kind: ChildKind) {
+        for control_plane in self.control_planes.all() {
+            if let Ok(control_plane) = control_plane.read()
+                && asks_for(kind, &control_plane)
+            {
+                self.queue.enqueue(ObjectKey::of(&control_plane.metadata));
+            }
+        }
+    }
+}
+
+/// Enqueues every control plane whose access is needed otherwise than it was in `before`, until it is dropped.
+pub async fn follow_dependants(
+    mut dependants: Dependants,
+    mut before: dependants::Seen,
+    control_planes: ControlPlanes,
+    queue: Queue<ObjectKey>,
+) {
+    loop {
+        dependants.changed().await;
+        let now = dependants.seen();
+        if now != before {
+            let keys = control_planes.all().into_iter().map(|object| ObjectKey::of(object.meta()));
+            keys.filter(|key| now.of(key) != before.of(key)).for_each(|key| queue.enqueue(key));
+        }
+        before = now;
+    }
 }
 
 /// Whether a child belongs to a control plane: by its controller, or by its labels where it has none. The name counts and
@@ -40,20 +143,20 @@ fn belongs(metadata: &ObjectMeta, control_plane: &ObjectMeta) -> bool {
 
 /// Whether a control plane must be looked at again because of an object that changed. Its spec is read only where the name
 /// of that object stands in it: every object of the cluster passes by here.
-pub fn concerns(changed: Changed, change: &Change, control_plane: &Kept<CoderControlPlane>) -> bool {
+pub fn concerns(trigger: Trigger, change: &Change, control_plane: &Kept<CoderControlPlane>) -> bool {
     let metadata = &change.metadata;
     let (Some(name), here) = (&metadata.name, metadata.namespace == control_plane.meta().namespace) else {
         return false;
     };
     let read = || control_plane.read().ok();
-    match changed {
-        Changed::Child | Changed::Record => belongs(metadata, control_plane.meta()),
+    match trigger {
+        Trigger::Child | Trigger::Record => belongs(metadata, control_plane.meta()),
         // Its own one says whether admission is disabled.
-        Changed::Namespace if control_plane.meta().namespace.as_ref() == Some(name) => true,
-        Changed::Namespace => {
+        Trigger::Namespace if control_plane.meta().namespace.as_ref() == Some(name) => true,
+        Trigger::Namespace => {
             control_plane.mentions(name) && read().is_some_and(|one| has_workspaces_in(&one, name))
         }
-        Changed::Consumed(kind) => {
+        Trigger::Consumed(kind) => {
             here && control_plane.mentions(name) && read().is_some_and(|one| consumes(&one, kind, name))
         }
     }
@@ -90,12 +193,10 @@ fn operator_reads(control_plane: &CoderControlPlane, name: &str) -> bool {
 }
 
 mod abroad;
-mod follow;
-mod optional;
 mod records;
 
 pub use abroad::Abroad;
-pub use follow::{ControlPlanes, follow};
+use records::Records;
 
 #[cfg(test)]
 mod tests {
@@ -116,10 +217,10 @@ mod tests {
         for one in consumed {
             let metadata = json!({"name": one.name, "namespace": plane.meta().namespace});
             let change = Change { gone: false, metadata: from_value(metadata).unwrap() };
-            assert!(concerns(Changed::Consumed(one.kind), &change, &plane), "{one:?}");
+            assert!(concerns(Trigger::Consumed(one.kind), &change, &plane), "{one:?}");
             let metadata = json!({"name": one.name, "namespace": "elsewhere"});
             let change = Change { gone: false, metadata: from_value(metadata).unwrap() };
-            assert!(!concerns(Changed::Consumed(one.kind), &change, &plane), "{one:?}");
+            assert!(!concerns(Trigger::Consumed(one.kind), &change, &plane), "{one:?}");
         }
     }
 
@@ -134,9 +235,9 @@ mod tests {
             )
             .unwrap(),
         };
-        assert!(concerns(Changed::Record, &token("coder"), &plane));
-        assert!(!concerns(Changed::Consumed(Source::Secret), &token("coder"), &plane), "written by us");
-        assert!(!concerns(Changed::Record, &token("other"), &plane));
+        assert!(concerns(Trigger::Record, &token("coder"), &plane));
+        assert!(!concerns(Trigger::Consumed(Source::Secret), &token("coder"), &plane), "written by us");
+        assert!(!concerns(Trigger::Record, &token("other"), &plane));
     }
 
     #[test]
@@ -145,7 +246,7 @@ mod tests {
             "spec": {"rbac": {"workspaceNamespaces": [" team "]}}}));
         let concerned = |name: &str| {
             let metadata = from_value(json!({ "name": name })).unwrap();
-            concerns(Changed::Namespace, &Change { gone: false, metadata }, &plane)
+            concerns(Trigger::Namespace, &Change { gone: false, metadata }, &plane)
         };
         assert!(concerned("home"), "its label may disable admission");
         assert!(concerned("team") && !concerned("other"));
@@ -163,10 +264,10 @@ mod tests {
             .unwrap(),
         }
         };
-        assert!(concerns(Changed::Child, &child("CoderControlPlane", "coder", "team"), &plane));
-        assert!(!concerns(Changed::Child, &child("CoderControlPlane", "other", "team"), &plane));
-        assert!(!concerns(Changed::Child, &child("CoderProvisioner", "coder", "team"), &plane));
-        assert!(!concerns(Changed::Child, &child("CoderControlPlane", "coder", "elsewhere"), &plane));
+        assert!(concerns(Trigger::Child, &child("CoderControlPlane", "coder", "team"), &plane));
+        assert!(!concerns(Trigger::Child, &child("CoderControlPlane", "other", "team"), &plane));
+        assert!(!concerns(Trigger::Child, &child("CoderProvisioner", "coder", "team"), &plane));
+        assert!(!concerns(Trigger::Child, &child("CoderControlPlane", "coder", "elsewhere"), &plane));
     }
 
     #[test]
@@ -190,6 +291,6 @@ mod tests {
         let metadata = from_value(json!({"name": "role", "namespace": "elsewhere", "labels": {
             "coder.com/control-plane": instance_label(&name), "coder.com/control-plane-namespace": "team"}}));
         let change = Change { gone: false, metadata: metadata.unwrap() };
-        assert!(concerns(Changed::Child, &change, &plane));
+        assert!(concerns(Trigger::Child, &change, &plane));
     }
 }

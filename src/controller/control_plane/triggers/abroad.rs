@@ -1,7 +1,7 @@
 //! Remembers, from what passes by, where control planes have rights outside their namespace, and which namespaces refuse
 //! them. It is a hint that saves requests: whoever acts on it asks the API server first.
 
-use super::Changed;
+use super::Trigger;
 use crate::controller::control_plane::consent;
 use crate::controller::identity::ObjectKey;
 use crate::kubernetes::Change;
@@ -24,12 +24,12 @@ struct Known {
 
 impl Abroad {
     /// Takes note of a change; whose rights are refused where it happened.
-    pub(super) fn note(&self, changed: Changed, change: &Change) -> Vec<ObjectKey> {
+    pub(super) fn note(&self, trigger: Trigger, change: &Change) -> Vec<ObjectKey> {
         let (metadata, mut known) = (&change.metadata, self.known());
-        match changed {
-            Changed::Namespace => known.note_namespace(metadata, change.gone),
-            Changed::Child => known.note_grant(metadata, change.gone).into_iter().collect(),
-            Changed::Consumed(_) | Changed::Record => Vec::new(),
+        match trigger {
+            Trigger::Namespace => known.note_namespace(metadata, change.gone),
+            Trigger::Child => known.note_grant(metadata, change.gone).into_iter().collect(),
+            Trigger::Consumed(_) | Trigger::Record => Vec::new(),
         }
     }
 
@@ -100,8 +100,8 @@ mod tests {
     fn a_refusal_finds_whoever_has_rights_there_in_whatever_order_they_are_seen() {
         let (abroad, name) = (Abroad::default(), "x".repeat(70));
         let key = ObjectKey { namespace: "team".to_owned(), name: name.clone() };
-        let child = |change: &Change| abroad.note(Changed::Child, change);
-        let says = |says: &str, gone| abroad.note(Changed::Namespace, &namespace(says, gone));
+        let child = |change: &Change| abroad.note(Trigger::Child, change);
+        let says = |says: &str, gone| abroad.note(Trigger::Namespace, &namespace(says, gone));
         let places = || abroad.refused(&key).into_iter().collect::<Vec<_>>();
         assert!(child(&grant("theirs", &name, "1", false)).is_empty() && says("team", false).is_empty());
         assert!(child(&grant("theirs", "other", "2", true)).is_empty(), "never seen and gone");

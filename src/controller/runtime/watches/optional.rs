@@ -1,11 +1,8 @@
 //! Follows a kind that a cluster may lack, such as HTTPRoute, while the cluster knows it.
 //! Nothing is asked about a kind that nobody has defined: a watch on its one CustomResourceDefinition tells when it comes.
 
-use super::follow::{ControlPlanes, enqueue};
-use super::{Changed, asks_for};
+use super::{Changed, Followers};
 use crate::controller::children::ChildKind;
-use crate::controller::identity::ObjectKey;
-use crate::controller::runtime::queue::Queue;
 use crate::kubernetes::{KindName, Kube, Selection, Sight, is_unknown};
 use futures::{Stream, StreamExt};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -17,13 +14,7 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// Follows the objects selected until it is dropped.
-pub(super) async fn follow(
-    kube: Kube,
-    kind: ChildKind,
-    selection: Selection,
-    control_planes: ControlPlanes,
-    queue: Queue<ObjectKey>,
-) {
+pub(super) async fn follow(kube: Kube, kind: ChildKind, selection: Selection, followers: Followers) {
     let definitions = kube.changes::<CustomResourceDefinition>(&Selection::Named(definition(kind.names())));
     let mut definitions = std::pin::pin!(definitions);
     let (mut defined, mut pause) = (false, FIRST_PAUSE);
@@ -34,7 +25,7 @@ pub(super) async fn follow(
         }
         let changes = kube.changes_of(kind.names(), &selection);
         tokio::select! {
-            served = listen(changes, kind, &control_planes, &queue) => {
+            served = listen(changes, kind, &followers) => {
                 pause = if served { FIRST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
                 let next = tokio::time::timeout(pause, is_defined(&mut definitions)).await;
                 defined = next.unwrap_or(true);
@@ -71,37 +62,23 @@ async fn gone(definitions: &mut (impl Stream<Item = Sights> + Unpin)) {
 }
 
 /// Listens while the kind is served; returns whether it ever was.
-async fn listen(
-    changes: impl Stream<Item = Sights>,
-    kind: ChildKind,
-    control_planes: &ControlPlanes,
-    queue: &Queue<ObjectKey>,
-) -> bool {
+async fn listen(changes: impl Stream<Item = Sights>, kind: ChildKind, followers: &Followers) -> bool {
     let mut changes = std::pin::pin!(changes);
     let mut served = false;
     while let Some(sight) = changes.next().await {
         match sight {
-            Ok(Sight::Changed(change)) => enqueue(Changed::Child, &change, control_planes, queue),
+            Ok(Sight::Changed(change)) => {
+                followers.iter().for_each(|one| one.changed(Changed::Child(kind), &change));
+            }
             Ok(Sight::Listed) => {
                 served = true;
-                enqueue_all(kind, control_planes, queue);
+                followers.iter().for_each(|one| one.served(kind));
             }
             Err(error) if is_unknown(&error) => return served,
             Err(error) => tracing::warn!(kind = kind.as_str(), %error, "watch failed; it is tried again"),
         }
     }
     served
-}
-
-/// The kind has come: whoever asks for it has waited.
-fn enqueue_all(kind: ChildKind, control_planes: &ControlPlanes, queue: &Queue<ObjectKey>) {
-    for control_plane in control_planes.all() {
-        if let Ok(control_plane) = control_plane.read()
-            && asks_for(kind, &control_plane)
-        {
-            queue.enqueue(ObjectKey::of(&control_plane.metadata));
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,135 @@
+//! Enqueues the objects of a kind when what is asked of them changed: not for their status, which is ours.
+//! It never looks into a spec.
+
+use super::queue::Queue;
+use super::schedule::Namespaced;
+use crate::controller::identity::ObjectKey;
+use crate::kubernetes::Reflected;
+use crds::well_known::annotation;
+use kube::Resource;
+use kube::core::ObjectMeta;
+use serde::de::DeserializeOwned;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt::Debug;
+use std::sync::Arc;
+
+/// Follows until it is dropped.
+pub async fn follow<K>(mut objects: Reflected<K>, queue: Queue<ObjectKey>)
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+{
+    let mut seen = LastSeen::default();
+    if !objects.synced().await {
+        return;
+    }
+    loop {
+        let (news, gone) = seen.update(objects.all());
+        news.into_iter().for_each(|key| queue.enqueue(key));
+        gone.iter().for_each(|key| queue.forget(key));
+        objects.changed().await;
+    }
+}
+
+/// What makes a reconcile of an object necessary.
+#[derive(PartialEq, Eq)]
+struct Wanted {
+    uid: Option<String>,
+    generation: Option<i64>,
+    deleting: bool,
+    finalizers: Vec<String>,
+    /// Annotations of ours that act.
+    annotations: Vec<Option<String>>,
+}
+
+impl Wanted {
+    fn of(metadata: &ObjectMeta) -> Self {
+        let annotation = |name: &str| metadata.annotations.as_ref()?.get(name).cloned();
+        let acting = annotation::ACTING.into_iter().chain([annotation::RECONCILE_AT]);
+        Self {
+            uid: metadata.uid.clone(),
+            generation: metadata.generation,
+            deleting: metadata.deletion_timestamp.is_some(),
+            finalizers: metadata.finalizers.clone().unwrap_or_default(),
+            annotations: acting.map(|name| annotation(name)).collect(),
+        }
+    }
+}
+
+/// The objects as they were seen last.
+struct LastSeen<K> {
+    /// By address: one that did not change is still the same allocation, so that only those that did are looked into.
+    objects: HashMap<usize, Arc<K>>,
+    wanted: BTreeMap<ObjectKey, Wanted>,
+}
+
+impl<K> Default for LastSeen<K> {
+    fn default() -> Self {
+        Self { objects: HashMap::new(), wanted: BTreeMap::new() }
+    }
+}
+
+impl<K: Resource> LastSeen<K> {
+    /// Takes over what there is now; returns what is wanted differently and what is gone.
+    fn update(&mut self, now: Vec<Arc<K>>) -> (Vec<ObjectKey>, Vec<ObjectKey>) {
+        let mut news = Vec::new();
+        for object in now.iter().filter(|object| !self.objects.contains_key(&Arc::as_ptr(object).addr())) {
+            let (key, wanted) = entry(&**object);
+            if self.wanted.get(&key) != Some(&wanted) {
+                self.wanted.insert(key.clone(), wanted);
+                news.push(key);
+            }
+        }
+        let mut gone = Vec::new();
+        if self.wanted.len() > now.len() {
+            let there: BTreeSet<ObjectKey> = now.iter().map(|object| ObjectKey::of(object.meta())).collect();
+            gone.extend(self.wanted.keys().filter(|key| !there.contains(*key)).cloned());
+            self.wanted.retain(|key, _| there.contains(key));
+        }
+        self.objects = now.into_iter().map(|object| (Arc::as_ptr(&object).addr(), object)).collect();
+        (news, gone)
+    }
+}
+
+fn entry(object: &impl Resource) -> (ObjectKey, Wanted) {
+    // One that our types cannot read still has a name; its pass says what is wrong with it.
+    let metadata = object.meta();
+    (ObjectKey::of(metadata), Wanted::of(metadata))
+}
+
+impl Namespaced for ObjectKey {
+    fn namespace(&self) -> &str {
+        &self.namespace
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kubernetes::Kept;
+    use crds::CoderControlPlane;
+    use serde_json::{from_str, json};
+
+    fn object(name: &str, generation: i64) -> Arc<Kept<CoderControlPlane>> {
+        let object = json!({"metadata": {"name": name, "namespace": "team", "uid": name, "generation": generation}, "spec": {}});
+        Arc::new(from_str(&object.to_string()).unwrap())
+    }
+
+    fn names(keys: Vec<ObjectKey>) -> Vec<String> {
+        keys.into_iter().map(|key| key.name).collect()
+    }
+
+    #[test]
+    fn only_what_is_wanted_differently_is_news_and_what_is_gone_is_told() {
+        let mut seen = LastSeen::default();
+        let (a, b) = (object("a", 1), object("b", 1));
+        assert_eq!(names(seen.update(vec![a.clone(), b.clone()]).0), ["a", "b"]);
+        assert_eq!(names(seen.update(vec![b.clone(), a.clone()]).0), Vec::<String>::new());
+        let same = object("a", 1);
+        assert_eq!(names(seen.update(vec![same.clone(), b]).0), Vec::<String>::new(), "its status only");
+        let (news, gone) = seen.update(vec![same.clone(), object("c", 1)]);
+        assert_eq!((names(news), names(gone)), (vec!["c".to_owned()], vec!["b".to_owned()]));
+        assert_eq!(names(seen.update(vec![object("a", 2)]).0), ["a"]);
+        let (news, gone) = seen.update(vec![object("a", 2), object("b", 1)]);
+        assert_eq!((names(news), names(gone)), (vec!["b".to_owned()], Vec::new()), "it came back");
+    }
+}

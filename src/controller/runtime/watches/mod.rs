@@ -1,0 +1,74 @@
+//! The one set of watches for all kinds: children by our label, Secrets, ConfigMaps and Namespaces of the cluster. What
+//! changes is handed to each kind, which decides whom it concerns; nothing is kept here, and no object is looked into.
+
+mod optional;
+
+use crate::controller::children::{ChildKind, Presence};
+use crate::controller::workload::consumed::Source;
+use crate::kubernetes::{Change, Kube, Selection, Sight};
+use crds::well_known::{MANAGER, label};
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
+use kube::runtime::watcher;
+use std::sync::Arc;
+use tokio::task::JoinSet;
+
+/// What changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Changed {
+    /// A child of ours.
+    Child(ChildKind),
+    /// A Secret or ConfigMap of anybody.
+    Consumed(Source),
+    /// A namespace.
+    Namespace,
+}
+
+/// A kind of ours that is told of changes.
+pub trait Follower: Send + Sync + 'static {
+    /// Enqueues the objects that a change concerns.
+    fn changed(&self, changed: Changed, change: &Change);
+    /// Enqueues the objects that ask for a kind that the cluster lacked and serves now.
+    fn served(&self, kind: ChildKind);
+}
+
+/// The kinds of ours that are told.
+pub type Followers = Arc<[Arc<dyn Follower>]>;
+
+/// Follows until it is dropped.
+pub async fn follow(kube: &Kube, followers: Followers) {
+    let ours = Selection::Labelled(format!("{}={MANAGER}", label::MANAGED_BY));
+    let everything = Selection::All;
+    let mut followed = JoinSet::new();
+    let mut hear = |changes: Changes, changed| {
+        followed.spawn(listen(changes, changed, followers.clone()));
+    };
+    let (always, optional): (Vec<ChildKind>, Vec<ChildKind>) =
+        ChildKind::ALL.iter().partition(|kind| kind.presence() == Presence::Always);
+    for kind in always {
+        hear(kube.changes_of(kind.names(), &ours).boxed(), Changed::Child(kind));
+    }
+    hear(kube.changes::<Secret>(&everything).boxed(), Changed::Consumed(Source::Secret));
+    hear(kube.changes::<ConfigMap>(&everything).boxed(), Changed::Consumed(Source::ConfigMap));
+    hear(kube.changes::<Namespace>(&everything).boxed(), Changed::Namespace);
+    for kind in optional {
+        followed.spawn(optional::follow(kube.clone(), kind, ours.clone(), followers.clone()));
+    }
+    // None of them ends by itself: if one does, the leader's task starts anew with all of them. Dropping this ends them all.
+    if let Some(Err(error)) = followed.join_next().await {
+        tracing::error!(%error, "a watch of the reconcilers failed");
+    }
+}
+
+type Changes = BoxStream<'static, watcher::Result<Sight>>;
+
+async fn listen(mut changes: Changes, changed: Changed, followers: Followers) {
+    while let Some(sight) = changes.next().await {
+        match sight {
+            Ok(Sight::Changed(change)) => followers.iter().for_each(|one| one.changed(changed, &change)),
+            Ok(Sight::Listed) => {}
+            Err(error) => tracing::warn!(?changed, %error, "watch failed; it is tried again"),
+        }
+    }
+}
