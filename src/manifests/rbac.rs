@@ -4,6 +4,7 @@
 use crate::kubernetes::lease::{AUTHORITY_LEASE, CONTROLLER_LEASE};
 use crate::serving::authority::SECRET as CA_SECRET;
 use crds::well_known;
+use crds::well_known::workspace_access::{DEPLOYMENTS, PODS, VERBS};
 
 /// The ServiceAccount the operator runs as.
 pub const SERVICE_ACCOUNT: &str = "coder-k8s";
@@ -241,13 +242,13 @@ pub const ROLES: &[Role] = &[
                   of spec.rbac.extraRules beyond it needs a ClusterRole of your own that is bound to that account.",
         grants: &[
             Grant {
-                on: On::Resources { group: "", resources: &["pods", "persistentvolumeclaims"] },
-                verbs: &well_known::WORKSPACE_VERBS,
+                on: On::Resources { group: PODS.group, resources: PODS.resources },
+                verbs: &VERBS,
                 reason: "Workspaces are pods with volumes.",
             },
             Grant {
-                on: On::Resources { group: "apps", resources: &["deployments"] },
-                verbs: &well_known::WORKSPACE_VERBS,
+                on: On::Resources { group: DEPLOYMENTS.group, resources: DEPLOYMENTS.resources },
+                verbs: &VERBS,
                 reason: "Many templates run a workspace as a Deployment.",
             },
         ],

@@ -28,7 +28,7 @@ use serde_json::{Value, from_value};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use webhooks::{Config, Kind, Occasion, Review};
+use webhooks::{Cause, Config, Kind, Operation};
 
 /// Which control plane.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -89,7 +89,7 @@ pub(super) struct Subject {
     pub(super) uid: String,
     pub(super) generation: i64,
     /// What the rules say against it.
-    pub(super) broken: Vec<String>,
+    pub(super) broken: Vec<Cause>,
     /// With every default in it.
     pub(super) resolved: CoderControlPlane,
     pub(super) before: CoderControlPlaneStatus,
@@ -342,9 +342,8 @@ impl Reconciler {
 
 /// The rules that an object breaks as it is stored. It was let through, perhaps before there were rules, and is worked
 /// on all the same.
-fn broken_rules(object: &Value) -> Vec<String> {
-    let review = Review { kind: Kind::ControlPlane, object, occasion: Occasion::Stored };
-    webhooks::validate(&review).causes.iter().map(webhooks::Cause::line).collect()
+fn broken_rules(object: &Value) -> Vec<Cause> {
+    webhooks::validate(Kind::ControlPlane, object, Operation::Reconcile).causes
 }
 
 pub(super) fn nothing_observed() -> Observed {

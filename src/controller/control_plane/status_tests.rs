@@ -2,9 +2,15 @@
 //! The rules of kstatus are written out here as its own documentation gives them.
 
 use super::*;
+use webhooks::CauseReason;
 
 fn wish(state: WishState, reason: &'static str) -> Wish {
     Wish { state, reason, message: "m".to_owned() }
+}
+
+fn broken(field: &str, code: &'static str) -> Cause {
+    let (field, problem, fix) = (field.to_owned(), "is empty".to_owned(), "give a value".into());
+    Cause { field, code, problem, fix, reason: CauseReason::Required, tolerated: false }
 }
 
 /// A control plane that has everything it asked for.
@@ -106,7 +112,7 @@ fn settled() -> Vec<(Observed, &'static str)> {
         (Observed { workspaces: None, ..healthy() }, "Available"),
         (Observed { workspaces: ungranted(&[(false, "NamespaceMissing", "x")]), ..healthy() }, "Available"),
         (Observed { workspaces: ungranted(&[(true, "GrantFrozen", "x")]), ..healthy() }, "Available"),
-        (Observed { broken: vec!["x".into()], ..healthy() }, "Available"),
+        (Observed { broken: vec![broken("x", "CODER0202")], ..healthy() }, "Available"),
         (Observed { unimportant: vec!["x".into()], ..healthy() }, "Available"),
         (Observed { license: wish(WishState::NotAsked, "NotRequested"), ..healthy() }, "Available"),
         (
@@ -240,8 +246,7 @@ fn every_condition_of_the_contract_is_always_there() {
 
 #[test]
 fn broken_rules_are_told_with_their_codes_first_and_change_nothing_else() {
-    let line = |field: &str, code: &str| format!("{field}: is empty; give a value ({code})");
-    let broken = vec![line("a", "CODER0202"), line("b", "CODER0202"), line("c", "CODER0304, as before")];
+    let broken = vec![broken("a", "CODER0202"), broken("b", "CODER0202"), broken("c", "CODER0304")];
     let (good, bad) = (findings(&healthy()), findings(&Observed { broken, ..healthy() }));
     let different: Vec<&str> = good.iter().zip(&bad).filter(|(a, b)| a != b).map(|(a, _)| a.about).collect();
     assert_eq!(different, [SPEC_ACCEPTED]);

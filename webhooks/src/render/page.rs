@@ -2,7 +2,7 @@
 //! Never says anything that is not in the table.
 
 use super::holds;
-use crate::authority;
+use crate::authorization;
 use crate::kind::Kind;
 use crate::rules::{self, Layer, Rule, Severity, When};
 
@@ -35,7 +35,7 @@ pub fn page() -> String {
     for (prefix, title) in GROUPS {
         page.push_str(&format!("\n## {title}\n"));
         if prefix == "CODER05" {
-            page.push_str(&authority_table());
+            page.push_str(&authorization_table());
         }
         for rule in rules::rules().filter(|rule| rule.code.starts_with(prefix)) {
             page.push_str(&format!("\n{}", section(rule)));
@@ -45,7 +45,7 @@ pub fn page() -> String {
 }
 
 /// One rule, in Markdown.
-pub fn section(rule: &Rule) -> String {
+pub(crate) fn section(rule: &Rule) -> String {
     let severity = match rule.severity {
         Severity::Deny => "refuses",
         Severity::Warn => "warns",
@@ -98,12 +98,15 @@ const fn layer_name(layer: Layer) -> &'static str {
     }
 }
 
-fn authority_table() -> String {
+fn authorization_table() -> String {
     let mut table = "\nWhat a change adds is checked for the person who asks, with SubjectAccessReviews. What the \
                      object already had is not asked again.\n\n| code | field | right that is asked for | enough instead |\n|---|---|---|---|\n"
         .to_owned();
-    for line in authority::table() {
-        table.push_str(&format!("| {} | {} | {} | {} |\n", line.code, line.fields, line.asked, line.instead));
+    for line in authorization::table() {
+        table.push_str(&format!(
+            "| {} | {} | {} | {} |\n",
+            line.code, line.fields, line.required, line.instead
+        ));
     }
     table.push_str(AMOUNTS_TO);
     table

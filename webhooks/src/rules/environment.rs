@@ -5,10 +5,12 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{Check, EVERYWHERE, IN_RUST, NO_CEL, NOT_IN_CRD, Problem, Rule, Severity, Subject, Twin, When};
+use super::{
+    CelCheck, Check, EVERYWHERE, IN_RUST, NO_CEL, NOT_IN_CRD, Problem, Rule, Severity, Subject, When,
+};
+use crate::cause::CauseReason;
 use crate::field;
 use crate::kind::Kind;
-use crate::review::CauseReason;
 use crate::text::{ENV_NAME, quoted};
 
 pub(super) static RULES: &[Rule] = &[
@@ -134,9 +136,9 @@ fn bad_name(subject: &Subject<'_>) -> Vec<Problem> {
         .collect()
 }
 
-fn bad_name_cel(_: Kind) -> Vec<Twin> {
+fn bad_name_cel(_: Kind) -> Vec<CelCheck> {
     let text = format!("self.filter(item, !item.name.matches(r'{}')).size()", ENV_NAME.text);
-    vec![Twin::counting("spec.extraEnv", text)]
+    vec![CelCheck::counting("spec.extraEnv", text)]
 }
 
 /// The sources a variable can have, of which it has one.
@@ -158,14 +160,14 @@ fn value_and_source(subject: &Subject<'_>) -> Vec<Problem> {
         .collect()
 }
 
-fn value_and_source_cel(_: Kind) -> Vec<Twin> {
+fn value_and_source_cel(_: Kind) -> Vec<CelCheck> {
     let given: Vec<String> =
         SOURCES.iter().map(|name| format!("(has(item.valueFrom.{name}) ? 1 : 0)")).collect();
     let text = format!(
         "self.filter(item, has(item.valueFrom) && (has(item.value) && item.value != '' || {} != 1)).size()",
         given.join(" + ")
     );
-    vec![Twin::counting("spec.extraEnv", text)]
+    vec![CelCheck::counting("spec.extraEnv", text)]
 }
 
 fn sources_of(entry: &Value) -> usize {
@@ -177,8 +179,8 @@ fn two_sources(subject: &Subject<'_>) -> Vec<Problem> {
     double.map(|(path, _)| Problem::invalid(path, "names a configMapRef and a secretRef")).collect()
 }
 
-fn two_sources_cel(_: Kind) -> Vec<Twin> {
-    vec![Twin::counting(
+fn two_sources_cel(_: Kind) -> Vec<CelCheck> {
+    vec![CelCheck::counting(
         "spec.envFrom",
         "self.filter(item, has(item.configMapRef) && has(item.secretRef)).size()",
     )]
@@ -189,8 +191,8 @@ fn no_source(subject: &Subject<'_>) -> Vec<Problem> {
     empty.map(|(path, _)| Problem::invalid(path, "names no source").because(CauseReason::Required)).collect()
 }
 
-fn no_source_cel(_: Kind) -> Vec<Twin> {
-    vec![Twin::counting(
+fn no_source_cel(_: Kind) -> Vec<CelCheck> {
+    vec![CelCheck::counting(
         "spec.envFrom",
         "self.filter(item, !has(item.configMapRef) && !has(item.secretRef)).size()",
     )]

@@ -2,11 +2,12 @@
 //! Never asks whether a gateway, a class or a certificate exists.
 
 use super::{
-    Check, EVERYWHERE, IN_RUST, IN_SCHEMA, NO_CEL, NOT_IN_CRD, Problem, Rule, Severity, Subject, Twin, When,
+    CelCheck, Check, EVERYWHERE, IN_RUST, IN_SCHEMA, NO_CEL, NOT_IN_CRD, Problem, Rule, Severity, Subject,
+    When,
 };
+use crate::cause::CauseReason;
 use crate::field;
 use crate::kind::Kind;
-use crate::review::CauseReason;
 use crate::text::{ADDRESS, Form, HOST, WILDCARD_HOST};
 
 pub(super) static RULES: &[Rule] = &[
@@ -153,8 +154,8 @@ fn both_ways(subject: &Subject<'_>) -> Vec<Problem> {
     one(both, || Problem::invalid("spec.expose", "sets ingress and gateway"))
 }
 
-fn both_ways_cel(_: Kind) -> Vec<Twin> {
-    vec![Twin::counting("spec.expose", "(has(self.ingress) && has(self.gateway) ? 1 : 0)")]
+fn both_ways_cel(_: Kind) -> Vec<CelCheck> {
+    vec![CelCheck::counting("spec.expose", "(has(self.ingress) && has(self.gateway) ? 1 : 0)")]
 }
 
 fn neither_way(subject: &Subject<'_>) -> Vec<Problem> {
@@ -166,8 +167,8 @@ fn neither_way(subject: &Subject<'_>) -> Vec<Problem> {
     })
 }
 
-fn neither_way_cel(_: Kind) -> Vec<Twin> {
-    vec![Twin::counting("spec.expose", "(!has(self.ingress) && !has(self.gateway) ? 1 : 0)")]
+fn neither_way_cel(_: Kind) -> Vec<CelCheck> {
+    vec![CelCheck::counting("spec.expose", "(!has(self.ingress) && !has(self.gateway) ? 1 : 0)")]
 }
 
 fn certificate_without_host(subject: &Subject<'_>) -> Vec<Problem> {
@@ -176,9 +177,9 @@ fn certificate_without_host(subject: &Subject<'_>) -> Vec<Problem> {
     one(alone, || Problem::invalid(secret, "there is no wildcardHost"))
 }
 
-fn certificate_without_host_cel(_: Kind) -> Vec<Twin> {
+fn certificate_without_host_cel(_: Kind) -> Vec<CelCheck> {
     let text = "(has(self.tls) && has(self.tls.wildcardSecretName) && !has(self.wildcardHost) ? 1 : 0)";
-    vec![Twin::counting("spec.expose.ingress", text)]
+    vec![CelCheck::counting("spec.expose.ingress", text)]
 }
 
 fn no_gateway(subject: &Subject<'_>) -> Vec<Problem> {
@@ -190,9 +191,9 @@ fn no_gateway(subject: &Subject<'_>) -> Vec<Problem> {
     })
 }
 
-fn no_gateway_cel(_: Kind) -> Vec<Twin> {
+fn no_gateway_cel(_: Kind) -> Vec<CelCheck> {
     let text = "(has(self.parentRefs) && size(self.parentRefs) > 0 ? 0 : 1)";
-    vec![Twin::counting("spec.expose.gateway", text)]
+    vec![CelCheck::counting("spec.expose.gateway", text)]
 }
 
 fn unregistered(subject: &Subject<'_>) -> Vec<Problem> {
@@ -206,10 +207,10 @@ fn unregistered(subject: &Subject<'_>) -> Vec<Problem> {
     one(!given("spec.bootstrap") && !own, || Problem::invalid("spec", missing).because(CauseReason::Required))
 }
 
-fn unregistered_cel(_: Kind) -> Vec<Twin> {
+fn unregistered_cel(_: Kind) -> Vec<CelCheck> {
     let text = "(has(self.spec) && (has(self.spec.bootstrap) || has(self.spec.primaryAccessURL) && \
                 has(self.spec.proxySessionTokenSecretRef)) ? 0 : 1)";
-    vec![Twin::counting("", text)]
+    vec![CelCheck::counting("", text)]
 }
 
 fn unused_token(subject: &Subject<'_>) -> Vec<Problem> {

@@ -1,12 +1,12 @@
 //! Decides which rights nobody could be given by an operator that holds no more than it must.
-//! Never decides whether the person who asks holds a right: see [`crate::authority`].
+//! Never decides whether the person who asks holds a right: see [`crate::authorization`].
 
 use serde_json::Value;
 
-use super::{Check, NOT_IN_CRD, Problem, Rule, Severity, Subject, Twin, When};
+use super::{CelCheck, Check, NOT_IN_CRD, Problem, Rule, Severity, Subject, When};
+use crate::cause::CauseReason;
 use crate::field;
 use crate::kind::Kind;
-use crate::review::CauseReason;
 
 /// Verbs that turn a Role into more than it says.
 const ESCALATING: [&str; 3] = ["escalate", "bind", "impersonate"];
@@ -71,7 +71,7 @@ fn ungrantable(subject: &Subject<'_>) -> Vec<Problem> {
         .collect()
 }
 
-fn ungrantable_cel(_: Kind) -> Vec<Twin> {
+fn ungrantable_cel(_: Kind) -> Vec<CelCheck> {
     let odd = |name: &str| {
         format!("!has(item.{name}) || size(item.{name}) == 0 || item.{name}.exists(word, word.contains('*'))")
     };
@@ -83,5 +83,5 @@ fn ungrantable_cel(_: Kind) -> Vec<Twin> {
         odd("verbs"),
         crate::text::list(&ESCALATING),
     );
-    vec![Twin::counting("spec.rbac.extraRules", text)]
+    vec![CelCheck::counting("spec.rbac.extraRules", text)]
 }

@@ -6,11 +6,11 @@ use crds::well_known::reserved;
 use serde_json::{Value, json};
 
 use super::{
-    Check, EVERYWHERE, IN_RUST, Layer, NO_CEL, NOT_IN_CRD, Problem, Rule, Severity, Subject, Twin, When,
+    CelCheck, Check, EVERYWHERE, IN_RUST, Layer, NO_CEL, NOT_IN_CRD, Problem, Rule, Severity, Subject, When,
 };
+use crate::cause::CauseReason;
 use crate::field;
 use crate::kind::Kind;
-use crate::review::CauseReason;
 use crate::text::{CODER_NAME, Form, quoted};
 
 pub(super) static RULES: &[Rule] = &[
@@ -165,8 +165,8 @@ fn no_control_plane(subject: &Subject<'_>) -> Vec<Problem> {
     missing.then(problem).into_iter().collect()
 }
 
-fn no_control_plane_cel(_: Kind) -> Vec<Twin> {
-    vec![Twin::counting(
+fn no_control_plane_cel(_: Kind) -> Vec<CelCheck> {
+    vec![CelCheck::counting(
         "",
         "(has(self.spec) && has(self.spec.controlPlaneRef) && has(self.spec.controlPlaneRef.name) && \
          self.spec.controlPlaneRef.name != '' ? 0 : 1)",
@@ -207,8 +207,8 @@ fn nameless_tag(subject: &Subject<'_>) -> Vec<Problem> {
     nameless.then(|| Problem::invalid("spec.tags", "has a tag without a name")).into_iter().collect()
 }
 
-fn nameless_tag_cel(_: Kind) -> Vec<Twin> {
-    vec![Twin::counting("spec.tags", "('' in self ? 1 : 0)")]
+fn nameless_tag_cel(_: Kind) -> Vec<CelCheck> {
+    vec![CelCheck::counting("spec.tags", "('' in self ? 1 : 0)")]
 }
 
 fn overruled_tags(subject: &Subject<'_>) -> Vec<Problem> {

@@ -4,7 +4,7 @@
 use crds::well_known::reserved;
 use serde_json::Value;
 
-use super::{Check, EVERYWHERE, IN_RUST, Problem, Rule, Severity, Subject, Twin, When};
+use super::{CelCheck, Check, EVERYWHERE, IN_RUST, Problem, Rule, Severity, Subject, When};
 use crate::field;
 use crate::kind::Kind;
 use crate::text::{ANY_LABEL, LETTER_LABEL, Pattern, list, quoted};
@@ -115,9 +115,9 @@ fn too_long(subject: &Subject<'_>) -> Vec<Problem> {
     ]
 }
 
-fn too_long_cel(kind: Kind) -> Vec<Twin> {
+fn too_long_cel(kind: Kind) -> Vec<CelCheck> {
     let limit = kind.name_limits().hard;
-    vec![Twin::counting("", format!("(size(self.metadata.name) <= {limit} ? 0 : 1)"))]
+    vec![CelCheck::counting("", format!("(size(self.metadata.name) <= {limit} ? 0 : 1)"))]
 }
 
 fn long(subject: &Subject<'_>) -> Vec<Problem> {
@@ -143,7 +143,7 @@ fn not_a_letter_label(subject: &Subject<'_>) -> Vec<Problem> {
     not_like(subject, &LETTER_LABEL)
 }
 
-fn letter_label_cel(_: Kind) -> Vec<Twin> {
+fn letter_label_cel(_: Kind) -> Vec<CelCheck> {
     like_cel(&LETTER_LABEL)
 }
 
@@ -151,12 +151,12 @@ fn not_a_label(subject: &Subject<'_>) -> Vec<Problem> {
     not_like(subject, &ANY_LABEL)
 }
 
-fn label_cel(_: Kind) -> Vec<Twin> {
+fn label_cel(_: Kind) -> Vec<CelCheck> {
     like_cel(&ANY_LABEL)
 }
 
-fn like_cel(pattern: &Pattern) -> Vec<Twin> {
-    vec![Twin::counting("", format!("(self.metadata.name.matches(r'{}') ? 0 : 1)", pattern.text))]
+fn like_cel(pattern: &Pattern) -> Vec<CelCheck> {
+    vec![CelCheck::counting("", format!("(self.metadata.name.matches(r'{}') ? 0 : 1)", pattern.text))]
 }
 
 fn reserved_by_coderd(subject: &Subject<'_>) -> Vec<Problem> {
@@ -175,7 +175,7 @@ fn reserved_by_coderd(subject: &Subject<'_>) -> Vec<Problem> {
     taken.then(problem).into_iter().collect()
 }
 
-fn reserved_cel(kind: Kind) -> Vec<Twin> {
+fn reserved_cel(kind: Kind) -> Vec<CelCheck> {
     let text = match kind {
         Kind::ControlPlane => return Vec::new(),
         Kind::Provisioner => format!(
@@ -189,5 +189,5 @@ fn reserved_cel(kind: Kind) -> Vec<Twin> {
             list(&reserved::PROXIES)
         ),
     };
-    vec![Twin::counting("", text)]
+    vec![CelCheck::counting("", text)]
 }

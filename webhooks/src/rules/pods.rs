@@ -4,7 +4,9 @@
 use crds::well_known::{annotation, label};
 use serde_json::{Map, Value};
 
-use super::{Check, EVERYWHERE, IN_RUST, NO_CEL, NOT_IN_CRD, Problem, Rule, Severity, Subject, Twin, When};
+use super::{
+    CelCheck, Check, EVERYWHERE, IN_RUST, NO_CEL, NOT_IN_CRD, Problem, Rule, Severity, Subject, When,
+};
 use crate::field;
 use crate::kind::Kind;
 use crate::text::{Form, INTERVAL, LABEL, LABEL_VALUE, QUALIFIED_NAME, quoted};
@@ -105,9 +107,9 @@ fn two_numbers(subject: &Subject<'_>) -> Vec<Problem> {
     both.then(problem).into_iter().collect()
 }
 
-fn two_numbers_cel(_: Kind) -> Vec<Twin> {
+fn two_numbers_cel(_: Kind) -> Vec<CelCheck> {
     let text = "(has(self.minAvailable) && has(self.maxUnavailable) ? 1 : 0)";
-    vec![Twin::counting("spec.podDisruptionBudget", text)]
+    vec![CelCheck::counting("spec.podDisruptionBudget", text)]
 }
 
 /// Labels the operator sets on what a control plane has in its namespace.

@@ -1,5 +1,5 @@
 //! Decides which additions are checked against the rights of the person who asks, and how that is explained.
-//! Never checks anything itself: [`crate::authority`] says what to ask and the webhook asks.
+//! Never checks anything itself: [`crate::authorization`] says what to ask and the webhook asks.
 
 use super::{Check, Layer, Rule, Severity, When};
 use crate::kind::Kind;

@@ -1,4 +1,4 @@
-//! Decides nothing itself: that a spec is small enough to be kept is counted in `schema::size`, and asked in `review`.
+//! Decides nothing itself: that a spec is small enough to be kept is counted in `schema::size`, and asked in `validate`.
 //! Never refuses what is stored already, unless it grows.
 
 use super::{Check, IN_RUST, Rule, Severity, When};

@@ -4,11 +4,11 @@
 use serde_json::Value;
 
 use super::{
-    Check, EVERYWHERE, IN_RUST, IN_SCHEMA, Layer, NO_CEL, Problem, Rule, Severity, Subject, Twin, When,
+    CelCheck, Check, EVERYWHERE, IN_RUST, IN_SCHEMA, Layer, NO_CEL, Problem, Rule, Severity, Subject, When,
 };
+use crate::cause::CauseReason;
 use crate::field;
 use crate::kind::Kind;
-use crate::review::CauseReason;
 use crate::text::{Form, IMAGE, quoted};
 
 pub(super) static RULES: &[Rule] = &[
@@ -197,13 +197,13 @@ fn renamed(subject: &Subject<'_>) -> Vec<Problem> {
     changed.then(problem).into_iter().collect()
 }
 
-fn renamed_cel(_: Kind) -> Vec<Twin> {
+fn renamed_cel(_: Kind) -> Vec<CelCheck> {
     let names = |spec: &str| {
         format!(
             "(has({spec}.aggregation) && has({spec}.aggregation.names) ? {spec}.aggregation.names : 'Short')"
         )
     };
-    vec![Twin::counting("spec", format!("{} == {}", names("self"), names("oldSelf")))]
+    vec![CelCheck::counting("spec", format!("{} == {}", names("self"), names("oldSelf")))]
 }
 
 /// Volumes the operator makes itself may be mounted a second time.

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use crds::names::control_plane;
-use crds::well_known::{MANAGER, WORKSPACE_VERBS, annotation, label};
+use crds::well_known::{MANAGER, annotation, label, workspace_access};
 use k8s_openapi::api::rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -64,14 +64,13 @@ fn rules(origin: &Origin<'_>) -> Vec<PolicyRule> {
     let all_of = |group: &str, resource: &str| PolicyRule {
         api_groups: Some(vec![group.to_owned()]),
         resources: Some(vec![resource.to_owned()]),
-        verbs: WORKSPACE_VERBS.map(str::to_owned).to_vec(),
+        verbs: workspace_access::VERBS.map(str::to_owned).to_vec(),
         ..Default::default()
     };
     let spec = origin.spec.rbac.clone().unwrap_or_default();
-    let mut rules = vec![all_of("", "pods"), all_of("", "persistentvolumeclaims")];
-    if spec.enable_deployments != Some(false) {
-        rules.push(all_of("apps", "deployments"));
-    }
+    let granted = workspace_access::granted(spec.enable_deployments != Some(false));
+    let mut rules: Vec<PolicyRule> =
+        granted.map(|(resources, resource)| all_of(resources.group, resource)).collect();
     rules.extend(spec.extra_rules);
     rules
 }
