@@ -131,7 +131,7 @@ fn listed(names: impl Iterator<Item = &'static str>) -> String {
 /// Which field requires which access.
 pub(crate) fn table() -> Vec<Row> {
     let runs = format!(
-        "a new object; every change of `spec` but of {}; of annotations {}, added or changed",
+        "a new object; every change of `spec` except of {}; the annotations {}, added or changed",
         listed(changes::without_run_pods()),
         listed(ACTING.into_iter()),
     );
@@ -139,47 +139,48 @@ pub(crate) fn table() -> Vec<Row> {
     Row {
         code: "CODER0509",
         fields: runs.into(),
-        required: "`create pods`, in the own namespace",
+        required: "`create pods` in the namespace of the object",
         instead: "`create deployments.apps` there",
     },
     Row {
         code: "CODER0507",
-        fields: "whatever Pod Security does not call `restricted`, added or left to other code: `spec.volumes[]` with \
-                 another source than configMap, csi, downwardAPI, emptyDir, ephemeral, image, persistentVolumeClaim, \
-                 projected or secret; in `spec.securityContext`, `spec.podSecurityContext` and \
-                 `spec.initContainers[].securityContext`: privileged, allowPrivilegeEscalation, capabilities added but \
-                 NET_BIND_SERVICE or not all dropped, procMount, runAsNonRoot: false, runAsUser: 0, profiles of seccomp \
-                 and AppArmor (also by `spec.podAnnotations`), seLinuxOptions, sysctls, windowsOptions.hostProcess; in \
-                 `spec.initContainers[]` and `spec.lifecycle`: hostPort, and the host of a probe or hook; also \
-                 `spec.priorityClassName`".into(),
-        required: "`create pods`, in the own namespace",
+        fields: "whatever the Pod Security level `restricted` forbids, added or left to other code: `spec.volumes[]` \
+                 with a source other than configMap, csi, downwardAPI, emptyDir, ephemeral, image, \
+                 persistentVolumeClaim, projected or secret; in `spec.securityContext`, `spec.podSecurityContext` and \
+                 `spec.initContainers[].securityContext`: privileged, allowPrivilegeEscalation, capabilities added \
+                 other than NET_BIND_SERVICE or not all dropped, procMount, runAsNonRoot: false, runAsUser: 0, \
+                 profiles of seccomp and AppArmor (also by `spec.podAnnotations`), seLinuxOptions, sysctls, \
+                 windowsOptions.hostProcess; in `spec.initContainers[]` and `spec.lifecycle`: hostPort, and the host \
+                 of a probe or hook; also `spec.priorityClassName`".into(),
+        required: "`create pods` in the namespace of the object",
         instead: "nothing",
     },
     Row {
         code: "CODER0506",
         fields: "of a CoderWorkspaceProxy: `spec.bootstrap.credentialsSecretRef`, `spec.proxySessionTokenSecretRef`, \
                  `spec.bootstrap.generatedTokenSecretName`, and the addresses they are sent to".into(),
-        required: "`get` on the Secret, in the own namespace",
+        required: "`get` on the Secret in the namespace of the object",
         instead: "nothing",
     },
     Row {
         code: "CODER0510",
-        fields: "`spec.service` of another type than ClusterIP, and its annotations; `spec.expose.ingress`; \
+        fields: "`spec.service` of a type other than ClusterIP, and its annotations; `spec.expose.ingress`; \
                  `spec.expose.gateway`".into(),
-        required: "`create` on `services`, `ingresses.networking.k8s.io`, `httproutes.gateway.networking.k8s.io`, in the \
-                own namespace",
+        required: "`create` on `services`, `ingresses.networking.k8s.io` or `httproutes.gateway.networking.k8s.io` in \
+                   the namespace of the object",
         instead: "nothing",
     },
     Row {
         code: "CODER0502",
         fields: "`spec.rbac.workspacePerms`, `spec.rbac.enableDeployments`, `spec.rbac.extraRules`".into(),
-        required: "each verb on each resource of what is added, in the own namespace and each workspace namespace",
+        required: "each verb on each resource that is added, in the namespace of the object and in each workspace \
+                   namespace",
         instead: "`escalate` or `bind` on `roles.rbac.authorization.k8s.io` there",
     },
     Row {
         code: "CODER0503",
         fields: "`spec.rbac.workspaceNamespaces[]`".into(),
-        required: "everything the Role grants, in each added namespace",
+        required: "everything that the Role grants, in each namespace that is added",
         instead: "`escalate` or `bind` on `roles.rbac.authorization.k8s.io` there",
     },
 ]

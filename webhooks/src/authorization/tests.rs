@@ -166,7 +166,8 @@ fn a_rule_is_asked_for_verb_by_verb_after_escalate_and_bind() {
     let (causes, _) = reviewed(required, |check| check.verb == "get");
     assert_eq!(
         causes[0].to_string(),
-        "spec.rbac.extraRules[0]: you may not list pods/exec in namespace coder; ask somebody who holds these rights in each workspace namespace to apply it (CODER0502)"
+        "spec.rbac.extraRules[0]: you may not list pods/exec in namespace coder; ask somebody who holds the right \
+         there, or who may escalate or bind roles there, to apply it (CODER0502)"
     );
 }
 

@@ -21,9 +21,9 @@ const RESOURCES: [&str; 3] = ["namespaces", "namespaces/status", "namespaces/fin
 pub fn policy() -> ValidatingAdmissionPolicy {
     let denied = denial(
         &format!("metadata.labels[{ADMISSION_LABEL}]"),
-        "you may not escalate roles.rbac.authorization.k8s.io in this namespace, which whoever sets, changes or removes \
-         this label must be allowed to",
-        Some("ask somebody who may"),
+        "you may not escalate roles.rbac.authorization.k8s.io in this namespace, which is required to set, change or \
+         remove this label",
+        Some("ask somebody who may to do it"),
     );
     let expression = may_escalate(Some("object.metadata.name"));
     let changed = MatchCondition {

@@ -93,7 +93,7 @@ fn spec_of(object: &str) -> String {
 
 fn held_back() -> Option<Cause> {
     let problem = format!(
-        "you may not escalate roles.rbac.authorization.k8s.io in this namespace, which asks for it while its label \
+        "you may not escalate roles.rbac.authorization.k8s.io in this namespace, which is required while its label \
          {ADMISSION_LABEL} is {ADMISSION_DISABLED}"
     );
     denial("spec", &problem, None)
@@ -102,8 +102,8 @@ fn held_back() -> Option<Cause> {
 /// What the rights of other namespaces ask for beside it.
 fn crossing() -> Option<Cause> {
     let problem = format!(
-        "you may not escalate roles.rbac.authorization.k8s.io in all namespaces, which rights in other namespaces ask \
-         for while the label {ADMISSION_LABEL} of this one is {ADMISSION_DISABLED}"
+        "you may not escalate roles.rbac.authorization.k8s.io in all namespaces, which is required to grant rights in \
+         other namespaces while the label {ADMISSION_LABEL} of this one is {ADMISSION_DISABLED}"
     );
     let fix = "ask somebody who may escalate roles in all namespaces to apply it, or remove the label from the namespace";
     denial("spec.rbac.workspaceNamespaces", &problem, Some(fix))

@@ -119,7 +119,7 @@ pub(super) fn acting_annotation_changed() -> String {
     )
 }
 
-/// Every namespace but those that have the emergency brake on.
+/// Every namespace except those that have admission switched off by the break-glass label.
 pub(super) fn admitted_namespaces() -> LabelSelector {
     LabelSelector {
         match_expressions: Some(vec![LabelSelectorRequirement {

@@ -27,7 +27,7 @@ pub(super) static RULES: &[Rule] = &[
     },
     Rule {
         code: "CODER0302",
-        title: "An exposure says how",
+        title: "An exposure sets ingress or gateway",
         kinds: &[Kind::ControlPlane],
         fields: &["spec.expose"],
         severity: Severity::Deny,
@@ -106,13 +106,13 @@ pub(super) static RULES: &[Rule] = &[
         check: Check::Object { find: unregistered, cel: unregistered_cel },
         fix: "set bootstrap, or both primaryAccessURL and proxySessionTokenSecretRef",
         why: "A proxy needs the address of its control plane and a token that coderd gave it. Either the operator \
-              registers it and keeps the token, or you did.",
+              registers it and keeps the token, or you have done so yourself.",
         bad: "kind: CoderWorkspaceProxy\nspec:\n  primaryAccessURL: https://coder.example.com",
         good: "kind: CoderWorkspaceProxy\nspec:\n  primaryAccessURL: https://coder.example.com\n  proxySessionTokenSecretRef: {name: frankfurt-session}",
     },
     Rule {
         code: "CODER0308",
-        title: "A token that is not used is not given",
+        title: "A token that is not used is not set",
         kinds: &[Kind::WorkspaceProxy],
         fields: &["spec.proxySessionTokenSecretRef"],
         severity: Severity::Warn,
@@ -120,7 +120,7 @@ pub(super) static RULES: &[Rule] = &[
         layers: IN_RUST,
         check: Check::Object { find: unused_token, cel: NO_CEL },
         fix: "remove it, or remove bootstrap",
-        why: "With bootstrap the operator registers the proxy and uses the token it got.",
+        why: "With bootstrap the operator registers the proxy and uses the token it got from coderd.",
         bad: "spec:\n  bootstrap: {coderURL: https://coder.example.com, credentialsSecretRef: {name: registrar}}\n  proxySessionTokenSecretRef: {name: frankfurt-session}",
         good: "spec:\n  bootstrap: {coderURL: https://coder.example.com, credentialsSecretRef: {name: registrar}}",
     },

@@ -10,7 +10,7 @@ use crate::kind::Kind;
 
 /// Verbs that turn a Role into more than it says.
 const ESCALATING: [&str; 3] = ["escalate", "bind", "impersonate"];
-/// Whoever writes Roles for others must not hand that on.
+/// Whoever writes Roles for others must not grant that.
 const RBAC: &str = "rbac.authorization.k8s.io";
 
 pub(super) static RULES: &[Rule] = &[Rule {
@@ -22,11 +22,13 @@ pub(super) static RULES: &[Rule] = &[Rule {
     when: When::Always,
     layers: NOT_IN_CRD,
     check: Check::Object { find: ungrantable, cel: ungrantable_cel },
-    fix: "list apiGroups, resources and verbs, without '*', rbac.authorization.k8s.io, escalate, bind, impersonate and \
-          nonResourceURLs",
-    why: "Kubernetes lets the operator grant only what it holds itself, and it holds no wildcard, no escalating verb \
-          and nothing outside namespaces: a Role with such a rule could never be written. What it holds to write Roles \
-          is not handed on.",
+    fix: "list apiGroups, resources and verbs; leave out '*', rbac.authorization.k8s.io, escalate, bind, impersonate \
+          and nonResourceURLs",
+    why: "Kubernetes lets the operator grant only what the account it writes Roles as holds, which is no wildcard, no \
+          escalating verb and nothing outside namespaces: a Role with such a rule could never be written. What that \
+          account needs for its own work is never granted: this rule refuses the right to write Roles, and a rule for \
+          codercontrolplanes/finalizers passes it but is never granted by the operator, which says so in the condition \
+          WorkspaceRBACReady.",
     bad: "spec:\n  rbac:\n    extraRules:\n      - {apiGroups: [\"*\"], resources: [\"*\"], verbs: [\"*\"]}",
     good: "spec:\n  rbac:\n    extraRules:\n      - {apiGroups: [\"\"], resources: [services], verbs: [get, list, watch, create, delete]}",
 }];

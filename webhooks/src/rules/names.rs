@@ -27,14 +27,14 @@ pub(super) static RULES: &[Rule] = &[
     },
     Rule {
         code: "CODER0102",
-        title: "The name appears whole in the names of pods",
+        title: "The whole name appears in the names of pods",
         kinds: &Kind::ALL,
         fields: &["metadata.name", "metadata.generateName"],
         severity: Severity::Warn,
         when: When::Create,
         layers: IN_RUST,
         check: Check::Object { find: long, cel: super::NO_CEL },
-        fix: "a shorter name is easier to find",
+        fix: "choose a shorter name",
         why: "Kubernetes cuts the name of a Deployment in the names of its pods, so that dashboards and logs no \
               longer show which object a pod belongs to.",
         bad: "kind: CoderProvisioner\nmetadata:\n  name: provisioners-of-the-data-science-department",
@@ -78,8 +78,8 @@ pub(super) static RULES: &[Rule] = &[
         when: When::Create,
         layers: EVERYWHERE,
         check: Check::Object { find: reserved_by_coderd, cel: reserved_cel },
-        fix: "choose another name, or give the one in coderd (spec.key.name, spec.bootstrap.proxyName)",
-        why: "Without a name of its own, the key or the proxy is called like the object, and coderd refuses these \
+        fix: "choose another name, or set spec.key.name or spec.bootstrap.proxyName",
+        why: "Without a name of its own, the key or the proxy is named after the object, and coderd refuses these \
               names: built-in, user-auth and psk for keys, primary for proxies.",
         bad: "kind: CoderProvisioner\nmetadata:\n  name: psk",
         good: "kind: CoderProvisioner\nmetadata:\n  name: builders",
@@ -124,8 +124,11 @@ fn long(subject: &Subject<'_>) -> Vec<Problem> {
     let limits = subject.kind.name_limits();
     let long = name(subject.object).filter(|(_, name)| (limits.soft + 1..=limits.hard).contains(&name.len()));
     let problem = |(path, name): (&str, String)| {
-        Problem::invalid(path, format!("{} characters are cut in pod names", name.len()))
-            .fixed_by(format!("up to {} stay whole", limits.soft))
+        Problem::invalid(
+            path,
+            format!("has {} characters, so that pod names show only part of it", name.len()),
+        )
+        .fixed_by(format!("use at most {}", limits.soft))
     };
     long.map(problem).into_iter().collect()
 }
