@@ -18,7 +18,7 @@ use webhooks::generate::Generator;
 use webhooks::render::held_by;
 use webhooks::rules::{Layer, by_code as rule};
 use webhooks::{
-    Config, Kind, Occasion, Review, Verdict, defaulted, required_access, resolved, unknown_fields, validate,
+    Config, Kind, Operation, Verdict, defaulted, required_access, resolved, unknown_fields, validate,
 };
 
 /// Objects tried at the same time.
@@ -33,10 +33,6 @@ const OLDER: usize = 200;
 
 fn times() -> usize {
     if std::env::var("AGREEMENT").is_ok_and(|value| value == "full") { 10 } else { 1 }
-}
-
-fn judged(kind: Kind, object: &Value, occasion: Occasion<'_>) -> Verdict {
-    validate(&Review { kind, object, occasion })
 }
 
 fn causes(verdict: &Verdict) -> BTreeSet<(String, String)> {
@@ -71,12 +67,12 @@ fn sample(generator: &mut Generator, number: u64) -> (Kind, Value) {
 
 /// What must hold for the pure rules alone: for every object one of several properties.
 fn agrees_with_itself(kind: Kind, object: &Value, config: &Config, property: u64) -> Result<(), String> {
-    let created = judged(kind, object, Occasion::Create);
+    let created = validate(kind, object, Operation::Create);
     let told = causes(&created);
     match property % 4 {
         0 => {
             let complete = defaulted(kind, object, None, config);
-            let after = causes(&judged(kind, &complete, Occasion::Create));
+            let after = causes(&validate(kind, &complete, Operation::Create));
             // What a stored object is silent about stays so when it is changed.
             let kept = defaulted(kind, object, Some(object), config);
             let asked = required_access(Some(object), &kept, "coder", kind);
@@ -84,15 +80,15 @@ fn agrees_with_itself(kind: Kind, object: &Value, config: &Config, property: u64
             holds(told == after, format!("defaults change {told:?} to {after:?}"))
         }
         1 => {
-            let kept = judged(kind, object, Occasion::Update(object));
+            let kept = validate(kind, object, Operation::Update(object));
             holds(kept.allowed(), format!("unchanged it is refused: {:?}", kept.denial()))
         }
         2 => {
-            let stored = causes(&judged(kind, object, Occasion::Stored));
+            let stored = causes(&validate(kind, object, Operation::Reconcile));
             holds(stored.is_subset(&told), format!("stored it is worse: {stored:?}"))
         }
         _ => {
-            let whole = judged(kind, &resolved(kind, object, config), Occasion::Create);
+            let whole = validate(kind, &resolved(kind, object, config), Operation::Create);
             holds(
                 !created.allowed() || whole.allowed(),
                 format!("complete it is refused: {:?}", whole.denial()),
@@ -278,7 +274,7 @@ fn samples() -> Vec<(Kind, Value)> {
         }
         object["apiVersion"] = json!("coder.com/v1alpha1");
         object["metadata"].as_object_mut().unwrap().remove("namespace");
-        let verdict = judged(kind, &received(kind, object.clone()), Occasion::Create);
+        let verdict = validate(kind, &received(kind, object.clone()), Operation::Create);
         let fits = held(Layer::Schema, kind, &verdict).is_empty() && is_a_name(&object["metadata"]);
         if fits {
             fitting.push((kind, object));
@@ -299,8 +295,8 @@ async fn every_layer_alone_refuses_new_objects_as_the_rules_do() {
         let [schema, cel, policies, webhooks] = answers;
         let answers = tokio::join!(schema, cel, policies, webhooks).into();
         let meant = received(kind, object.clone());
-        let plain = judged(kind, &meant, Occasion::Create);
-        let complete = judged(kind, &defaulted(kind, &meant, None, &config), Occasion::Create);
+        let plain = validate(kind, &meant, Operation::Create);
+        let complete = validate(kind, &defaulted(kind, &meant, None, &config), Operation::Create);
         compare(kind, &answers, &plain, &complete).map_err(|problem| format!("{problem}\n  {object}"))
     };
     let results = stream::iter(samples()).map(one).buffer_unordered(AT_ONCE / 4).collect().await;
@@ -342,8 +338,8 @@ async fn changed(desk: &Desk, older: &Older) -> Vec<Result<Vec<String>, String>>
         let sent = |number: usize| desk.updated(Place::ALL[number], kind, new(&stored[number]));
         let answers = tokio::join!(sent(0), sent(1), sent(2), sent(3)).into();
         let (old, new) = (&stored[0], received(kind, new(&stored[0])));
-        let plain = judged(kind, &new, Occasion::Update(old));
-        let complete = judged(kind, &defaulted(kind, &new, Some(old), &config), Occasion::Update(old));
+        let plain = validate(kind, &new, Operation::Update(old));
+        let complete = validate(kind, &defaulted(kind, &new, Some(old), &config), Operation::Update(old));
         let compared = compare(kind, &answers, &plain, &complete);
         results.push(
             compared.map_err(|problem| format!("{problem}\n  {} {} -> {spec}", kind.name(), older.spec)),
@@ -373,7 +369,7 @@ fn lint_refuses_new_objects_as_the_rules_do() {
     }
     let one = |(number, (kind, object)): (usize, &(Kind, Value))| {
         let complete = defaulted(*kind, object, None, &Config::default());
-        let pure = causes(&judged(*kind, &complete, Occasion::Create));
+        let pure = causes(&validate(*kind, &complete, Operation::Create));
         let found = findings.remove(&number).unwrap_or_default();
         let (told, others): (BTreeSet<_>, BTreeSet<_>) =
             found.into_iter().partition(|(_, code)| rule(code).is_some());

@@ -42,12 +42,12 @@ fn every_stored_manifest_is_judged() {
 /// A corpus of files that are all refused at the door would prove nothing.
 #[test]
 fn the_corpus_reaches_what_it_is_for() {
-    let read = |(_, bytes): &(PathBuf, Vec<u8>)| webhooks::wire::read(bytes).ok();
+    let read = |(_, bytes): &(PathBuf, Vec<u8>)| webhooks::admission_review::read(bytes).ok();
     let requests: Vec<_> = corpus("review").iter().filter_map(read).collect();
     for kind in webhooks::Kind::ALL {
         let decided = |allowed: bool| {
             let of_kind = requests.iter().filter(|request| request.kind == kind);
-            of_kind.filter(|request| webhooks::decide::validate(request).allowed() == allowed).count()
+            of_kind.filter(|request| webhooks::admit::validate(request).allowed() == allowed).count()
         };
         assert!(decided(true) > 0 && decided(false) > 0, "{}", kind.name());
     }

@@ -270,12 +270,15 @@ fn tree(package: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn the_crds_crate_has_no_runtime_and_the_webhooks_crate_no_client() {
+fn the_crds_and_webhooks_crates_have_no_runtime_and_no_client() {
     let crds = tree("crds");
     assert!(crds.contains("k8s-openapi"), "the tree was read");
     assert!(!crds.contains("tokio") && !crds.contains("kube-client"), "{crds:?}");
     let webhooks = tree("webhooks");
-    assert!(webhooks.contains("crds") && !webhooks.contains("kube-client"), "{webhooks:?}");
+    assert!(webhooks.contains("crds"), "the tree was read");
+    assert!(!webhooks.contains("tokio") && !webhooks.contains("kube-client"), "{webhooks:?}");
+    let root = std::fs::read_to_string(repository().join("webhooks/src/lib.rs")).unwrap();
+    assert!(root.contains("#![deny(unreachable_pub)]"), "what no other crate uses is pub(crate)");
 }
 
 #[test]

@@ -118,12 +118,43 @@ pub mod default {
     pub const TERMINATION_GRACE_PERIOD_SECONDS: i64 = 600;
 }
 
-/// The ClusterRole with what the operator may hand on to coderd, before any prefix an overlay gives it.
+/// The ClusterRole with what the operator may grant to coderd, before any prefix an overlay gives it.
 pub const HANDED_ON: &str = "coder-k8s-workspaces";
 
-/// What coderd may do with each kind of object where it runs workspaces, if it may do anything.
-pub const WORKSPACE_VERBS: [&str; 8] =
-    ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
+/// What coderd and its provisioners may do where they run workspaces, unless the spec says otherwise: one table for the
+/// Roles that are written, for those who are asked whether they may grant it, and for the account that grants it.
+pub mod workspace_access {
+    /// What may be done with each kind of object.
+    pub const VERBS: [&str; 8] =
+        ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
+
+    /// Kinds of objects, and the field that decides about them.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Resources {
+        /// Field of an object that grants them.
+        pub field: &'static str,
+        /// API group; empty for the core group.
+        pub group: &'static str,
+        /// Plural names.
+        pub resources: &'static [&'static str],
+    }
+
+    /// Workspaces are pods with volumes.
+    pub const PODS: Resources = Resources {
+        field: "spec.rbac.workspacePerms",
+        group: "",
+        resources: &["pods", "persistentvolumeclaims"],
+    };
+    /// Many templates run a workspace as a Deployment.
+    pub const DEPLOYMENTS: Resources =
+        Resources { field: "spec.rbac.enableDeployments", group: "apps", resources: &["deployments"] };
+
+    /// Each resource that is granted, with or without Deployments.
+    pub fn granted(deployments: bool) -> impl Iterator<Item = (&'static Resources, &'static str)> {
+        let rows = [&PODS].into_iter().chain(deployments.then_some(&DEPLOYMENTS));
+        rows.flat_map(|row| row.resources.iter().map(move |resource| (row, *resource)))
+    }
+}
 
 /// Names coderd keeps for itself. The rules in the schema spell them again, and a test holds them together.
 pub mod reserved {

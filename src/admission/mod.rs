@@ -23,9 +23,9 @@ use serde_json::Value;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use webhooks::Config;
-use webhooks::decide::{self, Decision};
+use webhooks::admission_review::{self, Request, Unreadable};
+use webhooks::admit::{self, Decision};
 use webhooks::render::configurations::{MUTATE, VALIDATE};
-use webhooks::wire::{self, Operation, Request, Unreadable};
 
 /// Two objects as large as etcd keeps them, and room for the rest of a review.
 const BODY: usize = 3 * 1024 * 1024 + 256 * 1024;
@@ -37,7 +37,7 @@ const PLACE: usize = 1024 * 1024;
 /// Places of work: all requests that are built at a time take at most 32 MiB, half of it of one caller. What that comes to
 /// with everything else is in docs/security.md, under Limits.
 const PLACES: u32 = 32;
-const _: () = assert!(wire::MEMORY <= PLACE * PLACES as usize / 2);
+const _: () = assert!(admission_review::MEMORY <= PLACE * PLACES as usize / 2);
 /// What a review costs in time goes with its size: it is counted in units of this many bytes built.
 const UNIT: usize = 16 * 1024;
 /// Units of a caller: an ordinary review has two or three, the largest a thousand.
@@ -84,7 +84,7 @@ async fn mutate(
         Ok(read) => read,
         Err(refusal) => return refusal,
     };
-    let decision = decide::mutate(&mut request, &admission.config);
+    let decision = admit::mutate(&mut request, &admission.config);
     admission.answer(&request, &decision, ["mutate_allowed", "mutate_denied"])
 }
 
@@ -97,14 +97,14 @@ async fn validate(
         Ok(read) => read,
         Err(refusal) => return refusal,
     };
-    let mut decision = decide::validate(&request);
+    let mut decision = admit::validate(&request);
     // Rights are asked for only when nothing else is wrong: the answer would not change, and questions cost.
     if decision.allowed() {
-        let inquiry = rights::inquiry(&request);
+        let reviews = rights::reviews(&request);
         // Neither the answers nor ours need the objects. Their places are given back: asking takes its time, and whoever
         // makes many ask would leave none to others.
-        (request.object, request.operation) = (Value::Null, Operation::Create);
-        let asking = rights::missing(&admission.callers, peer, &request.user, inquiry);
+        (request.object, request.old_object) = (Value::Null, None);
+        let asking = rights::missing(&admission.callers, peer, &request.user, reviews);
         let asked = if size(&request.user) <= SMALL_USER {
             drop(turn);
             asking.await
@@ -114,7 +114,7 @@ async fn validate(
             asked.unwrap_or(Err(Denied::TooMany))
         };
         match asked {
-            Ok(causes) => decision = decision.refused_for(causes),
+            Ok(causes) => decision = decision.denied_for(causes),
             Err(denied) => return admission.unasked(&denied),
         }
     }
@@ -131,10 +131,11 @@ impl Admission {
                 return Err(unread.into_response());
             }
         };
-        // Weighing takes time, so that it needs a place too; it takes no memory.
+        // Measuring takes time, so that it needs a place too; it takes no memory.
         let mut turn = self.turns.take(peer, 1).await;
-        let weighed = wire::weigh(body.bytes()).map_err(|unreadable| self.refuse(&unreadable))?;
-        let (units, places) = (in_units(weighed.memory(), UNIT), in_units(weighed.memory(), PLACE));
+        let measured =
+            admission_review::measure(body.bytes()).map_err(|unreadable| self.refuse(&unreadable))?;
+        let (units, places) = (in_units(measured.memory(), UNIT), in_units(measured.memory(), PLACE));
         if !self.is_within_rate(peer, units) {
             self.count("too_many");
             return Err(limits::too_many());
@@ -144,7 +145,7 @@ impl Admission {
             drop(turn);
             turn = self.turns.take(peer, places).await;
         }
-        let request = weighed.build().map_err(|unreadable| self.refuse(&unreadable))?;
+        let request = measured.build().map_err(|unreadable| self.refuse(&unreadable))?;
         Ok((request, turn))
     }
 
@@ -192,10 +193,10 @@ impl Admission {
             namespace = request.namespace,
             name = request.name,
             verdict = name,
-            causes = decision.causes.len(),
+            causes = decision.verdict.causes.len(),
             "admission decided"
         );
-        match wire::write(request, decision) {
+        match admission_review::write(request, decision) {
             Ok(answer) => ([(CONTENT_TYPE, "application/json")], answer).into_response(),
             Err(error) => {
                 tracing::error!(%error, "an answer could not be written");

@@ -1,24 +1,21 @@
 //! Asks the API server whether the person behind a request holds the rights that the request adds.
-//! Which questions, and what the answers mean, is decided in the `webhooks` crate.
+//! Which checks, and what the answers mean, is decided in the `webhooks` crate.
 
 use crate::serving::callers::{Callers, Denied};
 use crate::serving::peer::Peer;
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::authentication::v1::UserInfo;
 use k8s_openapi::api::authorization::v1::ResourceAttributes;
-use webhooks::wire::{Operation, Request};
-use webhooks::{AccessCheck, Cause, Inquiry, required_access};
+use webhooks::admission_review::Request;
+use webhooks::{AccessCheck, AccessReviews, Cause, required_access};
 
-/// Questions asked at the same time.
+/// Access reviews asked for at the same time.
 const AT_ONCE: usize = 8;
 
 /// What is to be asked about the request; nothing of its objects is needed for the answer.
-pub fn inquiry(request: &Request) -> Inquiry {
-    let old = match &request.operation {
-        Operation::Create => None,
-        Operation::Update { old } => Some(old),
-    };
-    Inquiry::new(required_access(old, &request.object, &request.namespace, request.kind))
+pub fn reviews(request: &Request) -> AccessReviews {
+    let Request { object, old_object, namespace, kind, .. } = request;
+    AccessReviews::new(required_access(old_object.as_ref(), object, namespace, *kind))
 }
 
 /// Why the request is refused for want of rights of this user; empty when it is not.
@@ -26,18 +23,17 @@ pub async fn missing(
     callers: &Callers,
     peer: Peer,
     user: &UserInfo,
-    mut inquiry: Inquiry,
+    mut reviews: AccessReviews,
 ) -> Result<Vec<Cause>, Denied> {
     loop {
-        let questions = inquiry.questions();
-        if questions.is_empty() {
-            return Ok(inquiry.causes());
+        let pending = reviews.pending();
+        if pending.is_empty() {
+            return Ok(reviews.causes());
         }
-        let answers = stream::iter(questions)
-            .map(|question| ask(callers, peer, user, question))
-            .buffer_unordered(AT_ONCE);
-        for (question, allowed) in answers.try_collect::<Vec<_>>().await? {
-            inquiry.record(question, allowed);
+        let answers =
+            stream::iter(pending).map(|check| ask(callers, peer, user, check)).buffer_unordered(AT_ONCE);
+        for (check, allowed) in answers.try_collect::<Vec<_>>().await? {
+            reviews.record(check, allowed);
         }
     }
 }
@@ -46,17 +42,17 @@ async fn ask(
     callers: &Callers,
     peer: Peer,
     user: &UserInfo,
-    question: AccessCheck,
+    check: AccessCheck,
 ) -> Result<(AccessCheck, bool), Denied> {
     let attributes = ResourceAttributes {
-        verb: Some(question.verb.clone()),
-        group: Some(question.group.clone()),
-        resource: Some(question.resource.clone()),
-        subresource: Some(question.subresource.clone()).filter(|text| !text.is_empty()),
-        namespace: Some(question.namespace.clone()),
-        name: Some(question.name.clone()).filter(|text| !text.is_empty()),
+        verb: Some(check.verb.clone()),
+        group: Some(check.group.clone()),
+        resource: Some(check.resource.clone()),
+        subresource: Some(check.subresource.clone()).filter(|text| !text.is_empty()),
+        namespace: Some(check.namespace.clone()),
+        name: Some(check.name.clone()).filter(|text| !text.is_empty()),
         ..ResourceAttributes::default()
     };
     let allowed = callers.may(peer, user, attributes).await?;
-    Ok((question, allowed))
+    Ok((check, allowed))
 }

@@ -139,7 +139,7 @@ pub fn page(code: &str) -> Option<String> {
     let severity = severity.as_str();
     Some(format!(
         "### {code}: {title}\n\n{why}\n\n- {severity}, found by `coder-k8s lint` only\n- Fix: {fix}\n\n\
-         Not so:\n\n```yaml\n{bad}```\n\nBut so:\n\n```yaml\n{good}```\n",
+         Bad:\n\n```yaml\n{bad}```\n\nGood:\n\n```yaml\n{good}```\n",
     ))
 }
 

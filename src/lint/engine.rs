@@ -4,7 +4,7 @@
 use super::findings::Severity;
 use serde_json::Value;
 use std::borrow::Cow;
-use webhooks::{Occasion, Review};
+use webhooks::{Cause, Operation};
 
 /// What the operator is configured with.
 pub use webhooks::Config as Settings;
@@ -20,7 +20,7 @@ pub struct Problem {
     /// Whether it would refuse.
     pub severity: Severity,
     /// Code of the rule.
-    pub code: String,
+    pub code: &'static str,
     /// Path of the field.
     pub field: String,
     /// What is wrong.
@@ -32,47 +32,24 @@ pub struct Problem {
 /// Everything admission would say to the creation of this object: refusals of what would be stored, and advice about
 /// what is written.
 pub fn judge(kind: Kind, object: &Value, settings: &Settings) -> Vec<Problem> {
-    let review = |object| webhooks::validate(&Review { kind, object, occasion: Occasion::Create });
+    let review = |object| webhooks::validate(kind, object, Operation::Create);
     let written = review(object);
     let stored = match webhooks::defaulted(kind, object, None, settings) {
         Cow::Owned(stored) => review(&stored).causes,
         // Without a default to write, what is stored is what is written.
         Cow::Borrowed(_) => Vec::new(),
     };
-    let mut problems: Vec<Problem> = Vec::new();
-    for cause in written.causes.into_iter().chain(stored) {
-        let problem = told(Severity::Error, cause.code, &cause.field, &cause.message);
-        if !problems.contains(&problem) {
-            problems.push(problem);
-        }
-    }
-    problems.extend(written.warnings.iter().filter_map(|warning| told_as_warning(warning)));
-    problems
+    let mut denied = written.causes;
+    denied.extend(stored.into_iter().filter(|cause| !denied.contains(cause)).collect::<Vec<_>>());
+    let denied = denied.into_iter().map(|cause| Problem::of(Severity::Error, cause));
+    denied.chain(written.warnings.into_iter().map(|cause| Problem::of(Severity::Warning, cause))).collect()
 }
 
-/// Takes a message apart: `problem; fix (CODER0202)`.
-fn told(severity: Severity, code: &str, field: &str, message: &str) -> Problem {
-    let message = message.trim_end_matches(&format!(" ({code})"));
-    let fix = webhooks::rules::by_code(code).map(|rule| rule.fix);
-    let (problem, help) = match fix.and_then(|fix| message.strip_suffix(fix)) {
-        Some(problem) => (problem.trim_end_matches("; "), fix.unwrap_or_default()),
-        None => message.rsplit_once("; ").unwrap_or((message, "")),
-    };
-    Problem {
-        severity,
-        code: code.to_owned(),
-        field: field.to_owned(),
-        message: problem.to_owned(),
-        help: help.to_owned(),
+impl Problem {
+    fn of(severity: Severity, cause: Cause) -> Self {
+        let Cause { field, code, problem, fix, .. } = cause;
+        Self { severity, code, field, message: problem, help: fix.into_owned() }
     }
-}
-
-/// Takes a warning apart: `field: problem; fix (CODER0202)`.
-fn told_as_warning(warning: &str) -> Option<Problem> {
-    let (field, message) = warning.split_once(": ")?;
-    let code = message.rsplit_once(" (")?.1.trim_end_matches(')');
-    webhooks::rules::by_code(code)?;
-    Some(told(Severity::Warning, code, field, message))
 }
 
 /// The object as it would be stored.

@@ -76,7 +76,12 @@ impl<'a> Judge<'_, 'a> {
             else {
                 continue;
             };
-            collected.field(object, field, Spot::Value, Draft { severity, code, message, help });
+            collected.field(
+                object,
+                field,
+                Spot::Value,
+                Draft { severity, code: code.to_owned(), message, help },
+            );
         }
     }
 

@@ -4,11 +4,12 @@
 use crate::kubernetes::lease::{AUTHORITY_LEASE, CONTROLLER_LEASE};
 use crate::serving::authority::SECRET as CA_SECRET;
 use crds::well_known;
+use crds::well_known::workspace_access::{DEPLOYMENTS, PODS, VERBS};
 
 /// The ServiceAccount the operator runs as.
 pub const SERVICE_ACCOUNT: &str = "coder-k8s";
-/// The ServiceAccount the operator writes Roles and RoleBindings as, by impersonation. What it holds is what may be handed
-/// on: Kubernetes lets nobody grant more than he has. No pod runs as it.
+/// The ServiceAccount the operator writes Roles and RoleBindings as, by impersonation. What it holds is what may be
+/// granted: Kubernetes lets nobody grant more than he has. No pod runs as it.
 pub const GRANTS_ACCOUNT: &str = "coder-k8s-grants";
 /// What the operator's own objects are called. Not as its account: the Go operator has a Deployment and a
 /// ClusterRoleBinding of that name, and what is immutable in them would stop an installation over it half way.
@@ -146,12 +147,12 @@ pub const ROLES: &[Role] = &[
                 },
                 verbs: &["get", "list", "watch"],
                 reason: "What coderd may do where it runs workspaces. It is written and taken back as another account, \
-                         coder-k8s-grants, which holds only what may be handed on.",
+                         coder-k8s-grants, which holds only what may be granted.",
             },
             Grant {
                 on: On::Resources { group: "networking.k8s.io", resources: &["ingresses"] },
                 verbs: &["get", "list", "watch", "create", "patch", "delete"],
-                reason: "The way from outside; removed when it is no longer asked for.",
+                reason: "How users reach coderd from outside the cluster; removed when it is no longer asked for.",
             },
             Grant {
                 on: On::Resources { group: "gateway.networking.k8s.io", resources: &["httproutes"] },
@@ -241,13 +242,13 @@ pub const ROLES: &[Role] = &[
                   of spec.rbac.extraRules beyond it needs a ClusterRole of your own that is bound to that account.",
         grants: &[
             Grant {
-                on: On::Resources { group: "", resources: &["pods", "persistentvolumeclaims"] },
-                verbs: &well_known::WORKSPACE_VERBS,
+                on: On::Resources { group: PODS.group, resources: PODS.resources },
+                verbs: &VERBS,
                 reason: "Workspaces are pods with volumes.",
             },
             Grant {
-                on: On::Resources { group: "apps", resources: &["deployments"] },
-                verbs: &well_known::WORKSPACE_VERBS,
+                on: On::Resources { group: DEPLOYMENTS.group, resources: DEPLOYMENTS.resources },
+                verbs: &VERBS,
                 reason: "Many templates run a workspace as a Deployment.",
             },
         ],
@@ -301,8 +302,8 @@ pub const ROLES: &[Role] = &[
             Grant {
                 on: On::Named { group: "", resources: &["serviceaccounts"], names: &[GRANTS_ACCOUNT] },
                 verbs: &["impersonate"],
-                reason: "Roles and RoleBindings are written as this account, so that nothing can be handed on that it does \
-                         not hold, whatever the operator itself may do. No other account can be impersonated.",
+                reason: "Roles and RoleBindings are written as this account, so that nothing can be granted that it \
+                         does not hold, whatever the operator itself may do. No other account can be impersonated.",
             },
             Grant {
                 on: On::Resources { group: "", resources: &["secrets"] },

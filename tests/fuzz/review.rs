@@ -3,18 +3,18 @@
 
 use k8s_openapi::ByteString;
 use serde_json::Value;
-use webhooks::decide::{self, Decision};
-use webhooks::wire::{self, Operation, Request};
-use webhooks::{Config, Inquiry, required_access};
+use webhooks::admission_review::{self, Request};
+use webhooks::admit::{self, Decision};
+use webhooks::{AccessReviews, Config, MAX_REVIEWS, required_access};
 
 /// A body is answered, or refused as unreadable; defaults are written once, and both webhooks agree.
 pub fn holds(body: &[u8]) {
-    let Ok(request) = wire::read(body) else { return };
+    let Ok(request) = admission_review::read(body) else { return };
     let config = Config::default();
     let mut defaulted = request.clone();
-    let first = decide::mutate(&mut defaulted, &config);
+    let first = admit::mutate(&mut defaulted, &config);
     let patch = answered(&request, &first);
-    let judged = decide::validate(&request);
+    let judged = admit::validate(&request);
     assert_eq!(answered(&request, &judged), None, "the validating webhook changes nothing");
     if !first.allowed() {
         return;
@@ -25,16 +25,16 @@ pub fn holds(body: &[u8]) {
         json_patch::patch(&mut stored.object, &patch).expect("the patch applies");
     }
     assert_eq!(stored.object, defaulted.object, "the patch is what was judged");
-    let second = decide::mutate(&mut stored, &config);
+    let second = admit::mutate(&mut stored, &config);
     assert!(second.allowed() && second.patch.0.is_empty(), "defaults are not stable: {:?}", second.patch);
-    let last = decide::validate(&stored);
-    assert!(last.allowed(), "what was let in is refused later: {}", last.message());
-    inquire(&stored);
+    let last = admit::validate(&stored);
+    assert!(last.allowed(), "what was let in is refused later: {:?}", last.verdict.denial());
+    review_access(&stored);
 }
 
 /// Writes an answer, reads it back, and returns its patch.
 fn answered(request: &Request, decision: &Decision) -> Option<Vec<u8>> {
-    let written = wire::write(request, decision).expect("the answer can be written");
+    let written = admission_review::write(request, decision).expect("the answer can be written");
     let written = String::from_utf8(written).expect("JSON is UTF-8");
     let answer: Value = serde_json::from_str(&written).expect("the answer is JSON");
     let response = &answer["response"];
@@ -53,21 +53,18 @@ fn answered(request: &Request, decision: &Decision) -> Option<Vec<u8>> {
     Some(serde_json::from_value::<ByteString>(patch).expect("the patch is base64").0)
 }
 
-/// The questions about rights come to an end, whether every answer is yes or no.
-fn inquire(request: &Request) {
-    let old = match &request.operation {
-        Operation::Create => None,
-        Operation::Update { old } => Some(old),
-    };
+/// The access reviews come to an end, whether every answer is yes or no.
+fn review_access(request: &Request) {
+    let old = request.old_object.as_ref();
     let required = required_access(old, &request.object, &request.namespace, request.kind);
     for allowed in [true, false] {
-        let mut inquiry = Inquiry::new(required.clone());
-        for _ in 0..=webhooks::authority::QUESTIONS {
-            for question in inquiry.questions() {
-                inquiry.record(question, allowed);
+        let mut reviews = AccessReviews::new(required.clone());
+        for _ in 0..=MAX_REVIEWS {
+            for check in reviews.pending() {
+                reviews.record(check, allowed);
             }
         }
-        assert!(inquiry.questions().is_empty(), "more rounds of questions than questions");
-        inquiry.causes();
+        assert!(reviews.pending().is_empty(), "more rounds of reviews than reviews");
+        reviews.causes();
     }
 }

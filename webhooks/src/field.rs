@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 /// The value at a path without lists, for example `spec.key.name`.
-pub fn at<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
+pub(crate) fn at<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
     if path.is_empty() {
         return Some(object);
     }
@@ -12,17 +12,17 @@ pub fn at<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
 }
 
 /// The text at a path without lists.
-pub fn text_at<'a>(object: &'a Value, path: &str) -> Option<&'a str> {
+pub(crate) fn text_at<'a>(object: &'a Value, path: &str) -> Option<&'a str> {
     at(object, path)?.as_str()
 }
 
 /// The items of the list at a path, or none.
-pub fn items_at<'a>(object: &'a Value, path: &str) -> &'a [Value] {
+pub(crate) fn items_at<'a>(object: &'a Value, path: &str) -> &'a [Value] {
     at(object, path).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
 /// Every value that a pattern reaches. In a pattern, `[]` stands for each item of a list: `spec.certs.secrets[].name`.
-pub fn each<'a>(object: &'a Value, pattern: &str, found: &mut dyn FnMut(&'a Value, &[usize])) {
+pub(crate) fn each<'a>(object: &'a Value, pattern: &str, found: &mut dyn FnMut(&'a Value, &[usize])) {
     descend(object, pattern, &mut Vec::new(), found);
 }
 
@@ -46,18 +46,8 @@ fn descend<'a>(
     }
 }
 
-/// The value that a pattern reaches with these indices.
-pub fn place<'a>(object: &'a Value, pattern: &str, indices: &[usize]) -> Option<&'a Value> {
-    let mut parts = pattern.split("[]");
-    let mut value = at(object, parts.next()?)?;
-    for (part, index) in parts.zip(indices) {
-        value = at(value.get(*index)?, part.trim_start_matches('.'))?;
-    }
-    Some(value)
-}
-
 /// A pattern with its list indices filled in: `spec.certs.secrets[2].name`.
-pub fn path(pattern: &str, indices: &[usize]) -> String {
+pub(crate) fn path(pattern: &str, indices: &[usize]) -> String {
     let mut parts = pattern.split("[]");
     let mut path = parts.next().unwrap_or_default().to_owned();
     for (part, index) in parts.zip(indices) {
@@ -67,7 +57,7 @@ pub fn path(pattern: &str, indices: &[usize]) -> String {
 }
 
 /// A path with its list indices taken out again. Keys of maps stay.
-pub fn pattern(path: &str) -> String {
+pub(crate) fn pattern(path: &str) -> String {
     let mut pattern = String::with_capacity(path.len());
     for part in path.split_inclusive('[') {
         match part.split_once(']') {

@@ -11,32 +11,33 @@
         clippy::print_stderr
     )
 )]
+// What no other crate uses is `pub(crate)`, so that the compiler sees what nobody uses.
+#![deny(unreachable_pub)]
 
-pub mod authority;
-pub mod decide;
+pub mod admission_review;
+pub mod admit;
+mod authorization;
+mod cause;
 pub mod defaults;
 pub mod field;
 #[cfg(any(test, feature = "generate"))]
 pub mod generate;
 mod kind;
+mod memory;
 #[cfg(test)]
 mod properties;
 pub mod render;
-mod review;
 pub mod rules;
 pub mod schema;
 pub mod text;
 mod tree;
+mod validate;
 mod warnings;
-mod weight;
-pub mod wire;
 
-pub use authority::{Access, AccessCheck, Inquiry, required_access};
-pub use defaults::{
-    Config, access_url, cluster_url, defaulted, defaults, patched, resolved, status_resolved,
-};
+pub use authorization::{AccessCheck, AccessReviews, HARMLESS, MAX_REVIEWS, RequiredAccess, required_access};
+pub use cause::{Cause, CauseReason};
+pub use defaults::{Config, access_url, cluster_url, defaulted, defaults, resolved, status_resolved};
 pub use kind::Kind;
-pub use review::{Cause, CauseReason, Occasion, Review, Verdict, validate};
 pub use rules::{downgrade, explain};
 pub use schema::unknown_fields;
-pub use warnings::within_limits;
+pub use validate::{Operation, Verdict, validate};

@@ -8,9 +8,9 @@ use regex::Regex;
 /// A regular expression in the syntax that RE2 and Rust share.
 pub struct Pattern {
     /// The expression; it holds no single quote, so that CEL can quote it raw.
-    pub text: &'static str,
+    pub(crate) text: &'static str,
     /// What matches, for a message: `a DNS label`.
-    pub what: &'static str,
+    pub(crate) what: &'static str,
     compiled: OnceLock<Option<Regex>>,
 }
 
@@ -32,12 +32,12 @@ pub static LABEL: Pattern = Pattern::new(
     "a DNS label (at most 63 of a-z, 0-9 and '-', no '-' at an end)",
 );
 /// DNS-1035 label, of any length: the limit of a name follows from the names derived from it.
-pub static LETTER_LABEL: Pattern = Pattern::new(
+pub(crate) static LETTER_LABEL: Pattern = Pattern::new(
     "^[a-z]([-a-z0-9]*[a-z0-9])?$",
     "a DNS label that starts with a letter (a-z, 0-9 and '-', no '-' at the end)",
 );
 /// DNS-1123 label, of any length.
-pub static ANY_LABEL: Pattern =
+pub(crate) static ANY_LABEL: Pattern =
     Pattern::new("^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", "a DNS label (a-z, 0-9 and '-', no '-' at an end)");
 /// DNS-1123 subdomain.
 pub static SUBDOMAIN: Pattern = Pattern::new(
@@ -45,12 +45,13 @@ pub static SUBDOMAIN: Pattern = Pattern::new(
     "a Kubernetes name (a-z, 0-9, '-' and '.', a letter or digit at each end)",
 );
 /// Key of a Secret or ConfigMap.
-pub static DATA_KEY: Pattern =
+pub(crate) static DATA_KEY: Pattern =
     Pattern::new("^[-._a-zA-Z0-9]+$", "a key of a Secret (letters, digits, '-', '_' and '.')");
 /// Name of an environment variable.
-pub static ENV_NAME: Pattern = Pattern::new("^[ -<>-~]+$", "a variable name (printable ASCII without '=')");
+pub(crate) static ENV_NAME: Pattern =
+    Pattern::new("^[ -<>-~]+$", "a variable name (printable ASCII without '=')");
 /// Name of an organization, user, workspace or template in coderd.
-pub static CODER_NAME: Pattern = Pattern::new(
+pub(crate) static CODER_NAME: Pattern = Pattern::new(
     "^[a-zA-Z0-9]+(-[a-zA-Z0-9]+)*$",
     "a Coder name (letters and digits, single '-' between them)",
 );
@@ -65,46 +66,46 @@ pub static LABEL_VALUE: Pattern = Pattern::new(
     "a label value (at most 63 letters, digits, '-', '_' and '.', a letter or digit at each end)",
 );
 /// Reference to an image, as registries and container runtimes read it.
-pub static IMAGE: Pattern = Pattern::new(
+pub(crate) static IMAGE: Pattern = Pattern::new(
     r"^(([a-zA-Z0-9]([-a-zA-Z0-9.]*[a-zA-Z0-9])?|\[[0-9a-fA-F:]+\])(:[0-9]{1,5})?/)?[a-z0-9]+([-._]+[a-z0-9]+)*(/[a-z0-9]+([-._]+[a-z0-9]+)*)*(:[a-zA-Z0-9_][-a-zA-Z0-9_.]{0,127})?(@[a-zA-Z][-a-zA-Z0-9+._]*:[0-9a-fA-F]+)?$",
     "an image (registry/name:tag, without spaces)",
 );
 /// Time between two scrapes of Prometheus.
-pub static INTERVAL: Pattern = Pattern::new(
+pub(crate) static INTERVAL: Pattern = Pattern::new(
     "^(0|([0-9]+y)?([0-9]+w)?([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?)$",
     "a duration such as 30s or 1m30s",
 );
 /// Host of an Ingress or HTTPRoute.
-pub static HOST: Pattern = Pattern::new(
+pub(crate) static HOST: Pattern = Pattern::new(
     r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
     "a host name (lower case, no scheme, port or path)",
 );
 /// What only looks like a host name.
-pub static ADDRESS: Pattern = Pattern::new(r"^[0-9.]+$", "an IP address");
+pub(crate) static ADDRESS: Pattern = Pattern::new(r"^[0-9.]+$", "an IP address");
 /// Wildcard host of an Ingress or HTTPRoute.
-pub static WILDCARD_HOST: Pattern = Pattern::new(
+pub(crate) static WILDCARD_HOST: Pattern = Pattern::new(
     r"^\*\.[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
     "a wildcard host ('*.' and a host name in lower case)",
 );
 /// Address of a coderd: scheme, host, port and path, and nothing that could carry a secret.
-pub static URL: Pattern = Pattern::new(
+pub(crate) static URL: Pattern = Pattern::new(
     r"^https?://([a-zA-Z0-9]([-a-zA-Z0-9.]*[a-zA-Z0-9])?|\[[0-9a-fA-F:.]+\])(:[0-9]{1,5})?(/[-a-zA-Z0-9._~/%+]*)?$",
     "a URL (https://host[:port][/path], without user, password, query or fragment)",
 );
 /// Addresses a token may travel to without being read on the way: TLS, or a Service of the cluster.
-pub static PROTECTED_URL: Pattern = Pattern::new(
+pub(crate) static PROTECTED_URL: Pattern = Pattern::new(
     r"^(https://.*|http://[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?\.svc(\.cluster\.local)?)?(:[0-9]{1,5})?(/.*)?)$",
     "https, or http to a Service of this cluster",
 );
 /// Addresses that mean the machine the operator runs on, or the cloud below it.
-pub static LOCAL_URL: Pattern = Pattern::new(
+pub(crate) static LOCAL_URL: Pattern = Pattern::new(
     r"(?i)^https?://(localhost|[^/:]*\.localhost|[0-9]+|0x[0-9a-f.x]+|127\.[0-9.]+|0\.[0-9.]+|169\.254\.[0-9.]+|\[::1?\]|\[::ffff:[^/]*|\[0+:[^/]*|\[fe[89ab][0-9a-f]:[^/]*|metadata\.google\.internal)(:[0-9]+)?(/.*)?$",
     "an address of the machine itself or of its cloud",
 );
 
 /// One thing a text must satisfy. Except for [`Form::Filled`], an empty text satisfies all of them: emptiness is a
 /// problem of its own and is reported once.
-pub enum Form {
+pub(crate) enum Form {
     /// Not empty.
     Filled,
     /// Matches the pattern.
@@ -125,7 +126,7 @@ pub enum Form {
 
 impl Form {
     /// What is wrong with the text, if anything.
-    pub fn problem(&self, text: &str) -> Option<String> {
+    pub(crate) fn problem(&self, text: &str) -> Option<String> {
         if self.holds(text) {
             return None;
         }
@@ -159,7 +160,7 @@ impl Form {
 
     /// The same in CEL: an expression that is true where the text named `value` is good. All but [`Form::Filled`]
     /// are true of an empty text by themselves or are joined with a test for it.
-    pub fn cel(&self, value: &str) -> String {
+    pub(crate) fn cel(&self, value: &str) -> String {
         match self {
             Self::Filled => format!("{value} != ''"),
             Self::Matches(pattern) => format!("({value} == '' || {value}.matches(r'{}'))", pattern.text),
@@ -183,7 +184,7 @@ pub(crate) fn list(words: &[&str]) -> String {
 const SHOWN: usize = 40;
 
 /// A value in a message: short, in one line, nothing but printable characters.
-pub fn shown(text: &str) -> String {
+pub(crate) fn shown(text: &str) -> String {
     shortened(text, SHOWN)
 }
 
@@ -194,7 +195,7 @@ pub(crate) fn shortened(text: &str, limit: usize) -> String {
 }
 
 /// A value in a message, in quotes.
-pub fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     format!("\"{}\"", shown(text))
 }
 

@@ -7,11 +7,11 @@ const EACH: usize = 256;
 const TOTAL: usize = 4096;
 
 /// Warnings as Kubernetes delivers them whole: each once, in one line, none too long, and all together not too many.
-pub fn within_limits(warnings: Vec<String>) -> Vec<String> {
+pub(crate) fn within_limits(warnings: impl ExactSizeIterator<Item = String>) -> Vec<String> {
     let mut kept: Vec<String> = Vec::new();
     let mut left = TOTAL - EACH;
     let all = warnings.len();
-    for (index, warning) in warnings.into_iter().enumerate() {
+    for (index, warning) in warnings.enumerate() {
         let warning = cut(&warning);
         if kept.contains(&warning) {
             continue;
@@ -42,7 +42,7 @@ mod tests {
     #[test]
     fn warnings_stay_within_the_limits_of_kubernetes() {
         let many: Vec<String> = (0..500).map(|n| format!("warning {n} {}", "x".repeat(n))).collect();
-        let kept = within_limits(many);
+        let kept = within_limits(many.into_iter());
         assert!(kept.iter().all(|warning| warning.chars().count() <= EACH));
         assert!(kept.iter().map(|warning| warning.chars().count()).sum::<usize>() <= TOTAL);
         assert!(kept.last().unwrap().starts_with("and "), "{:?}", kept.last());
@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn a_warning_is_one_line_and_comes_once() {
-        let kept = within_limits(vec!["a\nb".into(), "a\nb".into(), "ä".repeat(300)]);
+        let kept = within_limits(["a\nb".to_owned(), "a\nb".to_owned(), "ä".repeat(300)].into_iter());
         assert_eq!(kept.len(), 2);
         assert_eq!(kept[0], "a b");
         assert_eq!(kept[1].chars().count(), EACH);

@@ -95,7 +95,7 @@ pub struct CoderControlPlaneSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service_account: Option<ServiceAccountSpec>,
     /// What coderd may do in namespaces that hold workspaces. Default: pods, volume claims and Deployments, in
-    /// the own namespace.
+    /// the namespace of this object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rbac: Option<RbacSpec>,
     /// Processor and memory of the coderd container. Default: nothing requested, no limit.

@@ -12,6 +12,7 @@ use crate::kubernetes::{CallError, Target};
 use crds::CoderControlPlane;
 use serde_json::{Value, json};
 use std::time::Instant;
+use webhooks::Cause;
 
 /// What was read.
 pub(super) struct Dereferenced {
@@ -22,7 +23,7 @@ pub(super) struct Dereferenced {
     /// The same with every default in it.
     pub(super) complete: CoderControlPlane,
     /// What is said of an image that is lower than the one that runs.
-    pub(super) downgrade: Option<String>,
+    pub(super) downgrade: Option<Cause>,
     pub(super) contents: Contents,
     /// Whether admission is disabled, so that nothing is widened.
     pub(super) frozen: bool,

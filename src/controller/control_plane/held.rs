@@ -133,9 +133,9 @@ fn is_annotated_alike(live: &Value, wanted: &Value) -> bool {
 const SCHEDULING: [&str; 5] =
     ["nodeSelector", "tolerations", "affinity", "topologySpreadConstraints", "terminationGracePeriodSeconds"];
 
-/// Fields of the container of coderd by which it gets no right. Its probes are ours: one of another container may be a
-/// command.
-const MEASURES: [&str; 4] = ["resources", "readinessProbe", "livenessProbe", "startupProbe"];
+/// Fields of the container of coderd by which it gets no right, as for admission. Its probes are ours: one of another
+/// container may be a command.
+const MEASURES: [&str; 8] = webhooks::HARMLESS;
 
 /// Whether the pods of a Deployment are the same but for where they run, how much they get, and the values of the Secrets
 /// they read already. Any other difference counts: what is taken away may be a restriction.
@@ -151,7 +151,7 @@ fn runs_the_same(live: &Value, wanted: &Value) -> bool {
             .into_iter()
             .for_each(|map| without(map, prefix, &[annotation::CHECKSUM]));
         object.get_mut(&spec).into_iter().for_each(|pod| without(pod, prefix, &SCHEDULING));
-        for (list, names) in [("containers", &MEASURES[..]), ("initContainers", &MEASURES[..1])] {
+        for (list, names) in [("containers", &MEASURES[..]), ("initContainers", &["resources"][..])] {
             let containers = object.pointer_mut(&format!("/{spec}/{prefix}{list}"));
             containers.into_iter().flat_map(items).for_each(|container| without(container, prefix, names));
         }

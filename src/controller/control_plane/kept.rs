@@ -3,6 +3,7 @@
 //! lower than the one that runs.
 
 use serde_json::{Map, Value, json};
+use webhooks::Cause;
 
 /// The container of coderd in a Deployment.
 pub fn container(deployment: &Value) -> Option<&Value> {
@@ -47,7 +48,7 @@ fn image(deployment: &Value) -> Option<&str> {
 
 /// What is told of a spec that asks for a lower version than the one that runs, which has changed its database. Admission
 /// cannot see it where the spec before named no image, or one that says nothing of its version.
-pub fn downgrade(object: &Value, deployment: Option<&Value>) -> Option<String> {
+pub fn downgrade(object: &Value, deployment: Option<&Value>) -> Option<Cause> {
     webhooks::downgrade(image(deployment?)?, object)
 }
 
@@ -74,7 +75,7 @@ mod tests {
         for lower in ["coder:v2.29.0", "mirror/coder:2.29.0"] {
             let (image, told) = asked(lower, "");
             assert_eq!(image, runs);
-            let told = told.unwrap();
+            let told = told.unwrap().to_string();
             assert!(told.contains("annotate coder.com/allow-downgrade: v2.29.0"), "{told}");
             assert!(told.ends_with("(CODER0221)"), "{told}");
             assert_eq!(asked(lower, "v2.29.0"), (json!(lower), None));

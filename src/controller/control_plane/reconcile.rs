@@ -17,7 +17,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, from_value};
 use std::time::{Duration, Instant};
-use webhooks::{Kind, Occasion, Review};
+use webhooks::{Cause, Kind, Operation};
 
 /// What became of our finalizer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -144,7 +144,6 @@ impl Reconciler {
 
 /// The rules that an object breaks as it is stored. It was let through, perhaps before there were rules, and is worked
 /// on all the same.
-fn broken_rules(object: &Value) -> Vec<String> {
-    let review = Review { kind: Kind::ControlPlane, object, occasion: Occasion::Stored };
-    webhooks::validate(&review).causes.iter().map(webhooks::Cause::line).collect()
+fn broken_rules(object: &Value) -> Vec<Cause> {
+    webhooks::validate(Kind::ControlPlane, object, Operation::Reconcile).causes
 }

@@ -19,7 +19,7 @@ use crds::well_known::condition::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::from_value;
-use webhooks::{Config, Kind};
+use webhooks::{Cause, Config, Kind};
 
 /// How far the way from outside has come.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -109,7 +109,7 @@ pub struct Observed {
     /// Why the object cannot be read, so that nothing can be made of it.
     pub unreadable: Option<String>,
     /// What the rules say against the object as it is stored.
-    pub broken: Vec<String>,
+    pub broken: Vec<Cause>,
     /// Why nothing is run as the account that is asked for.
     pub account: Option<String>,
     /// What is held back while admission is disabled.
@@ -515,18 +515,13 @@ fn accepted(observed: &Observed) -> Finding {
     if let Some(why) = &observed.unreadable {
         return Finding::no(SPEC_ACCEPTED, Reason::InvalidSpec, &**why);
     }
-    let Some(lines) = all(&observed.broken) else {
+    let lines: Vec<String> = observed.broken.iter().map(Cause::to_string).collect();
+    let Some(lines) = all(&lines) else {
         return Finding::yes(SPEC_ACCEPTED, Reason::Accepted, "the spec breaks no rule");
     };
-    let mut codes: Vec<&str> = observed.broken.iter().filter_map(|line| code(line)).collect();
+    let mut codes: Vec<&str> = observed.broken.iter().map(|cause| cause.code).collect();
     codes.dedup();
     Finding::no(SPEC_ACCEPTED, Reason::RulesBroken, format!("the spec breaks {}: {lines}", codes.join(", ")))
-}
-
-/// The code at the end of a line about a broken rule.
-fn code(line: &str) -> Option<&str> {
-    let (_, code) = line.rsplit_once('(')?;
-    code.split([')', ',']).next().filter(|code| code.starts_with("CODER"))
 }
 
 fn named(version: &Option<String>) -> String {

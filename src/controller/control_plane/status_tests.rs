@@ -2,9 +2,15 @@
 //! The rules of kstatus are written out here as its own documentation gives them.
 
 use super::*;
+use webhooks::CauseReason;
 
 fn wish(phase: ExternalPhase, reason: Reason) -> ExternalState {
     ExternalState { phase, reason, message: "m".to_owned() }
+}
+
+fn broken(field: &str, code: &'static str) -> Cause {
+    let (field, problem, fix) = (field.to_owned(), "is empty".to_owned(), "give a value".into());
+    Cause { field, code, problem, fix, reason: CauseReason::Required, tolerated: false }
 }
 
 /// A control plane that has everything it asked for.
@@ -112,7 +118,7 @@ fn settled() -> Vec<(Observed, Reason)> {
             Observed { workspaces: ungranted(&[(true, Reason::GrantFrozen, "x")]), ..healthy() },
             Reason::Available,
         ),
-        (Observed { broken: vec!["x".into()], ..healthy() }, Reason::Available),
+        (Observed { broken: vec![broken("x", "CODER0202")], ..healthy() }, Reason::Available),
         (Observed { unimportant: vec!["x".into()], ..healthy() }, Reason::Available),
         (
             Observed { license: wish(ExternalPhase::NotAsked, Reason::NotRequested), ..healthy() },
@@ -285,8 +291,7 @@ fn every_condition_of_the_contract_is_always_there() {
 
 #[test]
 fn broken_rules_are_told_with_their_codes_first_and_change_nothing_else() {
-    let line = |field: &str, code: &str| format!("{field}: is empty; give a value ({code})");
-    let broken = vec![line("a", "CODER0202"), line("b", "CODER0202"), line("c", "CODER0304, as before")];
+    let broken = vec![broken("a", "CODER0202"), broken("b", "CODER0202"), broken("c", "CODER0304")];
     let (good, bad) = (findings(&healthy()), findings(&Observed { broken, ..healthy() }));
     let different: Vec<&str> = good.iter().zip(&bad).filter(|(a, b)| a != b).map(|(a, _)| a.type_).collect();
     assert_eq!(different, [SPEC_ACCEPTED]);

@@ -7,6 +7,7 @@ use crate::kubernetes::Target;
 use crds::well_known::{annotation, finalizer};
 use crds::{CoderControlPlane, CoderControlPlaneStatus};
 use serde_json::{Value, from_value};
+use webhooks::Cause;
 
 /// Our finalizer on a control plane: there is something outside its namespace to clean up.
 pub(super) const FINALIZER: Finalizer = Finalizer(finalizer::CONTROL_PLANE);
@@ -61,5 +62,5 @@ pub(super) struct Subject {
     /// With every default in it, but without what runs.
     pub(super) complete: CoderControlPlane,
     /// What the rules say against it.
-    pub(super) broken: Vec<String>,
+    pub(super) broken: Vec<Cause>,
 }

@@ -50,7 +50,7 @@ pub fn defaulted<'a>(kind: Kind, object: &'a Value, old: Option<&Value>, config:
 }
 
 /// The object with a patch of [`defaults`] applied to it.
-pub fn patched<'a>(object: &'a Value, patch: &Patch) -> Cow<'a, Value> {
+pub(crate) fn patched<'a>(object: &'a Value, patch: &Patch) -> Cow<'a, Value> {
     if patch.0.is_empty() {
         return Cow::Borrowed(object);
     }
@@ -61,7 +61,7 @@ pub fn patched<'a>(object: &'a Value, patch: &Patch) -> Cow<'a, Value> {
 
 /// Applies a patch of [`defaults`]. It only adds keys to maps that are there, which cannot fail; if it did, the object
 /// would stay as it was.
-pub fn apply(object: &mut Value, patch: &Patch) {
+pub(crate) fn apply(object: &mut Value, patch: &Patch) {
     let _ = json_patch::patch(object, patch);
 }
 

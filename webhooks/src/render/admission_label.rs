@@ -2,73 +2,47 @@
 //! which the API server answers alone. Never looks at a namespace whose label stays as it is.
 
 use k8s_openapi::api::admissionregistration::v1::{
-    MatchCondition, MatchResources, NamedRuleWithOperations, ValidatingAdmissionPolicy,
-    ValidatingAdmissionPolicyBinding, ValidatingAdmissionPolicyBindingSpec, ValidatingAdmissionPolicySpec,
-    Validation,
+    MatchCondition, RuleWithOperations, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::break_glass::rule;
+use super::break_glass::denial;
 use super::configurations::ADMISSION_LABEL;
 use super::expression::literal;
+use super::policy::{self, Parts, may_escalate, validation};
 
 /// Name of the policy and of its binding, before any prefix an overlay gives them.
-pub const NAME: &str = "coder-k8s-admission-label";
-
-/// The same right that the other policy asks for. Without it, whoever flips the label while he creates objects could have
-/// it appear after the one has been evaluated and before the webhooks are called, so that neither of them asks.
-const MAY_ESCALATE: &str = "authorizer.group('rbac.authorization.k8s.io').resource('roles')\
-                            .namespace(object.metadata.name).check('escalate').allowed()";
+pub(crate) const NAME: &str = "coder-k8s-admission-label";
 
 /// Every way to write the labels of a namespace; its two subresources keep what a request says about labels.
 const RESOURCES: [&str; 3] = ["namespaces", "namespaces/status", "namespaces/finalize"];
 
-/// The policy.
+/// The policy. It asks for the same right as the other one. Without it, whoever flips the label while creating objects
+/// could have it appear after the other policy has been evaluated and before the webhooks are called, so that neither asks.
 pub fn policy() -> ValidatingAdmissionPolicy {
-    let told = rule().map(|rule| {
-        format!(
-            "metadata.labels[{ADMISSION_LABEL}]: you may not escalate roles.rbac.authorization.k8s.io in this namespace, \
-             which whoever sets, changes or removes this label must be allowed to; ask somebody who may ({})",
-            rule.code
-        )
-    });
-    let validation = Validation {
-        expression: MAY_ESCALATE.to_owned(),
-        message: told,
-        message_expression: None,
-        reason: Some("Forbidden".to_owned()),
-    };
+    let denied = denial(
+        &format!("metadata.labels[{ADMISSION_LABEL}]"),
+        "you may not escalate roles.rbac.authorization.k8s.io in this namespace, which is required to set, change or \
+         remove this label",
+        Some("ask somebody who may to do it"),
+    );
+    let expression = may_escalate(Some("object.metadata.name"));
     let changed = MatchCondition {
         name: "label-changed".to_owned(),
         expression: format!("{} != (oldObject == null ? [] : {})", label_of("object"), label_of("oldObject")),
     };
-    ValidatingAdmissionPolicy {
-        metadata: ObjectMeta { name: Some(NAME.to_owned()), ..Default::default() },
-        spec: Some(ValidatingAdmissionPolicySpec {
-            failure_policy: Some("Fail".to_owned()),
-            match_constraints: Some(MatchResources {
-                match_policy: Some("Equivalent".to_owned()),
-                resource_rules: Some(vec![resource_rule()]),
-                ..Default::default()
-            }),
-            match_conditions: Some(vec![changed]),
-            validations: Some(vec![validation]),
-            ..Default::default()
-        }),
-        ..Default::default()
-    }
+    policy::policy(Parts {
+        name: NAME.to_owned(),
+        resources: vec![namespaces()],
+        namespaces: None,
+        conditions: vec![changed],
+        variables: Vec::new(),
+        validations: denied.iter().map(|cause| validation(expression.clone(), cause.to_string())).collect(),
+    })
 }
 
 /// Its binding, to all namespaces.
 pub fn binding() -> ValidatingAdmissionPolicyBinding {
-    ValidatingAdmissionPolicyBinding {
-        metadata: ObjectMeta { name: Some(NAME.to_owned()), ..Default::default() },
-        spec: Some(ValidatingAdmissionPolicyBindingSpec {
-            policy_name: Some(NAME.to_owned()),
-            validation_actions: Some(["Deny", "Audit"].map(str::to_owned).to_vec()),
-            ..Default::default()
-        }),
-    }
+    policy::binding(NAME.to_owned(), "Deny", None)
 }
 
 /// CEL: the value of the label in a list, which is empty where there is none.
@@ -80,15 +54,14 @@ fn label_of(object: &str) -> String {
     )
 }
 
-fn resource_rule() -> NamedRuleWithOperations {
+fn namespaces() -> RuleWithOperations {
     let list = |words: &[&str]| Some(words.iter().map(|word| (*word).to_owned()).collect());
-    NamedRuleWithOperations {
+    RuleWithOperations {
         api_groups: list(&[""]),
         api_versions: list(&["v1"]),
         operations: list(&["CREATE", "UPDATE"]),
         resources: list(&RESOURCES),
         scope: Some("Cluster".to_owned()),
-        ..Default::default()
     }
 }
 

@@ -2,35 +2,26 @@
 //! which the API server answers alone. Never looks at what a change grants: it asks for the right to grant anything.
 
 use k8s_openapi::api::admissionregistration::v1::{
-    MatchResources, NamedRuleWithOperations, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
-    ValidatingAdmissionPolicyBindingSpec, ValidatingAdmissionPolicySpec, Validation, Variable,
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use super::configurations::{
-    ADMISSION_DISABLED, ADMISSION_LABEL, acting_annotation_changed, match_conditions, only_when,
+    ADMISSION_DISABLED, ADMISSION_LABEL, acting_annotation_changed, match_conditions, rule_for,
 };
-use super::expression::literal;
-use crate::authority::changes::harmless;
+use super::policy::{self, Parts, may_escalate, validation, validation_at};
+use crate::authorization::HARMLESS;
+use crate::cause::{Cause, CauseReason};
 use crate::kind::Kind;
-use crate::rules::{self, Layer, Rule};
+use crate::rules::{self, Layer, Problem};
 
 /// Name of the policy and of its binding, before any prefix an overlay gives them.
-pub const NAME: &str = "coder-k8s-break-glass";
-
-/// Whoever passes could grant himself everything in the namespace anyway.
-const MAY_ESCALATE: &str = "authorizer.group('rbac.authorization.k8s.io').resource('roles')\
-                            .namespace(request.namespace).check('escalate').allowed()";
-
-/// Whoever passes could grant himself everything in every namespace. CEL does not ask
-/// namespace by namespace at a bearable cost, so that one question stands for all.
-const MAY_ESCALATE_EVERYWHERE: &str = "authorizer.group('rbac.authorization.k8s.io').resource('roles')\
-                                       .check('escalate').allowed()";
+pub(crate) const NAME: &str = "coder-k8s-break-glass";
 
 /// The policy.
 pub fn policy() -> ValidatingAdmissionPolicy {
     let variables = [
-        ("harmless", crate::text::list(&harmless().collect::<Vec<_>>())),
+        ("harmless", crate::text::list(&HARMLESS)),
         ("new", spec_of("object")),
         ("old", format!("oldObject == null ? dyn({{}}) : {}", spec_of("oldObject"))),
         // What is not known to be harmless is not: a field of tomorrow is held without a change here.
@@ -57,47 +48,42 @@ pub fn policy() -> ValidatingAdmissionPolicy {
                 .to_owned(),
         ),
     ];
-    let variables = variables.map(|(name, expression)| Variable { name: name.to_owned(), expression });
-    ValidatingAdmissionPolicy {
-        metadata: ObjectMeta { name: Some(NAME.to_owned()), ..Default::default() },
-        spec: Some(ValidatingAdmissionPolicySpec {
-            failure_policy: Some("Fail".to_owned()),
-            match_constraints: Some(MatchResources {
-                match_policy: Some("Equivalent".to_owned()),
-                resource_rules: Some(Kind::ALL.into_iter().map(resource_rule).collect()),
-                ..Default::default()
-            }),
-            match_conditions: Some(match_conditions()),
-            variables: Some(variables.to_vec()),
-            validations: rule().map(|rule| vec![validation(rule), crossing(rule)]),
-            ..Default::default()
-        }),
-        ..Default::default()
-    }
+    let field = "request.operation == 'CREATE' ? 'spec' : size(variables.changed) == 0 ? 'metadata.annotations' : \
+                 variables.changed.map(key, 'spec.' + string(key)).join(', ')";
+    // Whoever passes could grant himself everything in the namespace anyway.
+    let held = format!("!variables.held || {}", may_escalate(Some("request.namespace")));
+    // CEL does not ask namespace by namespace at a bearable cost, so that one question stands for all.
+    let crosses = format!("!variables.crosses || {}", may_escalate(None));
+    let held = held_back().map(|cause| validation_at(held, field, &cause));
+    let crosses = crossing().map(|cause| validation(crosses, cause.to_string()));
+    policy::policy(Parts {
+        name: NAME.to_owned(),
+        resources: Kind::ALL.into_iter().map(rule_for).collect(),
+        namespaces: None,
+        conditions: match_conditions(),
+        variables: variables.map(|(name, expression)| (name.to_owned(), expression)).to_vec(),
+        validations: held.into_iter().chain(crosses).collect(),
+    })
 }
 
 /// Its binding, to the namespaces with the label.
 pub fn binding() -> ValidatingAdmissionPolicyBinding {
     let label = [(ADMISSION_LABEL.to_owned(), ADMISSION_DISABLED.to_owned())];
-    let selector = LabelSelector { match_labels: Some(label.into()), ..Default::default() };
-    ValidatingAdmissionPolicyBinding {
-        metadata: ObjectMeta { name: Some(NAME.to_owned()), ..Default::default() },
-        spec: Some(ValidatingAdmissionPolicyBindingSpec {
-            policy_name: Some(NAME.to_owned()),
-            validation_actions: Some(["Deny", "Audit"].map(str::to_owned).to_vec()),
-            match_resources: Some(MatchResources {
-                match_policy: Some("Equivalent".to_owned()),
-                namespace_selector: Some(selector),
-                ..Default::default()
-            }),
-            ..Default::default()
-        }),
-    }
+    let labelled = LabelSelector { match_labels: Some(label.into()), ..Default::default() };
+    policy::binding(NAME.to_owned(), "Deny", Some(labelled))
 }
 
-/// The rule that lives here.
-pub(super) fn rule() -> Option<&'static Rule> {
-    rules::rules().find(|rule| rule.lives_in(Layer::BreakGlass))
+/// A denial by the rule that lives here, with a fix of its own where the one of the rule does not fit.
+pub(super) fn denial(field: &str, problem: &str, fix: Option<&str>) -> Option<Cause> {
+    let rule = rules::rules().find(|rule| rule.lives_in(Layer::BreakGlass))?;
+    let problem = Problem::invalid(field, problem).because(CauseReason::Forbidden);
+    Some(Cause::new(
+        rule,
+        match fix {
+            Some(fix) => problem.fixed_by(fix),
+            None => problem,
+        },
+    ))
 }
 
 /// The spec as a map whose keys can be walked; an absent one is empty.
@@ -105,47 +91,22 @@ fn spec_of(object: &str) -> String {
     format!("has({object}.spec) ? dyn({object}.spec) : dyn({{}})")
 }
 
-fn validation(rule: &Rule) -> Validation {
-    let told = format!(
-        ": you may not escalate roles.rbac.authorization.k8s.io in this namespace, which asks for it while its label \
-         {ADMISSION_LABEL} is {ADMISSION_DISABLED}; {} ({})",
-        rule.fix, rule.code
+fn held_back() -> Option<Cause> {
+    let problem = format!(
+        "you may not escalate roles.rbac.authorization.k8s.io in this namespace, which is required while its label \
+         {ADMISSION_LABEL} is {ADMISSION_DISABLED}"
     );
-    let place = "request.operation == 'CREATE' ? 'spec' : size(variables.changed) == 0 ? 'metadata.annotations' : \
-                 variables.changed.map(key, 'spec.' + string(key)).join(', ')";
-    Validation {
-        expression: format!("!variables.held || {MAY_ESCALATE}"),
-        message: Some(format!("spec{told}")),
-        message_expression: Some(format!("({place}) + {}", literal(&told))),
-        reason: Some("Forbidden".to_owned()),
-    }
+    denial("spec", &problem, None)
 }
 
 /// What the rights of other namespaces ask for beside it.
-fn crossing(rule: &Rule) -> Validation {
-    Validation {
-        expression: format!("!variables.crosses || {MAY_ESCALATE_EVERYWHERE}"),
-        message: Some(format!(
-            "spec.rbac.workspaceNamespaces: you may not escalate roles.rbac.authorization.k8s.io in all namespaces, which \
-             rights in other namespaces ask for while the label {ADMISSION_LABEL} of this one is {ADMISSION_DISABLED}; ask \
-             somebody who may escalate roles in all namespaces to apply it, or remove the label from the namespace ({})",
-            rule.code
-        )),
-        message_expression: None,
-        reason: Some("Forbidden".to_owned()),
-    }
-}
-
-fn resource_rule(kind: Kind) -> NamedRuleWithOperations {
-    let rule = only_when(kind);
-    NamedRuleWithOperations {
-        api_groups: rule.api_groups,
-        api_versions: rule.api_versions,
-        operations: rule.operations,
-        resources: rule.resources,
-        scope: rule.scope,
-        ..Default::default()
-    }
+fn crossing() -> Option<Cause> {
+    let problem = format!(
+        "you may not escalate roles.rbac.authorization.k8s.io in all namespaces, which is required to grant rights in \
+         other namespaces while the label {ADMISSION_LABEL} of this one is {ADMISSION_DISABLED}"
+    );
+    let fix = "ask somebody who may escalate roles in all namespaces to apply it, or remove the label from the namespace";
+    denial("spec.rbac.workspaceNamespaces", &problem, Some(fix))
 }
 
 #[cfg(test)]

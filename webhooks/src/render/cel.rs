@@ -7,7 +7,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 
 use super::expression::in_definition;
 use crate::kind::Kind;
-use crate::rules::{self, Layer, Rule, Scope, Twin};
+use crate::rules::{self, CelCheck, Layer, Rule, Scope};
 
 /// The definitions with the rules of the table in them. A rule that the types already carry is replaced by the one of
 /// the table, so that its message has a code.
@@ -26,32 +26,35 @@ pub fn with_rules(definitions: Vec<CustomResourceDefinition>) -> Vec<CustomResou
 }
 
 fn add_rules(kind: Kind, root: &mut JSONSchemaProps) {
-    let held: Vec<(&Rule, Twin)> = held(kind).collect();
-    for (_, twin) in &held {
-        if let Some(schema) = schema_at(root, &twin.at) {
+    let held: Vec<(&Rule, CelCheck)> = held(kind).collect();
+    for (_, check) in &held {
+        if let Some(schema) = schema_at(root, &check.at) {
             schema.x_kubernetes_validations = None;
         }
     }
-    for (rule, twin) in &held {
-        if let Some(schema) = schema_at(root, &twin.at) {
-            schema.x_kubernetes_validations.get_or_insert_default().push(validation(rule, twin));
+    for (rule, check) in &held {
+        if let Some(schema) = schema_at(root, &check.at) {
+            schema.x_kubernetes_validations.get_or_insert_default().push(validation(rule, check));
         }
     }
 }
 
 /// The rules a definition holds, with their CEL. A test of a text is only as cheap as the text is short, and a test of
 /// a list would refuse every change of a list that has an old problem in it.
-pub(super) fn held(kind: Kind) -> impl Iterator<Item = (&'static Rule, Twin)> {
-    let fit = move |rule: &Rule, twin: &Twin| {
-        twin.field.is_empty() || matches!(rule.scope_of_twin(kind, twin), Scope::Value(_))
+pub(super) fn held(kind: Kind) -> impl Iterator<Item = (&'static Rule, CelCheck)> {
+    let fit = move |rule: &Rule, check: &CelCheck| {
+        check.field.is_empty() || matches!(rule.scope_of_check(kind, check), Scope::Value(_))
     };
     rules::rules().filter(|rule| rule.lives_in(Layer::Cel)).flat_map(move |rule| {
-        rule.twins(kind).into_iter().filter(move |twin| fit(rule, twin)).map(move |twin| (rule, twin))
+        rule.cel_checks(kind)
+            .into_iter()
+            .filter(move |check| fit(rule, check))
+            .map(move |check| (rule, check))
     })
 }
 
-fn validation(rule: &Rule, twin: &Twin) -> ValidationRule {
-    let (text, looks_back) = in_definition(rule, twin);
+fn validation(rule: &Rule, check: &CelCheck) -> ValidationRule {
+    let (text, looks_back) = in_definition(rule, check);
     ValidationRule {
         rule: text,
         message: Some(format!("{}: {}; {}", rule.code, rule.title, rule.fix)),

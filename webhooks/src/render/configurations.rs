@@ -16,13 +16,13 @@ pub const MUTATE: &str = "/mutate";
 /// Path of the validating webhook.
 pub const VALIDATE: &str = "/validate";
 /// Service in front of the webhooks.
-pub const SERVICE: &str = "coder-k8s-webhooks";
+pub(crate) const SERVICE: &str = "coder-k8s-webhooks";
 /// Namespace that kustomize replaces.
-pub const NAMESPACE: &str = "system";
+pub(crate) const NAMESPACE: &str = "system";
 /// Label of a namespace that turns admission off there, in an emergency.
-pub const ADMISSION_LABEL: &str = crds::well_known::label::ADMISSION;
+pub(crate) const ADMISSION_LABEL: &str = crds::well_known::label::ADMISSION;
 /// Value of [`ADMISSION_LABEL`] that does it.
-pub const ADMISSION_DISABLED: &str = crds::well_known::label::ADMISSION_DISABLED;
+pub(crate) const ADMISSION_DISABLED: &str = crds::well_known::label::ADMISSION_DISABLED;
 
 /// The mutating webhooks, one entry a kind. Their names are permanent: an entry that disappeared from Git would leave
 /// the injected bundle behind, and with it an invalid object.
@@ -31,7 +31,7 @@ pub fn mutating() -> MutatingWebhookConfiguration {
         name: format!("{}.defaults.{GROUP}", kind.plural()),
         admission_review_versions: vec!["v1".to_owned()],
         client_config: client_config(MUTATE),
-        rules: Some(vec![only_when(kind)]),
+        rules: Some(vec![rule_for(kind)]),
         failure_policy: Some("Fail".to_owned()),
         match_policy: Some("Equivalent".to_owned()),
         match_conditions: Some(match_conditions()),
@@ -53,7 +53,7 @@ pub fn validating() -> ValidatingWebhookConfiguration {
         name: format!("{}.rules.{GROUP}", kind.plural()),
         admission_review_versions: vec!["v1".to_owned()],
         client_config: client_config(VALIDATE),
-        rules: Some(vec![only_when(kind)]),
+        rules: Some(vec![rule_for(kind)]),
         failure_policy: Some("Fail".to_owned()),
         match_policy: Some("Equivalent".to_owned()),
         match_conditions: Some(match_conditions()),
@@ -86,7 +86,7 @@ fn client_config(path: &str) -> WebhookClientConfig {
 }
 
 /// Creation and update of the objects themselves: no deletion, no status, no scale.
-pub(super) fn only_when(kind: Kind) -> RuleWithOperations {
+pub(super) fn rule_for(kind: Kind) -> RuleWithOperations {
     let one = |text: &str| Some(vec![text.to_owned()]);
     RuleWithOperations {
         api_groups: one(GROUP),
@@ -119,7 +119,7 @@ pub(super) fn acting_annotation_changed() -> String {
     )
 }
 
-/// Every namespace but those that have the emergency brake on.
+/// Every namespace except those that have admission switched off by the break-glass label.
 pub(super) fn admitted_namespaces() -> LabelSelector {
     LabelSelector {
         match_expressions: Some(vec![LabelSelectorRequirement {

@@ -2,7 +2,7 @@
 //! Never changes what the CEL means.
 
 use crate::kind::Kind;
-use crate::rules::{Rule, Scope, Twin, When};
+use crate::rules::{CelCheck, Rule, Scope, When};
 
 /// Replaces a name in an expression where it stands as a word of its own and not behind a dot.
 fn with(text: &str, name: &str, replacement: &str) -> String {
@@ -21,49 +21,49 @@ fn with(text: &str, name: &str, replacement: &str) -> String {
     result
 }
 
-/// The rule for `x-kubernetes-validations` at [`Twin::at`], and whether it looks back at the old value. On a field it
+/// The rule for `x-kubernetes-validations` at [`CelCheck::at`], and whether it looks back at the old value. On a field it
 /// does not have to: the API server skips it while the value stays as it is. On the whole object, which always changes,
 /// it must.
-pub(super) fn in_definition(rule: &Rule, twin: &Twin) -> (String, bool) {
-    let good = format!("{} == 0", twin.text);
+pub(super) fn in_definition(rule: &Rule, check: &CelCheck) -> (String, bool) {
+    let good = format!("{} == 0", check.text);
     match rule.when {
         When::Create => (format!("oldSelf.hasValue() || {good}"), true),
-        When::Always if twin.at.is_empty() => {
-            let old = with(&twin.text, "self", "oldSelf.value()");
+        When::Always if check.at.is_empty() => {
+            let old = with(&check.text, "self", "oldSelf.value()");
             (format!("{good} || oldSelf.hasValue() && {old} > 0"), true)
         }
         When::Always => (good, false),
-        When::Change => (twin.text.clone(), false),
+        When::Change => (check.text.clone(), false),
     }
 }
 
 /// An expression over `object` and `oldObject` that is true where all is well.
-pub(super) fn in_policy(kind: Kind, rule: &Rule, twin: &Twin) -> String {
-    let new = on("object", twin);
-    let [here, before] = ["object", "oldObject"].map(|object| below(object, &twin.at));
-    let both = || format!("{} && {}", present("object", &twin.at), present("oldObject", &twin.at));
-    match (rule.when, rule.scope_of_twin(kind, twin)) {
+pub(super) fn in_policy(kind: Kind, rule: &Rule, check: &CelCheck) -> String {
+    let new = on("object", check);
+    let [here, before] = ["object", "oldObject"].map(|object| below(object, &check.at));
+    let both = || format!("{} && {}", present("object", &check.at), present("oldObject", &check.at));
+    match (rule.when, rule.scope_of_check(kind, check)) {
         (When::Create, _) => format!("oldObject != null || {new} == 0"),
         (When::Always, Scope::Value(_)) => {
             format!("{new} == 0 || oldObject != null && {} && {before} == {here}", both())
         }
         (When::Always, Scope::Count(_)) => {
-            format!("{new} <= (oldObject == null ? 0 : {})", on("oldObject", twin))
+            format!("{new} <= (oldObject == null ? 0 : {})", on("oldObject", check))
         }
         (When::Change, _) => {
-            let text = with(&with(&twin.text, "oldSelf", &before), "self", &here);
+            let text = with(&with(&check.text, "oldSelf", &before), "self", &here);
             format!("oldObject == null || !({}) || ({text})", both())
         }
     }
 }
 
-/// The number of problems a counting twin finds in an object.
-fn on(object: &str, twin: &Twin) -> String {
-    let text = with(&twin.text, "self", &below(object, &twin.at));
-    if twin.at.is_empty() {
+/// The number of problems a counting check finds in an object.
+fn on(object: &str, check: &CelCheck) -> String {
+    let text = with(&check.text, "self", &below(object, &check.at));
+    if check.at.is_empty() {
         return text;
     }
-    format!("({} ? {text} : 0)", present(object, &twin.at))
+    format!("({} ? {text} : 0)", present(object, &check.at))
 }
 
 fn below(object: &str, path: &str) -> String {
@@ -101,8 +101,8 @@ mod tests {
 
     #[test]
     fn an_expression_on_a_whole_object_tests_the_way() {
-        let twin = Twin::counting("spec.key.name", "(self == '' ? 1 : 0)");
+        let check = CelCheck::counting("spec.key.name", "(self == '' ? 1 : 0)");
         let expected = "(has(object.spec) && has(object.spec.key) && has(object.spec.key.name) ? (object.spec.key.name == '' ? 1 : 0) : 0)";
-        assert_eq!(on("object", &twin), expected);
+        assert_eq!(on("object", &check), expected);
     }
 }

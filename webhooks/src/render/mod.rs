@@ -8,11 +8,12 @@ pub mod configurations;
 mod expression;
 pub mod page;
 pub mod policies;
+mod policy;
 
+use crate::cause::Cause;
 use crate::field;
 use crate::kind::Kind;
-use crate::review::Cause;
-use crate::rules::{self, Check, Layer, Rule, Twin};
+use crate::rules::{self, CelCheck, Check, Layer, Rule};
 
 /// Whether a layer, left alone, refuses a new object for this cause too. Layers agree where this says that they meet.
 pub fn held_by(layer: Layer, kind: Kind, cause: &Cause) -> bool {
@@ -22,8 +23,8 @@ pub fn held_by(layer: Layer, kind: Kind, cause: &Cause) -> bool {
 /// Whether a layer holds a rule for this field, given as a pattern. A rule that lives in CEL may have fields that CEL
 /// cannot look at, or not at a bearable cost.
 fn holds(layer: Layer, kind: Kind, rule: &Rule, field: &str) -> bool {
-    let about = |(other, twin): (&'static Rule, Twin)| {
-        other.code == rule.code && (twin.field.is_empty() || twin.field == field)
+    let about = |(other, check): (&'static Rule, CelCheck)| {
+        other.code == rule.code && (check.field.is_empty() || check.field == field)
     };
     if !rule.lives_in(layer) {
         return false;

@@ -2,7 +2,7 @@
 //! Never says anything that is not in the table.
 
 use super::holds;
-use crate::authority;
+use crate::authorization;
 use crate::kind::Kind;
 use crate::rules::{self, Layer, Rule, Severity, When};
 
@@ -10,7 +10,7 @@ const INTRODUCTION: &str = "# Rules
 
 Every rule has a code that never changes its meaning. `coder-k8s explain CODER0101` prints one section of this page.
 
-A rule that refuses answers `403 Forbidden` with all problems at once. An update is only held to what it makes worse: \
+A rule that denies answers `403 Forbidden` with all problems at once. An update is only held to what it makes worse: \
 what was wrong before is a warning. Where a rule lives:
 
 - *schema* and *CEL*: in the CustomResourceDefinitions, always on
@@ -25,7 +25,7 @@ const GROUPS: [(&str, &str); 6] = [
     ("CODER02", "Shape and values"),
     ("CODER03", "References and exposure"),
     ("CODER04", "Addresses and secrets"),
-    ("CODER05", "Authority"),
+    ("CODER05", "Authorization"),
     ("CODER06", "Advice for GitOps"),
 ];
 
@@ -35,7 +35,7 @@ pub fn page() -> String {
     for (prefix, title) in GROUPS {
         page.push_str(&format!("\n## {title}\n"));
         if prefix == "CODER05" {
-            page.push_str(&authority_table());
+            page.push_str(&authorization_table());
         }
         for rule in rules::rules().filter(|rule| rule.code.starts_with(prefix)) {
             page.push_str(&format!("\n{}", section(rule)));
@@ -45,15 +45,15 @@ pub fn page() -> String {
 }
 
 /// One rule, in Markdown.
-pub fn section(rule: &Rule) -> String {
+pub(crate) fn section(rule: &Rule) -> String {
     let severity = match rule.severity {
-        Severity::Deny => "refuses",
+        Severity::Deny => "denies",
         Severity::Warn => "warns",
     };
     let when = match rule.when {
         When::Create => "on creation only",
-        When::Always => "on creation and when it becomes worse",
-        When::Change => "on a change only",
+        When::Always => "on creation, and on an update that makes it worse",
+        When::Change => "on an update only",
     };
     let layers: Vec<&str> = rule.layers.iter().map(|layer| layer_name(*layer)).collect();
     let kinds: Vec<&str> = rule.kinds.iter().map(|kind| kind.name()).collect();
@@ -61,7 +61,7 @@ pub fn section(rule: &Rule) -> String {
     let exceptions: String = rule.layers.iter().map(|layer| exceptions(rule, *layer)).collect();
     format!(
         "### {}: {}\n\n{}\n\n- Kinds: {}\n- Fields: {}\n- It {severity} {when}; lives in {}\n{exceptions}- Fix: {}\n\n\
-         Not so:\n\n```yaml\n{}\n```\n\nBut so:\n\n```yaml\n{}\n```\n",
+         Bad:\n\n```yaml\n{}\n```\n\nGood:\n\n```yaml\n{}\n```\n",
         rule.code,
         rule.title,
         rule.why,
@@ -98,12 +98,16 @@ const fn layer_name(layer: Layer) -> &'static str {
     }
 }
 
-fn authority_table() -> String {
-    let mut table = "\nWhat a change adds is checked for the person who asks, with SubjectAccessReviews. What the \
-                     object already had is not asked again.\n\n| code | field | right that is asked for | enough instead |\n|---|---|---|---|\n"
+fn authorization_table() -> String {
+    let mut table = "\nWhoever makes a change must hold what it adds. The webhook checks that with \
+                     SubjectAccessReviews; what the object already had is not checked again.\n\n| code | field | right \
+                     that is required | enough instead |\n|---|---|---|---|\n"
         .to_owned();
-    for line in authority::table() {
-        table.push_str(&format!("| {} | {} | {} | {} |\n", line.code, line.fields, line.asked, line.instead));
+    for line in authorization::table() {
+        table.push_str(&format!(
+            "| {} | {} | {} | {} |\n",
+            line.code, line.fields, line.required, line.instead
+        ));
     }
     table.push_str(AMOUNTS_TO);
     table
@@ -112,17 +116,17 @@ fn authority_table() -> String {
 /// What follows from the table, and what switches it off.
 const AMOUNTS_TO: &str = "
 **Running code needs the right to run code.** Whoever may create pods or Deployments in a namespace reaches its Secrets,
-ConfigMaps and accounts without us and is not asked about each of them; whoever may not, cannot do it through our kinds
-either. The built-in ClusterRoles `edit` and `admin` hold every right that a plain object asks for, workspace rules
-included. At most 40 questions are asked about a namespace and 200 for a request, which is enough for six workspace
-namespaces of somebody who holds `edit` in each: for more, or for many `extraRules`, give whoever applies the object
-`escalate` or `bind` on roles there, which is one question.
+ConfigMaps and accounts without the operator and needs no right to each of them; whoever may not, cannot do it by way of
+our kinds either. The built-in ClusterRoles `edit` and `admin` hold every right that a plain object requires, workspace
+rules included. At most 40 access reviews are made for a namespace and 200 for a request, which is enough for six
+workspace namespaces of somebody who holds `edit` in each: for more, or for many `extraRules`, give whoever applies the
+object `escalate` or `bind` on roles there, which takes one review.
 
 A change to an object that is being deleted is reviewed like any other. Removing a finalizer changes no spec and is never
 reviewed.
 
 In a namespace with the label `coder.com/admission: disabled` the webhooks are not called. A policy that comes with the
-operator then asks one question for all of the table: may the person who asks `escalate` roles in that namespace?
+operator then makes one check in place of the whole table: may the user `escalate` roles in that namespace?
 ";
 
 #[cfg(test)]

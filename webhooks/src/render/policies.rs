@@ -2,15 +2,15 @@
 //! Never refuses with 422: a GitOps tool with force would take that for a reason to recreate the object.
 
 use k8s_openapi::api::admissionregistration::v1::{
-    MatchResources, NamedRuleWithOperations, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
-    ValidatingAdmissionPolicyBindingSpec, ValidatingAdmissionPolicySpec, Validation, Variable,
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, Validation,
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::configurations::{admitted_namespaces, match_conditions, only_when};
+use super::configurations::{admitted_namespaces, match_conditions, rule_for};
 use super::expression::{in_policy, literal};
+use super::policy::{self, Parts, validation};
+use crate::cause::Cause;
 use crate::kind::Kind;
-use crate::rules::{self, Layer, Rule, Severity, Twin};
+use crate::rules::{self, CelCheck, Layer, Problem, Rule, Severity};
 
 /// What a binding does with a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,19 +28,11 @@ pub fn policies() -> Vec<ValidatingAdmissionPolicy> {
 
 /// The bindings of the policies.
 pub fn bindings(action: Action) -> Vec<ValidatingAdmissionPolicyBinding> {
-    let actions = match action {
-        Action::Deny => ["Deny", "Audit"],
-        Action::Warn => ["Warn", "Audit"],
+    let action = match action {
+        Action::Deny => "Deny",
+        Action::Warn => "Warn",
     };
-    let binding = |kind: Kind| ValidatingAdmissionPolicyBinding {
-        metadata: ObjectMeta { name: Some(name(kind)), ..Default::default() },
-        spec: Some(ValidatingAdmissionPolicyBindingSpec {
-            policy_name: Some(name(kind)),
-            validation_actions: Some(actions.map(str::to_owned).to_vec()),
-            ..Default::default()
-        }),
-    };
-    Kind::ALL.into_iter().map(binding).collect()
+    Kind::ALL.into_iter().map(|kind| policy::binding(name(kind), action, None)).collect()
 }
 
 fn name(kind: Kind) -> String {
@@ -48,11 +40,11 @@ fn name(kind: Kind) -> String {
 }
 
 /// The rules a policy holds, with their CEL.
-pub(super) fn held(kind: Kind) -> impl Iterator<Item = (&'static Rule, Twin)> {
+pub(super) fn held(kind: Kind) -> impl Iterator<Item = (&'static Rule, CelCheck)> {
     let hard = |rule: &&Rule| rule.lives_in(Layer::Policy) && rule.severity == Severity::Deny;
     rules::rules()
         .filter(hard)
-        .flat_map(move |rule| rule.twins(kind).into_iter().map(move |twin| (rule, twin)))
+        .flat_map(move |rule| rule.cel_checks(kind).into_iter().map(move |check| (rule, check)))
 }
 
 /// Characters of a message; Kubernetes drops one above 5 KiB whole.
@@ -61,52 +53,29 @@ const MESSAGE: usize = 4000;
 fn policy(kind: Kind) -> ValidatingAdmissionPolicy {
     let mut variables = Vec::new();
     let mut problems = Vec::new();
-    for (number, (rule, twin)) in held(kind).enumerate() {
+    for (number, (rule, check)) in held(kind).enumerate() {
         let variable = format!("{}_{number}", rule.code.to_lowercase());
-        let place = if twin.at.is_empty() { "object" } else { &twin.at };
-        let message = format!("{place}: {}; {} ({})", rule.title, rule.fix, rule.code);
-        problems.push(format!("(variables.{variable} ? '' : {})", literal(&message)));
-        variables.push(Variable { name: variable, expression: in_policy(kind, rule, &twin) });
+        let place = if check.at.is_empty() { "object" } else { &check.at };
+        // Which problem it is, CEL cannot say: the title says what must hold.
+        let cause = Cause::new(rule, Problem::invalid(place, rule.title));
+        problems.push(format!("(variables.{variable} ? '' : {})", literal(&cause.to_string())));
+        variables.push((variable, in_policy(kind, rule, &check)));
     }
     let joined = format!("[{}].filter(problem, problem != '').join('; ')", problems.join(", "));
-    variables.push(Variable { name: "problems".to_owned(), expression: joined });
+    variables.push(("problems".to_owned(), joined));
     let message = format!(
         "size(variables.problems) > {MESSAGE} ? variables.problems.substring(0, {MESSAGE}) + ' ...' : variables.problems"
     );
-    ValidatingAdmissionPolicy {
-        metadata: ObjectMeta { name: Some(name(kind)), ..Default::default() },
-        spec: Some(ValidatingAdmissionPolicySpec {
-            failure_policy: Some("Fail".to_owned()),
-            match_constraints: Some(match_constraints(kind)),
-            match_conditions: Some(match_conditions()),
-            variables: Some(variables),
-            validations: Some(vec![Validation {
-                expression: "variables.problems == ''".to_owned(),
-                message: Some(format!("the {} breaks a rule; coder-k8s lint says which", kind.name())),
-                message_expression: Some(message),
-                reason: Some("Forbidden".to_owned()),
-            }]),
-            ..Default::default()
-        }),
-        ..Default::default()
-    }
-}
-
-fn match_constraints(kind: Kind) -> MatchResources {
-    let rule = only_when(kind);
-    MatchResources {
-        match_policy: Some("Equivalent".to_owned()),
-        namespace_selector: Some(admitted_namespaces()),
-        resource_rules: Some(vec![NamedRuleWithOperations {
-            api_groups: rule.api_groups,
-            api_versions: rule.api_versions,
-            operations: rule.operations,
-            resources: rule.resources,
-            scope: rule.scope,
-            ..Default::default()
-        }]),
-        ..Default::default()
-    }
+    let told = format!("the {} breaks a rule; coder-k8s lint says which", kind.name());
+    let validation = validation("variables.problems == ''".to_owned(), told);
+    policy::policy(Parts {
+        name: name(kind),
+        resources: vec![rule_for(kind)],
+        namespaces: Some(admitted_namespaces()),
+        conditions: match_conditions(),
+        variables,
+        validations: vec![Validation { message_expression: Some(message), ..validation }],
+    })
 }
 
 #[cfg(test)]

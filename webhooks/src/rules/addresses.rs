@@ -22,7 +22,7 @@ pub(super) static RULES: &[Rule] = &[
         layers: EVERYWHERE,
         check: Check::Text(&[Form::Matches(&URL)]),
         fix: "use https://host[:port][/path], with the token in a Secret",
-        why: "A user, a password or a query in an address would stand in Git, in the status and in logs.",
+        why: "A user, a password or a query in an address would show up in Git, in the status and in logs.",
         bad: "spec:\n  primaryAccessURL: https://admin:secret@coder.example.com",
         good: "spec:\n  primaryAccessURL: https://coder.example.com",
     },
@@ -36,8 +36,8 @@ pub(super) static RULES: &[Rule] = &[
         layers: EVERYWHERE,
         check: Check::Text(&[Form::Matches(&PROTECTED_URL)]),
         fix: "use https, or http://<service>.<namespace>.svc for a Service",
-        why: "The token goes to this address with every request. Outside the cluster plain HTTP shows it to everyone \
-              on the way.",
+        why: "The token goes to this address with every request. Outside the cluster, plain HTTP shows it to everyone \
+              on the network in between.",
         bad: "spec:\n  primaryAccessURL: http://coder.example.com",
         good: "spec:\n  primaryAccessURL: http://coder.coder.svc",
     },

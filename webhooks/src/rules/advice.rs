@@ -35,13 +35,13 @@ const fn advice(
 pub(super) static RULES: &[Rule] = &[
     advice(
         "CODER0601",
-        "The image stands in Git",
+        "The image is in Git",
         &["spec.image"],
         no_image,
         [
             "write the version you run into the manifest",
-            "Without it the object gets the release its operator was built for, once, when it is created. A cluster \
-             that is rebuilt from Git later gets another one.",
+            "Without it, the object gets the release that its operator was built for, once, when it is created. A \
+             cluster that is rebuilt from Git later would get another one.",
             "kind: CoderControlPlane\nspec: {}",
             "kind: CoderControlPlane\nspec:\n  image: ghcr.io/coder/coder:v2.36.1",
         ],
@@ -53,7 +53,7 @@ pub(super) static RULES: &[Rule] = &[
         moving_image,
         [
             "use a release such as :v2.36.1 or a digest",
-            "A moving tag is another version on each node and after each restart, and a newer coderd changes its \
+            "A moving tag can be another version on each node and after each restart, and a newer coderd changes its \
              database for good.",
             "spec:\n  image: ghcr.io/coder/coder:latest",
             "spec:\n  image: ghcr.io/coder/coder:v2.36.1",
@@ -61,12 +61,13 @@ pub(super) static RULES: &[Rule] = &[
     ),
     advice(
         "CODER0603",
-        "Variables were replaced",
+        "Variables are substituted",
         &["metadata", "spec"],
         variable_left,
         [
             "set the variable or write the value",
-            "What replaces ${...} in manifests, for example Flux, did not replace this one, and Kubernetes does not.",
+            "Whatever substitutes ${...} in manifests, for example Flux, has not substituted this one, and Kubernetes \
+             never does.",
             "spec:\n  organizationName: ${ORGANIZATION}",
             "spec:\n  organizationName: data-science",
         ],
@@ -78,8 +79,8 @@ pub(super) static RULES: &[Rule] = &[
         replaced_by_tool,
         [
             "remove the annotation",
-            "Force and Replace delete and recreate the object when a change is refused or conflicts. With it go \
-             Deployments, keys and registrations.",
+            "Force and Replace delete and recreate the object when a change is refused or conflicts. Its Deployments, \
+             keys and registrations go with it.",
             "metadata:\n  annotations:\n    kustomize.toolkit.fluxcd.io/force: enabled",
             "metadata:\n  annotations:\n    argocd.argoproj.io/sync-options: ServerSideApply=true",
         ],
@@ -92,8 +93,8 @@ pub(super) static RULES: &[Rule] = &[
             &["metadata.generateName"],
             generated_name,
             [
-                "give metadata.name",
-                "GitOps tools find objects by name: with generateName each sync would make another one.",
+                "set metadata.name",
+                "GitOps tools find objects by name: with generateName each sync would create another one.",
                 "metadata:\n  generateName: coder-",
                 "metadata:\n  name: coder",
             ],

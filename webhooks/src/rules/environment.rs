@@ -5,10 +5,12 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{Check, EVERYWHERE, IN_RUST, NO_CEL, NOT_IN_CRD, Problem, Rule, Severity, Subject, Twin, When};
+use super::{
+    CelCheck, Check, EVERYWHERE, IN_RUST, NO_CEL, NOT_IN_CRD, Problem, Rule, Severity, Subject, When,
+};
+use crate::cause::CauseReason;
 use crate::field;
 use crate::kind::Kind;
-use crate::review::CauseReason;
 use crate::text::{ENV_NAME, quoted};
 
 pub(super) static RULES: &[Rule] = &[
@@ -23,13 +25,14 @@ pub(super) static RULES: &[Rule] = &[
         layers: IN_RUST,
         check: Check::Object { find: given_twice, cel: NO_CEL },
         fix: "keep one of them",
-        why: "Only the last would count: whoever reads or changes the other would wonder why nothing happens.",
+        why: "Only the last one would take effect: whoever reads or changes the other would wonder why nothing \
+              happens.",
         bad: "spec:\n  extraEnv:\n    - {name: CODER_VERBOSE, value: \"true\"}\n    - {name: CODER_VERBOSE, value: \"false\"}",
         good: "spec:\n  extraEnv:\n    - {name: CODER_VERBOSE, value: \"true\"}",
     },
     Rule {
         code: "CODER0211",
-        title: "A variable has a name",
+        title: "The name of a variable is one Kubernetes accepts",
         kinds: &Kind::ALL,
         fields: &["spec.extraEnv[].name"],
         severity: Severity::Deny,
@@ -64,7 +67,7 @@ pub(super) static RULES: &[Rule] = &[
         when: When::Always,
         layers: EVERYWHERE,
         check: Check::Object { find: two_sources, cel: two_sources_cel },
-        fix: "make two entries of it",
+        fix: "split it into two entries",
         why: "Kubernetes refuses a container with such an entry.",
         bad: "spec:\n  envFrom:\n    - configMapRef: {name: a}\n      secretRef: {name: b}",
         good: "spec:\n  envFrom:\n    - configMapRef: {name: a}\n    - secretRef: {name: b}",
@@ -134,9 +137,9 @@ fn bad_name(subject: &Subject<'_>) -> Vec<Problem> {
         .collect()
 }
 
-fn bad_name_cel(_: Kind) -> Vec<Twin> {
+fn bad_name_cel(_: Kind) -> Vec<CelCheck> {
     let text = format!("self.filter(item, !item.name.matches(r'{}')).size()", ENV_NAME.text);
-    vec![Twin::counting("spec.extraEnv", text)]
+    vec![CelCheck::counting("spec.extraEnv", text)]
 }
 
 /// The sources a variable can have, of which it has one.
@@ -158,14 +161,14 @@ fn value_and_source(subject: &Subject<'_>) -> Vec<Problem> {
         .collect()
 }
 
-fn value_and_source_cel(_: Kind) -> Vec<Twin> {
+fn value_and_source_cel(_: Kind) -> Vec<CelCheck> {
     let given: Vec<String> =
         SOURCES.iter().map(|name| format!("(has(item.valueFrom.{name}) ? 1 : 0)")).collect();
     let text = format!(
         "self.filter(item, has(item.valueFrom) && (has(item.value) && item.value != '' || {} != 1)).size()",
         given.join(" + ")
     );
-    vec![Twin::counting("spec.extraEnv", text)]
+    vec![CelCheck::counting("spec.extraEnv", text)]
 }
 
 fn sources_of(entry: &Value) -> usize {
@@ -177,8 +180,8 @@ fn two_sources(subject: &Subject<'_>) -> Vec<Problem> {
     double.map(|(path, _)| Problem::invalid(path, "names a configMapRef and a secretRef")).collect()
 }
 
-fn two_sources_cel(_: Kind) -> Vec<Twin> {
-    vec![Twin::counting(
+fn two_sources_cel(_: Kind) -> Vec<CelCheck> {
+    vec![CelCheck::counting(
         "spec.envFrom",
         "self.filter(item, has(item.configMapRef) && has(item.secretRef)).size()",
     )]
@@ -189,8 +192,8 @@ fn no_source(subject: &Subject<'_>) -> Vec<Problem> {
     empty.map(|(path, _)| Problem::invalid(path, "names no source").because(CauseReason::Required)).collect()
 }
 
-fn no_source_cel(_: Kind) -> Vec<Twin> {
-    vec![Twin::counting(
+fn no_source_cel(_: Kind) -> Vec<CelCheck> {
+    vec![CelCheck::counting(
         "spec.envFrom",
         "self.filter(item, !has(item.configMapRef) && !has(item.secretRef)).size()",
     )]

@@ -2,11 +2,12 @@
 //! Never asks whether a gateway, a class or a certificate exists.
 
 use super::{
-    Check, EVERYWHERE, IN_RUST, IN_SCHEMA, NO_CEL, NOT_IN_CRD, Problem, Rule, Severity, Subject, Twin, When,
+    CelCheck, Check, EVERYWHERE, IN_RUST, IN_SCHEMA, NO_CEL, NOT_IN_CRD, Problem, Rule, Severity, Subject,
+    When,
 };
+use crate::cause::CauseReason;
 use crate::field;
 use crate::kind::Kind;
-use crate::review::CauseReason;
 use crate::text::{ADDRESS, Form, HOST, WILDCARD_HOST};
 
 pub(super) static RULES: &[Rule] = &[
@@ -26,7 +27,7 @@ pub(super) static RULES: &[Rule] = &[
     },
     Rule {
         code: "CODER0302",
-        title: "An exposure says how",
+        title: "An exposure sets ingress or gateway",
         kinds: &[Kind::ControlPlane],
         fields: &["spec.expose"],
         severity: Severity::Deny,
@@ -105,13 +106,13 @@ pub(super) static RULES: &[Rule] = &[
         check: Check::Object { find: unregistered, cel: unregistered_cel },
         fix: "set bootstrap, or both primaryAccessURL and proxySessionTokenSecretRef",
         why: "A proxy needs the address of its control plane and a token that coderd gave it. Either the operator \
-              registers it and keeps the token, or you did.",
+              registers it and keeps the token, or you have done so yourself.",
         bad: "kind: CoderWorkspaceProxy\nspec:\n  primaryAccessURL: https://coder.example.com",
         good: "kind: CoderWorkspaceProxy\nspec:\n  primaryAccessURL: https://coder.example.com\n  proxySessionTokenSecretRef: {name: frankfurt-session}",
     },
     Rule {
         code: "CODER0308",
-        title: "A token that is not used is not given",
+        title: "A token that is not used is not set",
         kinds: &[Kind::WorkspaceProxy],
         fields: &["spec.proxySessionTokenSecretRef"],
         severity: Severity::Warn,
@@ -119,7 +120,7 @@ pub(super) static RULES: &[Rule] = &[
         layers: IN_RUST,
         check: Check::Object { find: unused_token, cel: NO_CEL },
         fix: "remove it, or remove bootstrap",
-        why: "With bootstrap the operator registers the proxy and uses the token it got.",
+        why: "With bootstrap the operator registers the proxy and uses the token it got from coderd.",
         bad: "spec:\n  bootstrap: {coderURL: https://coder.example.com, credentialsSecretRef: {name: registrar}}\n  proxySessionTokenSecretRef: {name: frankfurt-session}",
         good: "spec:\n  bootstrap: {coderURL: https://coder.example.com, credentialsSecretRef: {name: registrar}}",
     },
@@ -153,8 +154,8 @@ fn both_ways(subject: &Subject<'_>) -> Vec<Problem> {
     one(both, || Problem::invalid("spec.expose", "sets ingress and gateway"))
 }
 
-fn both_ways_cel(_: Kind) -> Vec<Twin> {
-    vec![Twin::counting("spec.expose", "(has(self.ingress) && has(self.gateway) ? 1 : 0)")]
+fn both_ways_cel(_: Kind) -> Vec<CelCheck> {
+    vec![CelCheck::counting("spec.expose", "(has(self.ingress) && has(self.gateway) ? 1 : 0)")]
 }
 
 fn neither_way(subject: &Subject<'_>) -> Vec<Problem> {
@@ -166,8 +167,8 @@ fn neither_way(subject: &Subject<'_>) -> Vec<Problem> {
     })
 }
 
-fn neither_way_cel(_: Kind) -> Vec<Twin> {
-    vec![Twin::counting("spec.expose", "(!has(self.ingress) && !has(self.gateway) ? 1 : 0)")]
+fn neither_way_cel(_: Kind) -> Vec<CelCheck> {
+    vec![CelCheck::counting("spec.expose", "(!has(self.ingress) && !has(self.gateway) ? 1 : 0)")]
 }
 
 fn certificate_without_host(subject: &Subject<'_>) -> Vec<Problem> {
@@ -176,9 +177,9 @@ fn certificate_without_host(subject: &Subject<'_>) -> Vec<Problem> {
     one(alone, || Problem::invalid(secret, "there is no wildcardHost"))
 }
 
-fn certificate_without_host_cel(_: Kind) -> Vec<Twin> {
+fn certificate_without_host_cel(_: Kind) -> Vec<CelCheck> {
     let text = "(has(self.tls) && has(self.tls.wildcardSecretName) && !has(self.wildcardHost) ? 1 : 0)";
-    vec![Twin::counting("spec.expose.ingress", text)]
+    vec![CelCheck::counting("spec.expose.ingress", text)]
 }
 
 fn no_gateway(subject: &Subject<'_>) -> Vec<Problem> {
@@ -190,9 +191,9 @@ fn no_gateway(subject: &Subject<'_>) -> Vec<Problem> {
     })
 }
 
-fn no_gateway_cel(_: Kind) -> Vec<Twin> {
+fn no_gateway_cel(_: Kind) -> Vec<CelCheck> {
     let text = "(has(self.parentRefs) && size(self.parentRefs) > 0 ? 0 : 1)";
-    vec![Twin::counting("spec.expose.gateway", text)]
+    vec![CelCheck::counting("spec.expose.gateway", text)]
 }
 
 fn unregistered(subject: &Subject<'_>) -> Vec<Problem> {
@@ -206,10 +207,10 @@ fn unregistered(subject: &Subject<'_>) -> Vec<Problem> {
     one(!given("spec.bootstrap") && !own, || Problem::invalid("spec", missing).because(CauseReason::Required))
 }
 
-fn unregistered_cel(_: Kind) -> Vec<Twin> {
+fn unregistered_cel(_: Kind) -> Vec<CelCheck> {
     let text = "(has(self.spec) && (has(self.spec.bootstrap) || has(self.spec.primaryAccessURL) && \
                 has(self.spec.proxySessionTokenSecretRef)) ? 0 : 1)";
-    vec![Twin::counting("", text)]
+    vec![CelCheck::counting("", text)]
 }
 
 fn unused_token(subject: &Subject<'_>) -> Vec<Problem> {

@@ -1,16 +1,16 @@
 //! Decides which rights nobody could be given by an operator that holds no more than it must.
-//! Never decides whether the person who asks holds a right: see [`crate::authority`].
+//! Never decides whether the person who asks holds a right: see [`crate::authorization`].
 
 use serde_json::Value;
 
-use super::{Check, NOT_IN_CRD, Problem, Rule, Severity, Subject, Twin, When};
+use super::{CelCheck, Check, NOT_IN_CRD, Problem, Rule, Severity, Subject, When};
+use crate::cause::CauseReason;
 use crate::field;
 use crate::kind::Kind;
-use crate::review::CauseReason;
 
 /// Verbs that turn a Role into more than it says.
 const ESCALATING: [&str; 3] = ["escalate", "bind", "impersonate"];
-/// Whoever writes Roles for others must not hand that on.
+/// Whoever writes Roles for others must not grant that.
 const RBAC: &str = "rbac.authorization.k8s.io";
 
 pub(super) static RULES: &[Rule] = &[Rule {
@@ -22,11 +22,13 @@ pub(super) static RULES: &[Rule] = &[Rule {
     when: When::Always,
     layers: NOT_IN_CRD,
     check: Check::Object { find: ungrantable, cel: ungrantable_cel },
-    fix: "list apiGroups, resources and verbs, without '*', rbac.authorization.k8s.io, escalate, bind, impersonate and \
-          nonResourceURLs",
-    why: "Kubernetes lets the operator grant only what it holds itself, and it holds no wildcard, no escalating verb \
-          and nothing outside namespaces: a Role with such a rule could never be written. What it holds to write Roles \
-          is not handed on.",
+    fix: "list apiGroups, resources and verbs; leave out '*', rbac.authorization.k8s.io, escalate, bind, impersonate \
+          and nonResourceURLs",
+    why: "Kubernetes lets the operator grant only what the account it writes Roles as holds, which is no wildcard, no \
+          escalating verb and nothing outside namespaces: a Role with such a rule could never be written. What that \
+          account needs for its own work is never granted: this rule refuses the right to write Roles, and a rule for \
+          codercontrolplanes/finalizers passes it but is never granted by the operator, which says so in the condition \
+          WorkspaceRBACReady.",
     bad: "spec:\n  rbac:\n    extraRules:\n      - {apiGroups: [\"*\"], resources: [\"*\"], verbs: [\"*\"]}",
     good: "spec:\n  rbac:\n    extraRules:\n      - {apiGroups: [\"\"], resources: [services], verbs: [get, list, watch, create, delete]}",
 }];
@@ -71,7 +73,7 @@ fn ungrantable(subject: &Subject<'_>) -> Vec<Problem> {
         .collect()
 }
 
-fn ungrantable_cel(_: Kind) -> Vec<Twin> {
+fn ungrantable_cel(_: Kind) -> Vec<CelCheck> {
     let odd = |name: &str| {
         format!("!has(item.{name}) || size(item.{name}) == 0 || item.{name}.exists(word, word.contains('*'))")
     };
@@ -83,5 +85,5 @@ fn ungrantable_cel(_: Kind) -> Vec<Twin> {
         odd("verbs"),
         crate::text::list(&ESCALATING),
     );
-    vec![Twin::counting("spec.rbac.extraRules", text)]
+    vec![CelCheck::counting("spec.rbac.extraRules", text)]
 }

@@ -6,11 +6,11 @@ use crds::well_known::reserved;
 use serde_json::{Value, json};
 
 use super::{
-    Check, EVERYWHERE, IN_RUST, Layer, NO_CEL, NOT_IN_CRD, Problem, Rule, Severity, Subject, Twin, When,
+    CelCheck, Check, EVERYWHERE, IN_RUST, Layer, NO_CEL, NOT_IN_CRD, Problem, Rule, Severity, Subject, When,
 };
+use crate::cause::CauseReason;
 use crate::field;
 use crate::kind::Kind;
-use crate::review::CauseReason;
 use crate::text::{CODER_NAME, Form, quoted};
 
 pub(super) static RULES: &[Rule] = &[
@@ -24,8 +24,8 @@ pub(super) static RULES: &[Rule] = &[
         layers: EVERYWHERE,
         check: Check::Text(&[Form::AtMostBytes(KEY_LIMIT), Form::Without("/")]),
         fix: "choose a shorter name without '/'",
-        why: "coderd keeps 64 bytes of a key name, and it deletes keys by a path that ends with the name: a name \
-              with a slash could be made and never removed.",
+        why: "coderd keeps 64 bytes of a key name, and it deletes keys by a path that ends with the name: a key with a \
+              slash in its name could be created but never deleted.",
         bad: "spec:\n  key:\n    name: on-prem/eu",
         good: "spec:\n  key:\n    name: on-prem-eu",
     },
@@ -72,8 +72,7 @@ pub(super) static RULES: &[Rule] = &[
             Form::NotOneOf(&reserved::ORGANIZATIONS),
         ]),
         fix: "use the name of the organization: at most 32 letters and digits with single '-' between them",
-        why: "coderd has never accepted another name, so that no such organization can exist: new and create are \
-              words of its addresses.",
+        why: "coderd accepts no other name, so no such organization can exist; new and create are part of its URLs.",
         bad: "spec:\n  organizationName: Data Science",
         good: "spec:\n  organizationName: data-science",
     },
@@ -87,7 +86,7 @@ pub(super) static RULES: &[Rule] = &[
         layers: EVERYWHERE,
         check: Check::Text(&[Form::NotOneOfAnyCase(&reserved::PROXIES), Form::Without("/")]),
         fix: "choose another name",
-        why: "primary is the control plane itself, and coderd finds a proxy by a path that ends with its name.",
+        why: "primary is the control plane itself, and coderd looks up a proxy by a path that ends with its name.",
         bad: "spec:\n  bootstrap:\n    coderURL: https://coder.example.com\n    credentialsSecretRef: {name: registrar}\n    proxyName: primary",
         good: "spec:\n  bootstrap:\n    coderURL: https://coder.example.com\n    credentialsSecretRef: {name: registrar}\n    proxyName: frankfurt",
     },
@@ -101,22 +100,22 @@ pub(super) static RULES: &[Rule] = &[
         layers: EVERYWHERE,
         check: Check::Object { find: no_control_plane, cel: no_control_plane_cel },
         fix: "name a CoderControlPlane of this namespace",
-        why: "Keys are made in a control plane, and daemons take builds from it. Without one there is nothing to do.",
+        why: "Keys are created in a control plane, and the daemons run its builds. Without one there is nothing to do.",
         bad: "kind: CoderProvisioner\nspec: {}",
         good: "kind: CoderProvisioner\nspec:\n  controlPlaneRef:\n    name: coder",
     },
     Rule {
         code: "CODER0112",
-        title: "Changing what a key stands for makes a new key",
+        title: "Changing what identifies a key creates a new key",
         kinds: &[Kind::Provisioner],
         fields: &["spec.controlPlaneRef.name", "spec.organizationName", "spec.key.name", "spec.tags"],
         severity: Severity::Warn,
         when: When::Change,
         layers: &[Layer::Webhook],
         check: Check::Object { find: new_identity, cel: NO_CEL },
-        fix: "nothing to do; builds finish first",
+        fix: "no action is needed, running builds finish first",
         why: "Control plane, organization, name and tags are part of the key in coderd and cannot be edited there. \
-              The operator makes a new key, rolls the daemons onto it, and deletes the old one when they run.",
+              The operator creates a new key, rolls the daemons over to it, and deletes the old one once they run.",
         bad: "spec:\n  tags:\n    environment: cloud   # was: on-prem",
         good: "spec:\n  tags:\n    environment: on-prem",
     },
@@ -130,13 +129,13 @@ pub(super) static RULES: &[Rule] = &[
         layers: NOT_IN_CRD,
         check: Check::Object { find: nameless_tag, cel: nameless_tag_cel },
         fix: "give the tag a name",
-        why: "A build asks for tags by name; a tag without one can never be asked for.",
+        why: "Builds ask for tags by name, so a tag without one can never match.",
         bad: "spec:\n  tags:\n    \"\": on-prem",
         good: "spec:\n  tags:\n    environment: on-prem",
     },
     Rule {
         code: "CODER0114",
-        title: "Tags scope and owner say what coderd makes of them",
+        title: "The tags scope and owner are left to coderd",
         kinds: &[Kind::Provisioner],
         fields: &["spec.tags"],
         severity: Severity::Warn,
@@ -165,8 +164,8 @@ fn no_control_plane(subject: &Subject<'_>) -> Vec<Problem> {
     missing.then(problem).into_iter().collect()
 }
 
-fn no_control_plane_cel(_: Kind) -> Vec<Twin> {
-    vec![Twin::counting(
+fn no_control_plane_cel(_: Kind) -> Vec<CelCheck> {
+    vec![CelCheck::counting(
         "",
         "(has(self.spec) && has(self.spec.controlPlaneRef) && has(self.spec.controlPlaneRef.name) && \
          self.spec.controlPlaneRef.name != '' ? 0 : 1)",
@@ -207,8 +206,8 @@ fn nameless_tag(subject: &Subject<'_>) -> Vec<Problem> {
     nameless.then(|| Problem::invalid("spec.tags", "has a tag without a name")).into_iter().collect()
 }
 
-fn nameless_tag_cel(_: Kind) -> Vec<Twin> {
-    vec![Twin::counting("spec.tags", "('' in self ? 1 : 0)")]
+fn nameless_tag_cel(_: Kind) -> Vec<CelCheck> {
+    vec![CelCheck::counting("spec.tags", "('' in self ? 1 : 0)")]
 }
 
 fn overruled_tags(subject: &Subject<'_>) -> Vec<Problem> {
@@ -216,6 +215,6 @@ fn overruled_tags(subject: &Subject<'_>) -> Vec<Problem> {
     let scope = tag("scope").filter(|scope| !scope.is_empty() && *scope != "organization");
     let owner = tag("owner").filter(|owner| !owner.is_empty());
     let scope = scope.map(|_| Problem::invalid("spec.tags.scope", "coderd sets it to organization"));
-    let owner = owner.map(|_| Problem::invalid("spec.tags.owner", "coderd empties it"));
+    let owner = owner.map(|_| Problem::invalid("spec.tags.owner", "coderd clears it"));
     scope.into_iter().chain(owner).collect()
 }

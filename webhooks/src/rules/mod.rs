@@ -18,9 +18,9 @@ mod versions;
 
 use serde_json::Value;
 
+use crate::cause::CauseReason;
 use crate::field;
 use crate::kind::Kind;
-use crate::review::CauseReason;
 use crate::schema;
 use crate::text::Form;
 
@@ -75,42 +75,42 @@ pub(crate) const IN_RUST: &[Layer] = &[Layer::Webhook, Layer::Lint];
 
 /// What a rule looks at.
 #[derive(Clone, Copy, Debug)]
-pub struct Subject<'a> {
+pub(crate) struct Subject<'a> {
     /// Kind of the object.
-    pub kind: Kind,
+    pub(crate) kind: Kind,
     /// The object, as it was sent.
-    pub object: &'a Value,
+    pub(crate) object: &'a Value,
     /// The object it replaces.
-    pub old: Option<&'a Value>,
+    pub(crate) old: Option<&'a Value>,
 }
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub(crate) struct Problem {
     /// Path of the field.
-    pub field: String,
+    pub(crate) field: String,
     /// What is wrong with it.
-    pub problem: String,
+    pub(crate) problem: String,
     /// What to do; overrides the fix of the rule where the case is special.
-    pub fix: Option<String>,
+    pub(crate) fix: Option<String>,
     /// The class Kubernetes has for it.
-    pub reason: CauseReason,
+    pub(crate) reason: CauseReason,
 }
 
 impl Problem {
     /// A value that is not acceptable.
-    pub fn invalid(field: impl Into<String>, problem: impl Into<String>) -> Self {
+    pub(crate) fn invalid(field: impl Into<String>, problem: impl Into<String>) -> Self {
         let (field, problem) = (field.into(), problem.into());
         Self { field, problem, fix: None, reason: CauseReason::Invalid }
     }
 
     /// The same problem of another class.
-    pub fn because(self, reason: CauseReason) -> Self {
+    pub(crate) fn because(self, reason: CauseReason) -> Self {
         Self { reason, ..self }
     }
 
     /// The same problem with a fix of its own.
-    pub fn fixed_by(self, fix: impl Into<String>) -> Self {
+    pub(crate) fn fixed_by(self, fix: impl Into<String>) -> Self {
         Self { fix: Some(fix.into()), ..self }
     }
 }
@@ -127,25 +127,25 @@ pub(crate) enum Scope {
 
 /// The same check in CEL. `self` stands for the value at a path without lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Twin {
+pub(crate) struct CelCheck {
     /// Where it is attached; empty for the whole object.
-    pub at: String,
+    pub(crate) at: String,
     /// The one field it looks at, as a pattern; empty where it looks at several.
-    pub field: String,
+    pub(crate) field: String,
     /// An expression of type int: how many problems there are; or, for a rule about a [`When::Change`], an
     /// expression of type bool over `self` and `oldSelf` that is true where all is well.
-    pub text: String,
+    pub(crate) text: String,
 }
 
-impl Twin {
-    /// A twin that counts problems.
-    pub fn counting(at: impl Into<String>, text: impl Into<String>) -> Self {
+impl CelCheck {
+    /// A check that counts problems.
+    pub(crate) fn counting(at: impl Into<String>, text: impl Into<String>) -> Self {
         Self { at: at.into(), field: String::new(), text: text.into() }
     }
 }
 
 /// How a rule finds problems.
-pub enum Check {
+pub(crate) enum Check {
     /// The texts at the fields of the rule must have these forms.
     Text(&'static [Form]),
     /// The numbers at the fields of the rule must lie in this range.
@@ -160,18 +160,18 @@ pub enum Check {
         /// Finds the problems.
         find: fn(&Subject<'_>) -> Vec<Problem>,
         /// The same in CEL for a kind.
-        cel: fn(Kind) -> Vec<Twin>,
+        cel: fn(Kind) -> Vec<CelCheck>,
     },
     /// The JSON schema of the kind.
     Schema,
     /// The size of the spec.
     Size,
-    /// The rights of the person who asks; see [`crate::authority`].
+    /// The rights of the person who asks; see [`crate::authorization`].
     Access,
 }
 
 /// A rule that CEL cannot say.
-pub(crate) const NO_CEL: fn(Kind) -> Vec<Twin> = |_| Vec::new();
+pub(crate) const NO_CEL: fn(Kind) -> Vec<CelCheck> = |_| Vec::new();
 
 /// One rule.
 pub struct Rule {
@@ -180,25 +180,25 @@ pub struct Rule {
     /// What must hold, as a short sentence.
     pub title: &'static str,
     /// Kinds it is about.
-    pub kinds: &'static [Kind],
+    pub(crate) kinds: &'static [Kind],
     /// Fields it looks at; `[]` stands for each item of a list. A kind that lacks a field is not concerned by it.
-    pub fields: &'static [&'static str],
+    pub(crate) fields: &'static [&'static str],
     /// How hard it is.
     pub severity: Severity,
     /// When it is asked.
     pub when: When,
     /// Where it lives.
-    pub layers: &'static [Layer],
+    pub(crate) layers: &'static [Layer],
     /// How it finds problems.
-    pub check: Check,
+    pub(crate) check: Check,
     /// What to do about a problem.
-    pub fix: &'static str,
+    pub(crate) fix: &'static str,
     /// Why it exists.
-    pub why: &'static str,
+    pub(crate) why: &'static str,
     /// Part of a manifest that breaks it.
-    pub bad: &'static str,
+    pub(crate) bad: &'static str,
     /// The same part, good.
-    pub good: &'static str,
+    pub(crate) good: &'static str,
 }
 
 impl Rule {
@@ -208,7 +208,7 @@ impl Rule {
     }
 
     /// Its fields that a kind has.
-    pub fn fields_of(&self, kind: Kind) -> impl Iterator<Item = &'static str> {
+    pub(crate) fn fields_of(&self, kind: Kind) -> impl Iterator<Item = &'static str> {
         let concerned = self.kinds.contains(&kind);
         self.fields.iter().copied().filter(move |field| concerned && schema::has_field(kind, field))
     }
@@ -222,8 +222,8 @@ impl Rule {
             return Vec::new();
         }
         let problems = find(subject);
-        let twins = if problems.is_empty() { Vec::new() } else { cel(subject.kind) };
-        problems.into_iter().map(|problem| (self.scope(&twins, &problem.field), problem)).collect()
+        let cel_checks = if problems.is_empty() { Vec::new() } else { cel(subject.kind) };
+        problems.into_iter().map(|problem| (self.scope(&cel_checks, &problem.field), problem)).collect()
     }
 
     /// The API server itself tolerates a single value that stays as it is, and nothing else.
@@ -236,7 +236,7 @@ impl Rule {
     }
 
     /// Problems are compared where the CEL of the rule compares them, else field by field.
-    fn scope(&self, twins: &[Twin], path: &str) -> Scope {
+    fn scope(&self, cel_checks: &[CelCheck], path: &str) -> Scope {
         let pattern = field::pattern(path);
         let above = |at: &str| {
             at.is_empty()
@@ -244,24 +244,26 @@ impl Rule {
                     .strip_prefix(at)
                     .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
         };
-        match twins.iter().find(|twin| above(&twin.at)) {
-            Some(twin) if self.lives_in(Layer::Cel) && !twin.at.is_empty() => Scope::Value(twin.at.clone()),
-            Some(twin) => Scope::Count(twin.at.clone()),
+        match cel_checks.iter().find(|check| above(&check.at)) {
+            Some(check) if self.lives_in(Layer::Cel) && !check.at.is_empty() => {
+                Scope::Value(check.at.clone())
+            }
+            Some(check) => Scope::Count(check.at.clone()),
             None => Scope::Count(pattern),
         }
     }
 
-    /// What a twin of this rule is compared with on an update.
-    pub(crate) fn scope_of_twin(&self, kind: Kind, twin: &Twin) -> Scope {
-        match twin.field.as_str() {
-            "" if self.lives_in(Layer::Cel) && !twin.at.is_empty() => Scope::Value(twin.at.clone()),
-            "" => Scope::Count(twin.at.clone()),
+    /// What the CEL of this rule is compared with on an update.
+    pub(crate) fn scope_of_check(&self, kind: Kind, check: &CelCheck) -> Scope {
+        match check.field.as_str() {
+            "" if self.lives_in(Layer::Cel) && !check.at.is_empty() => Scope::Value(check.at.clone()),
+            "" => Scope::Count(check.at.clone()),
             field => self.scope_of_field(kind, field),
         }
     }
 
     /// The same check in CEL for a kind, one expression a field; empty where CEL cannot say it.
-    pub fn twins(&self, kind: Kind) -> Vec<Twin> {
+    pub(crate) fn cel_checks(&self, kind: Kind) -> Vec<CelCheck> {
         if !self.kinds.contains(&kind) {
             return Vec::new();
         }
@@ -270,11 +272,11 @@ impl Rule {
             Check::Text(forms) => {
                 let good =
                     |value: &str| forms.iter().map(|form| form.cel(value)).collect::<Vec<_>>().join(" && ");
-                self.fields_of(kind).filter_map(|field| counting_twin(field, good)).collect()
+                self.fields_of(kind).filter_map(|field| counting_check(field, good)).collect()
             }
             Check::Number { min, max } => {
                 let good = |value: &str| format!("{value} >= {min} && {value} <= {max}");
-                self.fields_of(kind).filter_map(|field| counting_twin(field, good)).collect()
+                self.fields_of(kind).filter_map(|field| counting_check(field, good)).collect()
             }
             Check::Schema | Check::Size | Check::Access => Vec::new(),
         }
@@ -307,14 +309,14 @@ fn number_problem(min: i64, max: i64, value: &Value) -> Option<(String, CauseRea
 /// Keys that CEL reserves; it would have to spell them differently in a definition and in a policy.
 const RESERVED_BY_CEL: [&str; 1] = ["namespace"];
 
-/// The twin of a test of one field. A list inside a list and a word of CEL are beyond it.
-fn counting_twin(field: &str, good: impl Fn(&str) -> String) -> Option<Twin> {
+/// The CEL that tests one field. A list inside a list and a word of CEL are beyond it.
+fn counting_check(field: &str, good: impl Fn(&str) -> String) -> Option<CelCheck> {
     if field.split('.').any(|key| RESERVED_BY_CEL.contains(&key)) {
         return None;
     }
     let Some((list, inner)) = field.split_once("[]") else {
         let text = format!("({} ? 0 : 1)", good("self"));
-        return Some(Twin { field: field.to_owned(), ..Twin::counting(field, text) });
+        return Some(CelCheck { field: field.to_owned(), ..CelCheck::counting(field, text) });
     };
     if inner.contains("[]") {
         return None;
@@ -326,7 +328,7 @@ fn counting_twin(field: &str, good: impl Fn(&str) -> String) -> Option<Twin> {
         guards.push_str(&format!("has({item}) && "));
     }
     let text = format!("self.filter(item, {guards}!({})).size()", good(&item));
-    Some(Twin { field: field.to_owned(), ..Twin::counting(list, text) })
+    Some(CelCheck { field: field.to_owned(), ..CelCheck::counting(list, text) })
 }
 
 /// Every rule, in the order of their codes.

@@ -4,7 +4,7 @@
 use crds::well_known::reserved;
 use serde_json::Value;
 
-use super::{Check, EVERYWHERE, IN_RUST, Problem, Rule, Severity, Subject, Twin, When};
+use super::{CelCheck, Check, EVERYWHERE, IN_RUST, Problem, Rule, Severity, Subject, When};
 use crate::field;
 use crate::kind::Kind;
 use crate::text::{ANY_LABEL, LETTER_LABEL, Pattern, list, quoted};
@@ -27,14 +27,14 @@ pub(super) static RULES: &[Rule] = &[
     },
     Rule {
         code: "CODER0102",
-        title: "The name appears whole in the names of pods",
+        title: "The whole name appears in the names of pods",
         kinds: &Kind::ALL,
         fields: &["metadata.name", "metadata.generateName"],
         severity: Severity::Warn,
         when: When::Create,
         layers: IN_RUST,
         check: Check::Object { find: long, cel: super::NO_CEL },
-        fix: "a shorter name is easier to find",
+        fix: "choose a shorter name",
         why: "Kubernetes cuts the name of a Deployment in the names of its pods, so that dashboards and logs no \
               longer show which object a pod belongs to.",
         bad: "kind: CoderProvisioner\nmetadata:\n  name: provisioners-of-the-data-science-department",
@@ -78,8 +78,8 @@ pub(super) static RULES: &[Rule] = &[
         when: When::Create,
         layers: EVERYWHERE,
         check: Check::Object { find: reserved_by_coderd, cel: reserved_cel },
-        fix: "choose another name, or give the one in coderd (spec.key.name, spec.bootstrap.proxyName)",
-        why: "Without a name of its own, the key or the proxy is called like the object, and coderd refuses these \
+        fix: "choose another name, or set spec.key.name or spec.bootstrap.proxyName",
+        why: "Without a name of its own, the key or the proxy is named after the object, and coderd refuses these \
               names: built-in, user-auth and psk for keys, primary for proxies.",
         bad: "kind: CoderProvisioner\nmetadata:\n  name: psk",
         good: "kind: CoderProvisioner\nmetadata:\n  name: builders",
@@ -115,17 +115,20 @@ fn too_long(subject: &Subject<'_>) -> Vec<Problem> {
     ]
 }
 
-fn too_long_cel(kind: Kind) -> Vec<Twin> {
+fn too_long_cel(kind: Kind) -> Vec<CelCheck> {
     let limit = kind.name_limits().hard;
-    vec![Twin::counting("", format!("(size(self.metadata.name) <= {limit} ? 0 : 1)"))]
+    vec![CelCheck::counting("", format!("(size(self.metadata.name) <= {limit} ? 0 : 1)"))]
 }
 
 fn long(subject: &Subject<'_>) -> Vec<Problem> {
     let limits = subject.kind.name_limits();
     let long = name(subject.object).filter(|(_, name)| (limits.soft + 1..=limits.hard).contains(&name.len()));
     let problem = |(path, name): (&str, String)| {
-        Problem::invalid(path, format!("{} characters are cut in pod names", name.len()))
-            .fixed_by(format!("up to {} stay whole", limits.soft))
+        Problem::invalid(
+            path,
+            format!("has {} characters, so that pod names show only part of it", name.len()),
+        )
+        .fixed_by(format!("use at most {}", limits.soft))
     };
     long.map(problem).into_iter().collect()
 }
@@ -143,7 +146,7 @@ fn not_a_letter_label(subject: &Subject<'_>) -> Vec<Problem> {
     not_like(subject, &LETTER_LABEL)
 }
 
-fn letter_label_cel(_: Kind) -> Vec<Twin> {
+fn letter_label_cel(_: Kind) -> Vec<CelCheck> {
     like_cel(&LETTER_LABEL)
 }
 
@@ -151,12 +154,12 @@ fn not_a_label(subject: &Subject<'_>) -> Vec<Problem> {
     not_like(subject, &ANY_LABEL)
 }
 
-fn label_cel(_: Kind) -> Vec<Twin> {
+fn label_cel(_: Kind) -> Vec<CelCheck> {
     like_cel(&ANY_LABEL)
 }
 
-fn like_cel(pattern: &Pattern) -> Vec<Twin> {
-    vec![Twin::counting("", format!("(self.metadata.name.matches(r'{}') ? 0 : 1)", pattern.text))]
+fn like_cel(pattern: &Pattern) -> Vec<CelCheck> {
+    vec![CelCheck::counting("", format!("(self.metadata.name.matches(r'{}') ? 0 : 1)", pattern.text))]
 }
 
 fn reserved_by_coderd(subject: &Subject<'_>) -> Vec<Problem> {
@@ -175,7 +178,7 @@ fn reserved_by_coderd(subject: &Subject<'_>) -> Vec<Problem> {
     taken.then(problem).into_iter().collect()
 }
 
-fn reserved_cel(kind: Kind) -> Vec<Twin> {
+fn reserved_cel(kind: Kind) -> Vec<CelCheck> {
     let text = match kind {
         Kind::ControlPlane => return Vec::new(),
         Kind::Provisioner => format!(
@@ -189,5 +192,5 @@ fn reserved_cel(kind: Kind) -> Vec<Twin> {
             list(&reserved::PROXIES)
         ),
     };
-    vec![Twin::counting("", text)]
+    vec![CelCheck::counting("", text)]
 }

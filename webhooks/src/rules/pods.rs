@@ -4,7 +4,9 @@
 use crds::well_known::{annotation, label};
 use serde_json::{Map, Value};
 
-use super::{Check, EVERYWHERE, IN_RUST, NO_CEL, NOT_IN_CRD, Problem, Rule, Severity, Subject, Twin, When};
+use super::{
+    CelCheck, Check, EVERYWHERE, IN_RUST, NO_CEL, NOT_IN_CRD, Problem, Rule, Severity, Subject, When,
+};
 use crate::field;
 use crate::kind::Kind;
 use crate::text::{Form, INTERVAL, LABEL, LABEL_VALUE, QUALIFIED_NAME, quoted};
@@ -12,7 +14,7 @@ use crate::text::{Form, INTERVAL, LABEL, LABEL_VALUE, QUALIFIED_NAME, quoted};
 pub(super) static RULES: &[Rule] = &[
     Rule {
         code: "CODER0216",
-        title: "A disruption budget gives one number, not two",
+        title: "A disruption budget sets one number, not two",
         kinds: &[Kind::ControlPlane],
         fields: &["spec.podDisruptionBudget"],
         severity: Severity::Deny,
@@ -39,8 +41,8 @@ pub(super) static RULES: &[Rule] = &[
         layers: IN_RUST,
         check: Check::Object { find: set_by_operator, cel: NO_CEL },
         fix: "remove it",
-        why: "By its labels the Deployment and the Service find their pods and the operator finds its objects, and the \
-              checksum rolls the pods: those of the operator win, and yours is ignored.",
+        why: "The Deployment and the Service find their pods by these labels, the operator finds its objects by them, \
+              and the checksum rolls the pods. The values of the operator win, and yours are ignored.",
         bad: "spec:\n  podLabels:\n    app.kubernetes.io/name: mine",
         good: "spec:\n  podLabels:\n    example.com/team: platform",
     },
@@ -53,7 +55,7 @@ pub(super) static RULES: &[Rule] = &[
         when: When::Always,
         layers: NOT_IN_CRD,
         check: Check::Text(&[Form::Matches(&LABEL), Form::NotOneOf(&["coder"])]),
-        fix: "use another name: a-z, 0-9 and '-', not coder, which is the container of coderd",
+        fix: "use another name: a-z, 0-9 and '-', but not coder, the name of coderd's container",
         why: "Kubernetes refuses a pod with such a container.",
         bad: "spec:\n  initContainers:\n    - {name: coder, image: \"busybox:1.37\"}",
         good: "spec:\n  initContainers:\n    - {name: wait, image: \"busybox:1.37\"}",
@@ -82,7 +84,7 @@ pub(super) static RULES: &[Rule] = &[
     },
     Rule {
         code: "CODER0220",
-        title: "The time between two scrapes is a duration of Prometheus",
+        title: "The scrape interval is a Prometheus duration",
         kinds: &[Kind::ControlPlane],
         fields: &["spec.metrics.serviceMonitor.interval"],
         severity: Severity::Deny,
@@ -90,7 +92,7 @@ pub(super) static RULES: &[Rule] = &[
         layers: EVERYWHERE,
         check: Check::Text(&[Form::Matches(&INTERVAL)]),
         fix: "use a duration such as 30s",
-        why: "The Prometheus operator refuses a ServiceMonitor with another text.",
+        why: "The Prometheus operator refuses a ServiceMonitor with anything else.",
         bad: "spec:\n  metrics:\n    serviceMonitor: {interval: 30 seconds}",
         good: "spec:\n  metrics:\n    serviceMonitor: {interval: 30s}",
     },
@@ -101,13 +103,14 @@ const NUMBERS: [&str; 2] = ["minAvailable", "maxUnavailable"];
 fn two_numbers(subject: &Subject<'_>) -> Vec<Problem> {
     let budget = field::at(subject.object, "spec.podDisruptionBudget");
     let both = budget.is_some_and(|budget| NUMBERS.iter().all(|number| budget.get(number).is_some()));
-    let problem = || Problem::invalid("spec.podDisruptionBudget", "gives minAvailable and maxUnavailable");
+    let problem =
+        || Problem::invalid("spec.podDisruptionBudget", "sets both minAvailable and maxUnavailable");
     both.then(problem).into_iter().collect()
 }
 
-fn two_numbers_cel(_: Kind) -> Vec<Twin> {
+fn two_numbers_cel(_: Kind) -> Vec<CelCheck> {
     let text = "(has(self.minAvailable) && has(self.maxUnavailable) ? 1 : 0)";
-    vec![Twin::counting("spec.podDisruptionBudget", text)]
+    vec![CelCheck::counting("spec.podDisruptionBudget", text)]
 }
 
 /// Labels the operator sets on what a control plane has in its namespace.

@@ -37,8 +37,8 @@ pub(super) static RULES: &[Rule] = &[
         layers: EVERYWHERE,
         check: Check::Text(OBJECT_NAME),
         fix: "use the name of the object: a-z, 0-9, '-' and '.'",
-        why: "No Secret or ConfigMap can have such a name, so that the reference could never be found. Often it is a \
-              path, a variable that was not replaced, or a blank at the end.",
+        why: "No Secret or ConfigMap can have such a name, so the reference could never be resolved. Often it is a \
+              path, a variable that was not substituted, or a trailing space.",
         bad: "spec:\n  licenseSecretRef:\n    name: Coder_License",
         good: "spec:\n  licenseSecretRef:\n    name: coder-license",
     },
@@ -86,7 +86,7 @@ pub(super) static RULES: &[Rule] = &[
         layers: EVERYWHERE,
         check: Check::Text(OBJECT_NAME),
         fix: "use the name of the object: a-z, 0-9, '-' and '.'",
-        why: "No object can have such a name, so that the reference could never be found.",
+        why: "No object can have such a name, so the reference could never be resolved.",
         bad: "kind: CoderProvisioner\nspec:\n  controlPlaneRef:\n    name: Coder",
         good: "kind: CoderProvisioner\nspec:\n  controlPlaneRef:\n    name: coder",
     },
@@ -100,7 +100,7 @@ pub(super) static RULES: &[Rule] = &[
         layers: EVERYWHERE,
         check: Check::Text(&[Form::Matches(&LABEL)]),
         fix: "use the name of the namespace: at most 63 of a-z, 0-9 and '-'",
-        why: "No namespace can have such a name, so that nothing could ever be granted or found there.",
+        why: "No namespace can have such a name, so nothing could ever be granted or found there.",
         bad: "spec:\n  rbac:\n    workspaceNamespaces: [Team.A]",
         good: "spec:\n  rbac:\n    workspaceNamespaces: [team-a]",
     },

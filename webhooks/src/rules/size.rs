@@ -1,4 +1,4 @@
-//! Decides nothing itself: that a spec is small enough to be kept is counted in `schema::size`, and asked in `review`.
+//! Decides nothing itself: that a spec is small enough to be kept is counted in `schema::size`, and asked in `validate`.
 //! Never refuses what is stored already, unless it grows.
 
 use super::{Check, IN_RUST, Rule, Severity, When};
@@ -14,10 +14,10 @@ pub(super) static RULES: &[Rule] = &[Rule {
     layers: IN_RUST,
     check: Check::Size,
     fix: "put long texts into a ConfigMap or Secret that the spec refers to, and remove what is not needed",
-    why: "Every replica keeps the specs of all objects, and the memory of the operator is everybody's: fifty objects of the \
-          1.5 MiB that the API server takes would end it. Counted are the bytes that the API server writes, and every map, \
-          list, text and number. A spec that was stored before there was a limit goes on working, and may change as long as \
-          it does not grow.",
+    why: "Every replica of the operator keeps the specs of all objects in memory, which everybody shares: fifty \
+          objects of the 1.5 MiB that the API server accepts would exhaust it. What counts is the bytes that the API \
+          server writes, and every map, list, string and number. A spec that was stored before there was a limit keeps \
+          working, and may change as long as it does not grow.",
     bad: "spec:\n  extraArgs:\n  - \"--text=...\"   # 200 KiB\n",
     good: "spec:\n  envFrom:\n  - configMapRef: {name: texts}",
 }];

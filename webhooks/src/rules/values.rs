@@ -4,11 +4,11 @@
 use serde_json::Value;
 
 use super::{
-    Check, EVERYWHERE, IN_RUST, IN_SCHEMA, Layer, NO_CEL, Problem, Rule, Severity, Subject, Twin, When,
+    CelCheck, Check, EVERYWHERE, IN_RUST, IN_SCHEMA, Layer, NO_CEL, Problem, Rule, Severity, Subject, When,
 };
+use crate::cause::CauseReason;
 use crate::field;
 use crate::kind::Kind;
-use crate::review::CauseReason;
 use crate::text::{Form, IMAGE, quoted};
 
 pub(super) static RULES: &[Rule] = &[
@@ -22,14 +22,14 @@ pub(super) static RULES: &[Rule] = &[
         layers: &[Layer::Schema, Layer::Webhook, Layer::Lint],
         check: Check::Schema,
         fix: "see kubectl explain",
-        why: "The API server would refuse the object too, but only after admission and as 422 Invalid, which Flux \
-              with force takes for a reason to delete and recreate it. Said here, it is 403 and everything at once.",
+        why: "The API server would refuse the object too, but only after admission and as 422 Invalid, which Flux with \
+              force takes as a reason to delete and recreate it. Here it is a 403 that lists every problem at once.",
         bad: "spec:\n  replicas: \"2\"",
         good: "spec:\n  replicas: 2",
     },
     Rule {
         code: "CODER0202",
-        title: "A text that is given is not empty",
+        title: "A field that is set is not empty",
         kinds: &Kind::ALL,
         fields: &[
             "spec.service.type",
@@ -80,14 +80,14 @@ pub(super) static RULES: &[Rule] = &[
         layers: EVERYWHERE,
         check: Check::Text(&[Form::Filled]),
         fix: "give a value or remove the field",
-        why: "An empty text is what is left of a variable that was not set. Taking it for the default would hide the \
-              mistake, and writing the default over it would make GitOps tools see a difference for ever.",
+        why: "An empty string is what is left of a variable that was not set. Treating it as the default would hide \
+              the mistake, and writing the default over it would leave GitOps tools with a permanent difference.",
         bad: "kind: CoderProvisioner\nspec:\n  organizationName: \"\"",
         good: "kind: CoderProvisioner\nspec:\n  organizationName: data-science",
     },
     Rule {
         code: "CODER0203",
-        title: "An image that is given is a reference to one",
+        title: "An image that is set is a valid image reference",
         kinds: &Kind::ALL,
         fields: &["spec.image"],
         severity: Severity::Deny,
@@ -96,7 +96,7 @@ pub(super) static RULES: &[Rule] = &[
         check: Check::Text(&[Form::Filled, Form::Matches(&IMAGE)]),
         fix: "give a version such as ghcr.io/coder/coder:v2.36.1 or remove the field",
         why: "The image decides which version runs, and a newer coderd changes its database for good. A variable \
-              that was not set must not decide that, and no pod starts with what is no image.",
+              that was not set must not decide that, and no pod starts from something that is not an image reference.",
         bad: "spec:\n  image: ghcr.io/coder/coder v2.36.1",
         good: "spec:\n  image: ghcr.io/coder/coder:v2.36.1",
     },
@@ -110,7 +110,7 @@ pub(super) static RULES: &[Rule] = &[
         layers: IN_SCHEMA,
         check: Check::Number { min: 0, max: i32::MAX as i64 },
         fix: "use 0 to stop it, 1 or more to run it",
-        why: "A Deployment refuses another number.",
+        why: "A Deployment does not accept a negative number.",
         bad: "spec:\n  replicas: -1",
         good: "spec:\n  replicas: 0",
     },
@@ -124,7 +124,7 @@ pub(super) static RULES: &[Rule] = &[
         layers: IN_SCHEMA,
         check: Check::Number { min: 1, max: 65_535 },
         fix: "use a port such as 80",
-        why: "A Service refuses another number.",
+        why: "A Service does not accept any other port.",
         bad: "spec:\n  service:\n    port: 0",
         good: "spec:\n  service:\n    port: 80",
     },
@@ -152,7 +152,7 @@ pub(super) static RULES: &[Rule] = &[
         layers: EVERYWHERE,
         check: Check::Number { min: 0, max: 1 },
         fix: "remove it or use 1",
-        why: "Kubernetes refuses a Deployment whose liveness or startup probe wants more than one success.",
+        why: "Kubernetes refuses a Deployment whose liveness or startup probe requires more than one success.",
         bad: "spec:\n  livenessProbe:\n    successThreshold: 3",
         good: "spec:\n  livenessProbe:\n    enabled: true",
     },
@@ -165,8 +165,8 @@ pub(super) static RULES: &[Rule] = &[
         when: When::Change,
         layers: &[Layer::Cel, Layer::Policy, Layer::Webhook],
         check: Check::Object { find: renamed, cel: renamed_cel },
-        fix: "set it back; a new control plane may choose",
-        why: "Workspaces and templates would be renamed under their users, and manifests that name them would make \
+        fix: "set it back; only a new control plane can choose",
+        why: "Workspaces and templates would be renamed under their users, and manifests that name them would create \
               new ones.",
         bad: "spec:\n  aggregation:\n    names: Prefixed   # was: Short",
         good: "spec:\n  aggregation:\n    names: Short",
@@ -197,13 +197,13 @@ fn renamed(subject: &Subject<'_>) -> Vec<Problem> {
     changed.then(problem).into_iter().collect()
 }
 
-fn renamed_cel(_: Kind) -> Vec<Twin> {
+fn renamed_cel(_: Kind) -> Vec<CelCheck> {
     let names = |spec: &str| {
         format!(
             "(has({spec}.aggregation) && has({spec}.aggregation.names) ? {spec}.aggregation.names : 'Short')"
         )
     };
-    vec![Twin::counting("spec", format!("{} == {}", names("self"), names("oldSelf")))]
+    vec![CelCheck::counting("spec", format!("{} == {}", names("self"), names("oldSelf")))]
 }
 
 /// Volumes the operator makes itself may be mounted a second time.

@@ -5,14 +5,12 @@ use crds::well_known::annotation::ALLOW_DOWNGRADE;
 use serde_json::Value;
 
 use super::{Check, Layer, NO_CEL, Problem, Rule, Severity, Subject, When};
+use crate::cause::{Cause, CauseReason};
 use crate::field;
 use crate::kind::Kind;
-use crate::review::CauseReason;
-
-const CODE: &str = "CODER0221";
 
 pub(super) static RULES: &[Rule] = &[Rule {
-    code: CODE,
+    code: "CODER0221",
     title: "The version of a control plane does not go back",
     // Provisioners and proxies have no database: they may go back.
     kinds: &[Kind::ControlPlane],
@@ -66,28 +64,24 @@ impl std::fmt::Display for Version {
 
 fn lower_version(subject: &Subject<'_>) -> Vec<Problem> {
     let old = subject.old.and_then(|old| field::text_at(old, "spec.image"));
-    let Some((problem, fix)) = old.and_then(|old| lower_than(old, subject.object)) else {
-        return Vec::new();
-    };
-    vec![Problem::invalid("spec.image", problem).because(CauseReason::Forbidden).fixed_by(fix)]
+    old.and_then(|old| lower_than(old, subject.object)).into_iter().collect()
 }
 
-/// What is wrong with the image of an object after this one, and what to do; nothing if it may follow.
-fn lower_than(image: &str, object: &Value) -> Option<(String, String)> {
+/// What is wrong with the image of an object after this one; nothing if it may follow.
+fn lower_than(image: &str, object: &Value) -> Option<Problem> {
     let (old, new) = (Version::of_image(image)?, Version::of_image(field::text_at(object, "spec.image")?)?);
     if new >= old || allowed(object) == Some(new) {
         return None;
     }
     let problem = format!("{new} is lower than {old}, which has already changed the database");
     let fix = format!("keep {old}; if its database has been restored too, annotate {ALLOW_DOWNGRADE}: {new}");
-    Some((problem, fix))
+    Some(Problem::invalid("spec.image", problem).because(CauseReason::Forbidden).fixed_by(fix))
 }
 
-/// The line that says that an object asks for a lower version than the image that runs; nothing if it does not, or if
-/// its annotation allows it.
-pub fn downgrade(runs: &str, object: &Value) -> Option<String> {
-    let (problem, fix) = lower_than(runs, object)?;
-    Some(format!("spec.image: {problem}; {fix} ({CODE})"))
+/// What is wrong with an object that wants a lower version than the image that runs; nothing if it does not, or if its
+/// annotation allows it.
+pub fn downgrade(runs: &str, object: &Value) -> Option<Cause> {
+    Some(Cause::new(RULES.first()?, lower_than(runs, object)?))
 }
 
 /// The version the annotation names, with or without its `v`.

@@ -35,7 +35,7 @@ pub(crate) fn has_field(kind: Kind, pattern: &str) -> bool {
 }
 
 /// Whether the schema bounds everything on the way to a field, so that CEL can tell what looking at it costs.
-pub fn is_bounded(kind: Kind, pattern: &str) -> bool {
+pub(crate) fn is_bounded(kind: Kind, pattern: &str) -> bool {
     let bounded = |schema: &&Value| match schema.get("type").and_then(Value::as_str) {
         Some("string") => schema.get("maxLength").is_some() || schema.get("enum").is_some(),
         Some("array") => schema.get("maxItems").is_some(),

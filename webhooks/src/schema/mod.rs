@@ -5,10 +5,10 @@ mod convert;
 mod derived;
 mod duplicates;
 mod fields;
-mod misfit;
 mod nulls;
 mod size;
 mod unchanged;
+mod violation;
 
 use std::sync::LazyLock;
 
@@ -18,12 +18,12 @@ use serde_json::Value;
 use crate::kind::Kind;
 
 pub use derived::derived;
-pub use fields::{is_bounded, unknown_fields};
-pub use misfit::{Misfit, misfits};
-pub use nulls::without_nulls;
+pub use fields::unknown_fields;
 
-pub(crate) use fields::has_field;
+pub(crate) use fields::{has_field, is_bounded};
+pub(crate) use nulls::without_nulls;
 pub(crate) use size::{Size, UNREAD, is_too_large};
+pub(crate) use violation::{Violation, violations};
 
 /// The schema of one kind, as shipped and as the validator reads it.
 struct Schema {

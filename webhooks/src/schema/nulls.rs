@@ -10,7 +10,7 @@ use super::shipped;
 use crate::kind::Kind;
 
 /// The object without the nulls the API server drops; borrowed where there are none.
-pub fn without_nulls(kind: Kind, object: &Value) -> Cow<'_, Value> {
+pub(crate) fn without_nulls(kind: Kind, object: &Value) -> Cow<'_, Value> {
     if !has_null(object) {
         return Cow::Borrowed(object);
     }

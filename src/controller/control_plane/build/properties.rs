@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use webhooks::generate::Generator;
 use webhooks::text::{LABEL_VALUE, QUALIFIED_NAME, SUBDOMAIN};
-use webhooks::{Config, Kind, Occasion, Review, defaulted, validate};
+use webhooks::{Config, Kind, Operation, defaulted, validate};
 
 use super::fixtures::ControlPlane;
 use super::{Child, consumed};
@@ -26,10 +26,10 @@ fn admitted() -> impl Iterator<Item = ControlPlane> {
     (0..TRIED).filter_map(|seed| {
         let object = Generator::new(seed).object(Kind::ControlPlane);
         let mut stored = defaulted(Kind::ControlPlane, &object, None, &Config::default()).into_owned();
-        let review = Review { kind: Kind::ControlPlane, object: &stored, occasion: Occasion::Create };
+        let verdict = validate(Kind::ControlPlane, &stored, Operation::Create);
         // The API server gives or demands a name after admission.
         let named = stored["metadata"]["name"].as_str().is_some_and(|name| !name.is_empty());
-        if !named || !validate(&review).allowed() {
+        if !named || !verdict.allowed() {
             return None;
         }
         stored["metadata"]["uid"] = "u-1".into();

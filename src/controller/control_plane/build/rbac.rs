@@ -2,7 +2,7 @@
 //! Never asks whether the namespace exists or consents: who applies them does.
 
 use crds::names::control_plane;
-use crds::well_known::{MANAGER, WORKSPACE_VERBS, annotation, label};
+use crds::well_known::{MANAGER, annotation, label, workspace_access};
 use k8s_openapi::api::rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -63,13 +63,12 @@ fn rules(permissions: &WorkspacePermissions) -> Vec<PolicyRule> {
     let all_of = |group: &str, resource: &str| PolicyRule {
         api_groups: Some(vec![group.to_owned()]),
         resources: Some(vec![resource.to_owned()]),
-        verbs: WORKSPACE_VERBS.map(str::to_owned).to_vec(),
+        verbs: workspace_access::VERBS.map(str::to_owned).to_vec(),
         ..Default::default()
     };
-    let mut rules = vec![all_of("", "pods"), all_of("", "persistentvolumeclaims")];
-    if permissions.deployments {
-        rules.push(all_of("apps", "deployments"));
-    }
+    let granted = workspace_access::granted(permissions.deployments);
+    let mut rules: Vec<PolicyRule> =
+        granted.map(|(resources, resource)| all_of(resources.group, resource)).collect();
     rules.extend(permissions.extra_rules.iter().cloned());
     rules
 }

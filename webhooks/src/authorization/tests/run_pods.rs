@@ -41,14 +41,14 @@ fn a_new_object_of_every_kind_needs_the_right_to_run_pods_and_no_other_for_what_
         assert_eq!(asked(kind, None, &object), [expected], "{kind:?}");
         for resource in ["pods", "deployments"] {
             let holds = |check: &AccessCheck| check.resource == resource;
-            let (causes, count) = inquired(required_access(None, &object, NS, kind), holds);
+            let (causes, count) = reviewed(required_access(None, &object, NS, kind), holds);
             assert!(causes.is_empty() && count <= 2, "{resource}: {count} questions, {causes:?}");
         }
         let reads = |check: &AccessCheck| check.verb == "get" || check.resource == "serviceaccounts";
-        let (causes, _) = inquired(required_access(None, &object, NS, kind), reads);
+        let (causes, _) = reviewed(required_access(None, &object, NS, kind), reads);
         assert_eq!(causes.len(), 1);
         assert_eq!(
-            causes[0].line(),
+            causes[0].to_string(),
             "spec: you may not create pods in namespace coder, nor create deployments.apps in namespace coder; ask \
              somebody who may create pods or Deployments in this namespace to apply it (CODER0509)"
         );

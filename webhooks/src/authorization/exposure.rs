@@ -1,30 +1,30 @@
-//! Decides when a change makes pods reachable in another way, and asks for the right to do that by hand.
-//! Never asks for the plain Service inside the cluster, which every object has.
+//! Decides when a change exposes pods in another way, and requires the right to do that by hand.
+//! Never requires any for the plain Service inside the cluster, which every object has.
 
 use crds::well_known::default::{SERVICE_PORT, SERVICE_TYPE};
 use serde_json::{Value, json};
 
-use super::{Access, AccessCheck};
+use super::{AccessCheck, RequiredAccess};
 use crate::field;
 
-/// A way in: its fields, and the API group and resource it is made of.
-struct Way {
+/// How pods are exposed: the field, and the API group and resource that does it.
+struct Exposure {
     field: &'static str,
     group: &'static str,
     resource: &'static str,
-    /// What there is of it in an object; `None` where there is no such way.
+    /// What there is of it in an object; `None` where they are not exposed by it.
     of: fn(&Value) -> Option<Value>,
 }
 
-const WAYS: [Way; 3] = [
-    Way { field: "spec.service", group: "", resource: "services", of: service },
-    Way {
+const EXPOSURES: [Exposure; 3] = [
+    Exposure { field: "spec.service", group: "", resource: "services", of: service },
+    Exposure {
         field: "spec.expose.ingress",
         group: "networking.k8s.io",
         resource: "ingresses",
         of: |object| field::at(object, "spec.expose.ingress").cloned(),
     },
-    Way {
+    Exposure {
         field: "spec.expose.gateway",
         group: "gateway.networking.k8s.io",
         resource: "httproutes",
@@ -46,15 +46,15 @@ fn service(object: &Value) -> Option<Value> {
     Some(json!({ "type": service.get("type"), "port": port, "annotations": annotations }))
 }
 
-/// The ways in that the change adds or alters.
-pub(super) fn added(old: Option<&Value>, new: &Value, namespace: &str) -> Vec<Access> {
-    let altered = |way: &&Way| {
-        let now = (way.of)(new);
-        now.is_some() && now != old.and_then(way.of)
+/// Access to what exposes pods in another way than before.
+pub(super) fn added(old: Option<&Value>, new: &Value, namespace: &str) -> Vec<RequiredAccess> {
+    let altered = |exposure: &&Exposure| {
+        let now = (exposure.of)(new);
+        now.is_some() && now != old.and_then(exposure.of)
     };
-    let access = |way: &Way| {
-        let create = AccessCheck::new("create", way.group, way.resource, namespace);
-        Access::any(way.field, "CODER0510", vec![create])
+    let access = |exposure: &Exposure| {
+        let create = AccessCheck::new("create", exposure.group, exposure.resource, namespace);
+        RequiredAccess::any(exposure.field, "CODER0510", vec![create])
     };
-    WAYS.iter().filter(altered).map(access).collect()
+    EXPOSURES.iter().filter(altered).map(access).collect()
 }

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use crds::well_known::WORKSPACE_VERBS;
+use crds::well_known::workspace_access;
 use serde_json::Value;
 
-use super::{Access, AccessCheck, QUESTIONS, QUESTIONS_A_NAMESPACE};
+use super::{AccessCheck, MAX_REVIEWS, MAX_REVIEWS_PER_NAMESPACE, RequiredAccess};
 use crate::field;
 use crate::kind::Kind;
 
@@ -72,7 +72,7 @@ impl<'a> Grant<'a> {
 
     /// Its rights that neither `before` nor an earlier rule covers: `None` if they are too many to say. What is compared
     /// is taken from `budget`.
-    fn gain(
+    fn added_to(
         &self,
         before: &[Self],
         earlier: &BTreeSet<Right<'_>>,
@@ -84,7 +84,7 @@ impl<'a> Grant<'a> {
         if self.has_long_words() {
             return None;
         }
-        let mut gained = Vec::new();
+        let mut added = Vec::new();
         for (count, right) in self.rights().enumerate() {
             *budget = budget.checked_sub(1 + before.len())?;
             if count == LOOKED_AT {
@@ -93,44 +93,44 @@ impl<'a> Grant<'a> {
             if earlier.contains(&right) || before.iter().any(|known| known.covers(right)) {
                 continue;
             }
-            if earlier.len() + gained.len() == QUESTIONS_A_NAMESPACE {
+            if earlier.len() + added.len() == MAX_REVIEWS_PER_NAMESPACE {
                 return None;
             }
-            gained.push(right);
+            added.push(right);
         }
-        Some(gained)
+        Some(added)
     }
 }
 
-/// What a namespace gains by the rules of an object.
-struct Gains<'a> {
-    /// Field of each rule that adds rights, with those that no earlier rule has: at most [`QUESTIONS_A_NAMESPACE`] in all.
+/// The rights that the rules of an object add in a namespace.
+struct AddedRights<'a> {
+    /// Field of each rule that adds rights, with those that no earlier rule has: at most [`MAX_REVIEWS_PER_NAMESPACE`] in all.
     rules: Vec<(&'a str, Vec<Right<'a>>)>,
     /// Field of the first rule with which they would be more. Nothing is said about those after it: what answers for it,
     /// `escalate` or `bind`, answers for them too.
     too_many: Option<&'a str>,
 }
 
-impl<'a> Gains<'a> {
+impl<'a> AddedRights<'a> {
     fn of(now: &'a [Grant<'a>], before: &[Grant<'a>], budget: &mut usize) -> Self {
-        let mut gains = Self { rules: Vec::new(), too_many: None };
+        let mut added = Self { rules: Vec::new(), too_many: None };
         let mut earlier = BTreeSet::new();
         for grant in now {
-            let Some(gained) = grant.gain(before, &earlier, budget) else {
-                gains.too_many = Some(&grant.field);
+            let Some(gained) = grant.added_to(before, &earlier, budget) else {
+                added.too_many = Some(&grant.field);
                 break;
             };
             earlier.extend(gained.iter().copied());
             if !gained.is_empty() {
-                gains.rules.push((&grant.field, gained));
+                added.rules.push((&grant.field, gained));
             }
         }
-        gains
+        added
     }
 
     /// What is asked for them in one namespace; told at the field of the namespace where that is new. `left` is how many
     /// rights may still be written out for the request.
-    fn required(&self, namespace: &str, place: Option<&str>, left: &mut usize) -> Vec<Access> {
+    fn required(&self, namespace: &str, place: Option<&str>, left: &mut usize) -> Vec<RequiredAccess> {
         let mut required = Vec::new();
         for (field, rights) in &self.rules {
             let Some(less) = left.checked_sub(rights.len()) else {
@@ -180,25 +180,19 @@ fn extra(object: &Value) -> Vec<Grant<'_>> {
 
 /// What workspaces need, which is granted unless the spec says otherwise.
 fn workspace(kind: Kind, object: &Value) -> Vec<Grant<'static>> {
-    let grant = |field: &str, group, resource| Grant {
-        field: field.to_owned(),
-        groups: BTreeSet::from([group]),
+    let grant = |(from, resource): (&workspace_access::Resources, &'static str)| Grant {
+        field: from.field.to_owned(),
+        groups: BTreeSet::from([from.group]),
         resources: BTreeSet::from([resource]),
-        verbs: BTreeSet::from(WORKSPACE_VERBS),
+        verbs: BTreeSet::from(workspace_access::VERBS),
         names: BTreeSet::new(),
     };
-    let mut grants = vec![
-        grant("spec.rbac.workspacePerms", "", "pods"),
-        grant("spec.rbac.workspacePerms", "", "persistentvolumeclaims"),
-    ];
-    if flag(object, "spec.rbac.enableDeployments", kind == Kind::ControlPlane) {
-        grants.push(grant("spec.rbac.enableDeployments", "apps", "deployments"));
-    }
-    grants
+    let deployments = flag(object, "spec.rbac.enableDeployments", kind == Kind::ControlPlane);
+    workspace_access::granted(deployments).map(grant).collect()
 }
 
-/// Workspace namespaces besides the own one, each once, with the field that names it.
-fn foreign<'a>(object: &'a Value, own: &str) -> Vec<(String, &'a str)> {
+/// Workspace namespaces other than that of the object, each once, with the field that names it.
+fn other_namespaces<'a>(object: &'a Value, own: &str) -> Vec<(String, &'a str)> {
     let mut seen = BTreeSet::new();
     let entries =
         field::items_at(object, "spec.rbac.workspaceNamespaces").iter().take(NAMESPACES).enumerate();
@@ -211,18 +205,18 @@ fn foreign<'a>(object: &'a Value, own: &str) -> Vec<(String, &'a str)> {
         .collect()
 }
 
-/// The rights that would be gained, at home as in every other namespace of workspaces.
-pub(super) fn added(kind: Kind, old: Option<&Value>, new: &Value, own: &str) -> Vec<Access> {
-    let known = old.map(|old| foreign(old, own)).unwrap_or_default();
+/// Access to the rights that would be added, in the namespace of the object as in every other workspace namespace.
+pub(super) fn added(kind: Kind, old: Option<&Value>, new: &Value, own: &str) -> Vec<RequiredAccess> {
+    let known = old.map(|old| other_namespaces(old, own)).unwrap_or_default();
     let known: BTreeSet<&str> = known.into_iter().map(|(_, namespace)| namespace).collect();
     let (before, now) = (old.map(|old| granted(kind, old)).unwrap_or_default(), granted(kind, new));
     // A namespace that is new gains everything, one that is known what the rules gain.
     let mut budget = COMPARED;
-    let more = Gains::of(&now, &before, &mut budget);
-    let all = Gains::of(&now, &[], &mut budget);
-    let mut left = QUESTIONS;
+    let more = AddedRights::of(&now, &before, &mut budget);
+    let all = AddedRights::of(&now, &[], &mut budget);
+    let mut left = MAX_REVIEWS;
     let mut required = more.required(own, None, &mut left);
-    for (field, namespace) in foreign(new, own) {
+    for (field, namespace) in other_namespaces(new, own) {
         required.extend(if known.contains(namespace) {
             more.required(namespace, None, &mut left)
         } else {
@@ -233,10 +227,15 @@ pub(super) fn added(kind: Kind, old: Option<&Value>, new: &Value, own: &str) -> 
 }
 
 /// What is asked for the rights that a rule adds in one namespace, or for more of them than can be asked.
-fn access(field: &str, rights: Option<&Vec<Right<'_>>>, namespace: &str, place: Option<&str>) -> Access {
+fn access(
+    field: &str,
+    rights: Option<&Vec<Right<'_>>>,
+    namespace: &str,
+    place: Option<&str>,
+) -> RequiredAccess {
     let (field, code) = place.map_or((field, "CODER0502"), |field| (field, "CODER0503"));
     let roles = |verb| AccessCheck::new(verb, RBAC, "roles", namespace);
-    Access {
+    RequiredAccess {
         field: field.to_owned(),
         code,
         alternatives: vec![roles("escalate"), roles("bind")],

@@ -4,23 +4,23 @@
 use crds::well_known::annotation::ACTING;
 use serde_json::Value;
 
-use super::changes::{Asks, asks, changed};
-use super::{Access, AccessCheck};
+use super::changes::{Requires, changed, required_for};
+use super::{AccessCheck, RequiredAccess};
 use crate::field;
 
 /// Either right is enough: pods by way of a Deployment are pods all the same.
-fn may_run(field: impl Into<String>, namespace: &str) -> Access {
+fn may_run(field: impl Into<String>, namespace: &str) -> RequiredAccess {
     let alternatives = vec![
         AccessCheck::create_pods(namespace),
         AccessCheck::new("create", "apps", "deployments", namespace),
     ];
-    Access::any(field, "CODER0509", alternatives)
+    RequiredAccess::any(field, "CODER0509", alternatives)
 }
 
 /// What the change asks for: once for a new object, else for each field and each annotation that acts.
-pub(super) fn added(old: Option<&Value>, new: &Value, namespace: &str) -> Vec<Access> {
+pub(super) fn added(old: Option<&Value>, new: &Value, namespace: &str) -> Vec<RequiredAccess> {
     let Some(old) = old else { return vec![may_run("spec", namespace)] };
-    let fields = changed(old, new).into_iter().filter(|name| asks(name) == Asks::Running);
+    let fields = changed(old, new).into_iter().filter(|name| required_for(name) == Requires::RunPods);
     let fields = fields.map(|name| field::child("spec", name));
     let annotations = ACTING.into_iter().filter(|name| {
         let value = annotation(new, name);

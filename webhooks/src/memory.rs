@@ -38,7 +38,7 @@ impl Place {
     }
 }
 
-/// Why something is not weighed to its end.
+/// Why something is not measured to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Excess {
     /// It is nested too deeply.
@@ -47,26 +47,26 @@ pub(crate) enum Excess {
     Memory,
 }
 
-/// Weighs up to a limit.
-pub(crate) struct Scales {
+/// Counts memory up to a limit.
+pub(crate) struct Meter {
     limit: usize,
     memory: usize,
     has_null: bool,
     excess: Option<Excess>,
 }
 
-impl Scales {
-    /// Scales that refuse what costs more bytes than this.
+impl Meter {
+    /// A meter that refuses what costs more bytes than this.
     pub(crate) fn up_to(limit: usize) -> Self {
         Self { limit, memory: 0, has_null: false, excess: None }
     }
 
-    /// What was weighed so far would take this many bytes.
+    /// What was measured so far would take this many bytes.
     pub(crate) fn memory(&self) -> usize {
         self.memory
     }
 
-    /// Why weighing ended early, if it did.
+    /// Why measuring ended early, if it did.
     pub(crate) fn excess(&self) -> Option<Excess> {
         self.excess
     }
@@ -93,7 +93,7 @@ impl Scales {
         // No text is longer than what it is written as.
         self.add::<serde_json::Error>(raw.get().len())?;
         let mut deserializer = serde_json::Deserializer::from_str(raw.get());
-        Weigh { scales: self, place, depth: 0 }.deserialize(&mut deserializer)?;
+        Measure { meter: self, place, depth: 0 }.deserialize(&mut deserializer)?;
         // An object with nulls is copied to leave them out.
         if self.has_null { self.add(self.memory - before) } else { Ok(()) }
     }
@@ -104,14 +104,14 @@ impl Scales {
     }
 }
 
-/// Reads one value and keeps nothing of it but its weight.
-struct Weigh<'s> {
-    scales: &'s mut Scales,
+/// Reads one value and keeps nothing of it but what it costs.
+struct Measure<'s> {
+    meter: &'s mut Meter,
     place: Place,
     depth: usize,
 }
 
-impl<'de> DeserializeSeed<'de> for Weigh<'_> {
+impl<'de> DeserializeSeed<'de> for Measure<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -119,7 +119,7 @@ impl<'de> DeserializeSeed<'de> for Weigh<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Weigh<'_> {
+impl<'de> Visitor<'de> for Measure<'_> {
     type Value = ();
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -127,41 +127,41 @@ impl<'de> Visitor<'de> for Weigh<'_> {
     }
 
     fn visit_bool<E: de::Error>(self, _: bool) -> Result<(), E> {
-        self.scales.add(VALUE)
+        self.meter.add(VALUE)
     }
 
     fn visit_i64<E: de::Error>(self, _: i64) -> Result<(), E> {
-        self.scales.add(VALUE)
+        self.meter.add(VALUE)
     }
 
     fn visit_u64<E: de::Error>(self, _: u64) -> Result<(), E> {
-        self.scales.add(VALUE)
+        self.meter.add(VALUE)
     }
 
     fn visit_f64<E: de::Error>(self, _: f64) -> Result<(), E> {
-        self.scales.add(VALUE)
+        self.meter.add(VALUE)
     }
 
     fn visit_str<E: de::Error>(self, _: &str) -> Result<(), E> {
-        self.scales.add(VALUE)
+        self.meter.add(VALUE)
     }
 
     fn visit_unit<E: de::Error>(self) -> Result<(), E> {
-        self.scales.has_null = true;
-        self.scales.add(VALUE)
+        self.meter.has_null = true;
+        self.meter.add(VALUE)
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
-        let Self { scales, depth, .. } = self.entered(VALUE)?;
-        while items.next_element_seed(Weigh { scales, place: Place::Inside, depth })?.is_some() {}
+        let Self { meter, depth, .. } = self.entered(VALUE)?;
+        while items.next_element_seed(Measure { meter, place: Place::Inside, depth })?.is_some() {}
         Ok(())
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<(), A::Error> {
-        let Self { scales, place, depth } = self.entered(MAP + VALUE)?;
+        let Self { meter, place, depth } = self.entered(MAP + VALUE)?;
         while let Some(below) = entries.next_key_seed(Key(place))? {
             match below {
-                Some(place) => entries.next_value_seed(Weigh { scales, place, depth })?,
+                Some(place) => entries.next_value_seed(Measure { meter, place, depth })?,
                 None => drop(entries.next_value::<IgnoredAny>()?),
             }
         }
@@ -169,12 +169,12 @@ impl<'de> Visitor<'de> for Weigh<'_> {
     }
 }
 
-impl Weigh<'_> {
+impl Measure<'_> {
     fn entered<E: de::Error>(self, bytes: usize) -> Result<Self, E> {
         if self.depth == DEPTH {
-            return Err(self.scales.exceeded(Excess::Depth));
+            return Err(self.meter.exceeded(Excess::Depth));
         }
-        self.scales.add(bytes)?;
+        self.meter.add(bytes)?;
         Ok(Self { depth: self.depth + 1, ..self })
     }
 }
@@ -202,7 +202,7 @@ impl Visitor<'_> for Key {
     }
 }
 
-/// An object that was weighed, without what admission does not look at.
+/// An object that was measured, without what admission does not look at.
 pub(crate) fn build(object: &RawValue) -> serde_json::Result<Value> {
     Build(Place::Object).deserialize(&mut serde_json::Deserializer::from_str(object.get()))
 }
@@ -278,12 +278,12 @@ mod tests {
 
     const LIMIT: usize = 1024 * 1024;
 
-    fn weighed(text: &str) -> Result<usize, Option<Excess>> {
+    fn measured(text: &str) -> Result<usize, Option<Excess>> {
         let raw = RawValue::from_string(text.to_owned()).unwrap();
-        let mut scales = Scales::up_to(LIMIT);
-        match scales.add_object(&raw) {
-            Ok(()) => Ok(scales.memory()),
-            Err(_) => Err(scales.excess()),
+        let mut meter = Meter::up_to(LIMIT);
+        match meter.add_object(&raw) {
+            Ok(()) => Ok(meter.memory()),
+            Err(_) => Err(meter.excess()),
         }
     }
 
@@ -293,30 +293,30 @@ mod tests {
 
     #[test]
     fn depth_is_bounded_exactly() {
-        assert!(weighed(&nested(DEPTH)).is_ok());
-        assert_eq!(weighed(&nested(DEPTH + 1)), Err(Some(Excess::Depth)));
+        assert!(measured(&nested(DEPTH)).is_ok());
+        assert_eq!(measured(&nested(DEPTH + 1)), Err(Some(Excess::Depth)));
         let lists = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
-        assert_eq!(weighed(&lists), Err(Some(Excess::Depth)));
+        assert_eq!(measured(&lists), Err(Some(Excess::Depth)));
     }
 
     #[test]
-    fn many_tiny_maps_weigh_what_they_cost_not_what_they_are_written_as() {
+    fn many_tiny_maps_count_as_what_they_cost_not_what_they_are_written_as() {
         let few = format!("[{}0]", r#"{"a":0},"#.repeat(1000));
-        assert!(weighed(&few).unwrap() > 1000 * MAP);
+        assert!(measured(&few).unwrap() > 1000 * MAP);
         let many = format!("[{}0]", r#"{"a":0},"#.repeat(2000));
-        assert_eq!(weighed(&many), Err(Some(Excess::Memory)));
+        assert_eq!(measured(&many), Err(Some(Excess::Memory)));
     }
 
     #[test]
-    fn what_nobody_looks_at_weighs_nothing_but_its_text_and_is_not_built() {
+    fn what_nobody_looks_at_counts_nothing_but_its_text_and_is_not_built() {
         let fields = format!("[{}0]", r#"{"f:a":{}},"#.repeat(50_000));
         let object = format!(
             r#"{{"metadata":{{"name":"a","managedFields":{fields}}},"spec":{{"status":1}},"status":{fields}}}"#
         );
-        let mut scales = Scales::up_to(2 * LIMIT);
+        let mut meter = Meter::up_to(2 * LIMIT);
         let raw = RawValue::from_string(object).unwrap();
-        scales.add_object(&raw).unwrap();
-        assert!(scales.memory() < raw.get().len() + 10 * (MAP + VALUE), "{}", scales.memory());
+        meter.add_object(&raw).unwrap();
+        assert!(meter.memory() < raw.get().len() + 10 * (MAP + VALUE), "{}", meter.memory());
         assert_eq!(build(&raw).unwrap(), json!({ "metadata": { "name": "a" }, "spec": { "status": 1 } }));
     }
 
@@ -341,8 +341,8 @@ mod tests {
     }
 
     #[test]
-    fn an_object_with_nulls_weighs_twice() {
-        let (without, with) = (weighed(r#"{"a":true}"#).unwrap(), weighed(r#"{"a":null}"#).unwrap());
+    fn an_object_with_nulls_counts_twice() {
+        let (without, with) = (measured(r#"{"a":true}"#).unwrap(), measured(r#"{"a":null}"#).unwrap());
         assert_eq!(with, 2 * without);
     }
 }

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::changes::{Asks, asks, changed};
-use super::{Access, AccessCheck};
+use super::changes::{Requires, changed, required_for};
+use super::{AccessCheck, RequiredAccess};
 use crate::field;
 
 /// Sources of volumes that `restricted` allows.
@@ -28,7 +28,7 @@ const CONTEXTS: [&str; 2] = ["spec.securityContext", "spec.podSecurityContext"];
 /// What a field of a security context must be to stay within `restricted`. Where the spec is silent, the reconciler
 /// stays within it by itself.
 #[derive(Clone, Copy)]
-enum Within {
+enum Allowed {
     /// Not true.
     NotTrue,
     /// Not false.
@@ -60,26 +60,26 @@ const SYSCTLS: &[&str] = &[
     "net.ipv4.tcp_keepalive_time",
     "net.ipv4.tcp_syncookies",
 ];
-const PROFILES: Within = Within::OneOf(&["RuntimeDefault", "Localhost"]);
-const SELINUX_TYPES: Within =
-    Within::OneOf(&["container_t", "container_init_t", "container_kvm_t", "container_engine_t"]);
+const PROFILES: Allowed = Allowed::OneOf(&["RuntimeDefault", "Localhost"]);
+const SELINUX_TYPES: Allowed =
+    Allowed::OneOf(&["container_t", "container_init_t", "container_kvm_t", "container_engine_t"]);
 
 /// The fields of security contexts that Pod Security looks at.
-const RESTRICTED: &[(&str, Within)] = &[
-    ("privileged", Within::NotTrue),
-    ("allowPrivilegeEscalation", Within::NotTrue),
-    ("capabilities.add", Within::Only(&["NET_BIND_SERVICE"])),
-    ("capabilities.drop", Within::With("ALL")),
-    ("procMount", Within::OneOf(&["Default"])),
-    ("runAsNonRoot", Within::NotFalse),
-    ("runAsUser", Within::NotZero),
+const RESTRICTED: &[(&str, Allowed)] = &[
+    ("privileged", Allowed::NotTrue),
+    ("allowPrivilegeEscalation", Allowed::NotTrue),
+    ("capabilities.add", Allowed::Only(&["NET_BIND_SERVICE"])),
+    ("capabilities.drop", Allowed::With("ALL")),
+    ("procMount", Allowed::OneOf(&["Default"])),
+    ("runAsNonRoot", Allowed::NotFalse),
+    ("runAsUser", Allowed::NotZero),
     ("seccompProfile.type", PROFILES),
     ("appArmorProfile.type", PROFILES),
     ("seLinuxOptions.type", SELINUX_TYPES),
-    ("seLinuxOptions.user", Within::Empty),
-    ("seLinuxOptions.role", Within::Empty),
-    ("sysctls", Within::Named(SYSCTLS)),
-    ("windowsOptions.hostProcess", Within::NotTrue),
+    ("seLinuxOptions.user", Allowed::Empty),
+    ("seLinuxOptions.role", Allowed::Empty),
+    ("sysctls", Allowed::Named(SYSCTLS)),
+    ("windowsOptions.hostProcess", Allowed::NotTrue),
 ];
 
 /// Annotations of pods that choose a profile, by the beginning of their key, and the values `restricted` allows; one
@@ -95,12 +95,12 @@ const PROFILE_ANNOTATIONS: [(&str, &[&str]); 3] = [
 const REACHING: [&str; 2] = ["hostPort", "host"];
 
 /// What an object asks for: a description that does not move when lists do, and the field.
-fn powers(object: &Value) -> Vec<(String, String)> {
-    let mut powers = powers_of_volumes(object);
+fn privileges(object: &Value) -> Vec<(String, String)> {
+    let mut privileges = privileges_of_volumes(object);
     for context in CONTEXTS {
-        powers_of_context(field::at(object, context), context, context, &mut powers);
+        privileges_of_context(field::at(object, context), context, context, &mut privileges);
     }
-    reaching(field::at(object, "spec.lifecycle"), "spec.lifecycle", "spec.lifecycle", &mut powers);
+    reaching(field::at(object, "spec.lifecycle"), "spec.lifecycle", "spec.lifecycle", &mut privileges);
     for (index, container) in field::items_at(object, "spec.initContainers").iter().enumerate() {
         let path = format!("spec.initContainers[{index}]");
         // Known by its name: a container that is new has nothing yet.
@@ -108,29 +108,29 @@ fn powers(object: &Value) -> Vec<(String, String)> {
         let identity = format!("spec.initContainers[{name}]");
         let context = container.get("securityContext");
         let in_context = |of: &str| format!("{of}.securityContext");
-        powers_of_context(context, &in_context(&path), &in_context(&identity), &mut powers);
-        reaching(Some(container), &path, &identity, &mut powers);
+        privileges_of_context(context, &in_context(&path), &in_context(&identity), &mut privileges);
+        reaching(Some(container), &path, &identity, &mut privileges);
     }
-    powers.extend(powers_of_annotations(object));
+    privileges.extend(privileges_of_annotations(object));
     // A class can drive the pods of others away.
     if let Some(class) = field::at(object, "spec.priorityClassName") {
-        powers.push((described("priorityClassName", class), "spec.priorityClassName".to_owned()));
+        privileges.push((described("priorityClassName", class), "spec.priorityClassName".to_owned()));
     }
-    powers
+    privileges
 }
 
-fn powers_of_volumes(object: &Value) -> Vec<(String, String)> {
-    let mut powers = Vec::new();
+fn privileges_of_volumes(object: &Value) -> Vec<(String, String)> {
+    let mut privileges = Vec::new();
     for (index, volume) in field::items_at(object, "spec.volumes").iter().enumerate() {
         let sources = volume.as_object().into_iter().flatten();
         for (kind, source) in sources.filter(|(key, _)| *key != "name" && !VOLUMES.contains(&key.as_str())) {
-            powers.push((described(kind, source), format!("spec.volumes[{index}].{kind}")));
+            privileges.push((described(kind, source), format!("spec.volumes[{index}].{kind}")));
         }
     }
-    powers
+    privileges
 }
 
-fn powers_of_annotations(object: &Value) -> Vec<(String, String)> {
+fn privileges_of_annotations(object: &Value) -> Vec<(String, String)> {
     let annotations = field::at(object, "spec.podAnnotations").and_then(Value::as_object);
     let outside = |key: &str, value: &Value| {
         PROFILE_ANNOTATIONS.iter().any(|(start, within)| {
@@ -145,33 +145,38 @@ fn powers_of_annotations(object: &Value) -> Vec<(String, String)> {
 }
 
 /// What a security context at a path asks for.
-fn powers_of_context(given: Option<&Value>, path: &str, identity: &str, powers: &mut Vec<(String, String)>) {
+fn privileges_of_context(
+    given: Option<&Value>,
+    path: &str,
+    identity: &str,
+    privileges: &mut Vec<(String, String)>,
+) {
     let Some(given) = given else { return };
     for (key, within) in RESTRICTED {
         if let Some(value) = field::at(given, key) {
-            powers.extend(outside(format!("{path}.{key}"), &format!("{identity}.{key}"), *within, value));
+            privileges.extend(outside(format!("{path}.{key}"), &format!("{identity}.{key}"), *within, value));
         }
     }
 }
 
 /// Every field below a value that reaches past the pod.
-fn reaching(value: Option<&Value>, path: &str, identity: &str, powers: &mut Vec<(String, String)>) {
+fn reaching(value: Option<&Value>, path: &str, identity: &str, privileges: &mut Vec<(String, String)>) {
     match value {
         Some(Value::Object(map)) => {
             for (key, value) in map {
                 let path = field::child(path, key);
                 let nothing = value == 0 || value == "";
                 if REACHING.contains(&key.as_str()) && !value.is_object() {
-                    let power = (described(&format!("{identity} {key}"), value), path);
-                    powers.extend((!nothing).then_some(power));
+                    let privilege = (described(&format!("{identity} {key}"), value), path);
+                    privileges.extend((!nothing).then_some(privilege));
                 } else {
-                    reaching(Some(value), &path, identity, powers);
+                    reaching(Some(value), &path, identity, privileges);
                 }
             }
         }
         Some(Value::Array(items)) => {
             for (index, item) in items.iter().enumerate() {
-                reaching(Some(item), &format!("{path}[{index}]"), identity, powers);
+                reaching(Some(item), &format!("{path}[{index}]"), identity, privileges);
             }
         }
         _ => {}
@@ -179,7 +184,7 @@ fn reaching(value: Option<&Value>, path: &str, identity: &str, powers: &mut Vec<
 }
 
 /// What one field of a security context asks for, item by item where it is a list.
-fn outside(path: String, identity: &str, within: Within, value: &Value) -> Vec<(String, String)> {
+fn outside(path: String, identity: &str, within: Allowed, value: &Value) -> Vec<(String, String)> {
     let items = || value.as_array().into_iter().flatten().enumerate();
     let each = |is_good: &dyn Fn(&Value) -> bool| {
         let bad = items().filter(|(_, item)| !is_good(item));
@@ -187,14 +192,16 @@ fn outside(path: String, identity: &str, within: Within, value: &Value) -> Vec<(
     };
     let among = |item: &Value, words: &[&str]| item.as_str().is_some_and(|item| words.contains(&item));
     let is_good = match within {
-        Within::NotTrue => value != &Value::Bool(true),
-        Within::NotFalse => value != &Value::Bool(false),
-        Within::NotZero => value != 0,
-        Within::OneOf(words) => value == "" || among(value, words),
-        Within::Empty => value == "",
-        Within::With(word) => items().any(|(_, item)| item == word),
-        Within::Only(words) => return each(&|item| among(item, words)),
-        Within::Named(words) => return each(&|item| item.get("name").is_some_and(|name| among(name, words))),
+        Allowed::NotTrue => value != &Value::Bool(true),
+        Allowed::NotFalse => value != &Value::Bool(false),
+        Allowed::NotZero => value != 0,
+        Allowed::OneOf(words) => value == "" || among(value, words),
+        Allowed::Empty => value == "",
+        Allowed::With(word) => items().any(|(_, item)| item == word),
+        Allowed::Only(words) => return each(&|item| among(item, words)),
+        Allowed::Named(words) => {
+            return each(&|item| item.get("name").is_some_and(|name| among(name, words)));
+        }
     };
     if is_good { Vec::new() } else { vec![(described(identity, value), path)] }
 }
@@ -206,20 +213,22 @@ fn described(what: &str, value: &Value) -> String {
     format!("{what} {value}")
 }
 
-/// Fields that only give or take powers: what else runs is other code, which gets all powers there are.
-const OF_POWERS: [&str; 3] = ["securityContext", "podSecurityContext", "priorityClassName"];
+/// Fields that only give or take privileges: a change of another one runs other code, which gets every privilege there is.
+const ONLY_PRIVILEGES: [&str; 3] = ["securityContext", "podSecurityContext", "priorityClassName"];
 
 /// Whether the change runs other code.
 fn runs_other_code(old: &Value, new: &Value) -> bool {
-    changed(old, new).into_iter().any(|name| asks(name) == Asks::Running && !OF_POWERS.contains(&name))
+    changed(old, new)
+        .into_iter()
+        .any(|name| required_for(name) == Requires::RunPods && !ONLY_PRIVILEGES.contains(&name))
 }
 
-/// The powers the change adds, or gives to other code.
-pub(super) fn added(old: Option<&Value>, new: &Value, namespace: &str) -> Vec<Access> {
-    let before = old.filter(|old| !runs_other_code(old, new)).map(powers).unwrap_or_default();
+/// The privileges the change adds, or gives to other code.
+pub(super) fn added(old: Option<&Value>, new: &Value, namespace: &str) -> Vec<RequiredAccess> {
+    let before = old.filter(|old| !runs_other_code(old, new)).map(privileges).unwrap_or_default();
     let before: BTreeSet<String> = before.into_iter().map(|(what, _)| what).collect();
-    let fresh = powers(new).into_iter().filter(|(what, _)| !before.contains(what));
+    let fresh = privileges(new).into_iter().filter(|(what, _)| !before.contains(what));
     fresh
-        .map(|(_, field)| Access::any(field, "CODER0507", vec![AccessCheck::create_pods(namespace)]))
+        .map(|(_, field)| RequiredAccess::any(field, "CODER0507", vec![AccessCheck::create_pods(namespace)]))
         .collect()
 }

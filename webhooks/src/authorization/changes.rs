@@ -1,49 +1,50 @@
-//! Decides which fields of a spec a change touches, and what a change of each of them asks for.
+//! Decides which fields of a spec a change touches, and what a change of each of them requires.
 //! Never trusts a field it does not know: what is not listed counts as changing what runs.
 
 use serde_json::Value;
 
-/// What a change of a field asks for.
+/// What a change of a field requires of the user who makes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asks {
+pub(crate) enum Requires {
     /// Nothing: the same code runs, with the same reach.
     Nothing,
     /// The right to run pods: other code, or the same with another reach, identity, environment or place.
-    Running,
-    /// The rights it hands on, one by one; see [`super::grants`].
-    Rights,
+    RunPods,
+    /// The rights that it grants, one by one; see [`super::grants`].
+    Grant,
     /// The right to expose; see [`super::exposure`].
-    Exposure,
+    Expose,
 }
 
-/// Fields of `spec` that ask for something else than [`Asks::Running`], in every kind that has them.
-const FIELDS: [(&str, Asks); 11] = [
-    ("suspend", Asks::Nothing),
-    ("replicas", Asks::Nothing),
-    ("resources", Asks::Nothing),
-    ("readinessProbe", Asks::Nothing),
-    ("livenessProbe", Asks::Nothing),
-    ("startupProbe", Asks::Nothing),
-    ("terminationGracePeriodSeconds", Asks::Nothing),
-    ("podDisruptionBudget", Asks::Nothing),
-    ("rbac", Asks::Rights),
-    ("service", Asks::Exposure),
-    ("expose", Asks::Exposure),
+/// Fields of `spec` whose change requires nothing, in the order in which messages name them. Those that a container has
+/// too are as harmless there.
+pub const HARMLESS: [&str; 8] = [
+    "suspend",
+    "replicas",
+    "resources",
+    "readinessProbe",
+    "livenessProbe",
+    "startupProbe",
+    "terminationGracePeriodSeconds",
+    "podDisruptionBudget",
 ];
 
-/// What a change of a field of `spec` asks for.
-pub(crate) fn asks(field: &str) -> Asks {
-    FIELDS.iter().find(|(name, _)| *name == field).map_or(Asks::Running, |(_, asks)| *asks)
+/// Fields of `spec` that require something else than [`Requires::RunPods`], in every kind that has them.
+const OTHERWISE: [(&str, Requires); 3] =
+    [("rbac", Requires::Grant), ("service", Requires::Expose), ("expose", Requires::Expose)];
+
+/// What a change of a field of `spec` requires.
+pub(crate) fn required_for(field: &str) -> Requires {
+    if HARMLESS.contains(&field) {
+        return Requires::Nothing;
+    }
+    let otherwise = OTHERWISE.iter().find(|(name, _)| *name == field);
+    otherwise.map_or(Requires::RunPods, |(_, requires)| *requires)
 }
 
-/// The fields of `spec` whose change asks for nothing, in the order in which messages name them.
-pub(crate) fn harmless() -> impl Iterator<Item = &'static str> {
-    FIELDS.iter().filter(|(_, asks)| *asks == Asks::Nothing).map(|(name, _)| *name)
-}
-
-/// The fields of `spec` whose change does not ask for the right to run pods.
-pub(super) fn asking_otherwise() -> impl Iterator<Item = &'static str> {
-    FIELDS.iter().map(|(name, _)| *name)
+/// The fields of `spec` whose change does not require the right to run pods.
+pub(super) fn without_run_pods() -> impl Iterator<Item = &'static str> {
+    HARMLESS.into_iter().chain(OTHERWISE.iter().map(|(name, _)| *name))
 }
 
 /// The fields of `spec` that two objects differ in.
@@ -74,11 +75,11 @@ mod tests {
         properties.as_object().unwrap().keys().cloned().collect()
     }
 
-    /// Written out, so that whoever adds a field sees what he decides: a new one asks for the right to run pods.
+    /// Written out, so that whoever adds a field sees what he decides: a new one requires the right to run pods.
     #[test]
-    fn the_fields_that_ask_for_nothing_are_few_and_every_listed_one_exists() {
+    fn the_fields_that_require_nothing_are_few_and_every_listed_one_exists() {
         let harmless = |kind| -> Vec<String> {
-            fields_of(kind).into_iter().filter(|name| asks(name) == Asks::Nothing).collect()
+            fields_of(kind).into_iter().filter(|name| required_for(name) == Requires::Nothing).collect()
         };
         assert_eq!(
             harmless(Kind::ControlPlane),
@@ -96,10 +97,10 @@ mod tests {
         let few = ["replicas", "resources", "suspend", "terminationGracePeriodSeconds"];
         assert_eq!(harmless(Kind::Provisioner), few);
         assert_eq!(harmless(Kind::WorkspaceProxy), ["replicas", "suspend"]);
-        for (name, _) in FIELDS {
+        for name in without_run_pods() {
             assert!(Kind::ALL.into_iter().any(|kind| fields_of(kind).contains(&name.to_owned())), "{name}");
         }
-        assert_eq!(asks("ofTomorrow"), Asks::Running);
+        assert_eq!(required_for("ofTomorrow"), Requires::RunPods);
     }
 
     #[test]

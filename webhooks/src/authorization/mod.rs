@@ -1,13 +1,13 @@
-//! Decides which rights a change adds, and which questions tell whether the person who asks holds them.
-//! Never asks: the webhook sends the questions as SubjectAccessReviews and gives back the answers.
+//! Decides which access a change requires of the user who makes it, and which SubjectAccessReviews tell whether it is held.
+//! Never asks: the webhook sends the reviews and gives back the answers.
 
-pub(crate) mod changes;
+mod access_reviews;
+mod changes;
 mod exposure;
 mod grants;
-mod inquiry;
-mod pods;
-mod running;
-mod sent;
+mod pod_security;
+mod run_pods;
+mod sent_secrets;
 
 use std::borrow::Cow;
 
@@ -17,9 +17,12 @@ use serde_json::Value;
 use crate::kind::Kind;
 use crate::schema;
 
-pub use inquiry::{Inquiry, QUESTIONS, QUESTIONS_A_NAMESPACE};
+pub use access_reviews::{AccessReviews, MAX_REVIEWS};
+pub use changes::HARMLESS;
 
-/// One question to the API server: may this person do this?
+use access_reviews::MAX_REVIEWS_PER_NAMESPACE;
+
+/// What one SubjectAccessReview asks the API server: may the user do this?
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AccessCheck {
     /// For example `get`.
@@ -51,7 +54,7 @@ impl AccessCheck {
     }
 
     /// In words: `get secrets/coder-license in namespace coder`.
-    pub fn in_words(&self) -> String {
+    pub(crate) fn in_words(&self) -> String {
         let mut resource = self.resource.clone();
         for (mark, part) in [("/", &self.subresource), (".", &self.group)] {
             if !part.is_empty() {
@@ -68,52 +71,51 @@ impl AccessCheck {
     }
 }
 
-/// A right that a change adds.
+/// Access that a change requires of the user who makes it, because it adds as much.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Access {
+pub struct RequiredAccess {
     /// Path of the field that adds it.
     pub field: String,
-    /// Code of the rule that asks for it.
+    /// Code of the rule that requires it.
     pub code: &'static str,
     /// Each of these is enough on its own; they are asked in this order.
-    pub alternatives: Vec<AccessCheck>,
+    pub(crate) alternatives: Vec<AccessCheck>,
     /// All of these together are enough too; asked last. Empty where there is no such way.
-    pub all_of: Vec<AccessCheck>,
+    pub(crate) all_of: Vec<AccessCheck>,
     /// There would be such a way, but with more questions than may be asked.
-    pub too_many: bool,
+    pub(crate) too_many: bool,
 }
 
-impl Access {
+impl RequiredAccess {
     fn any(field: impl Into<String>, code: &'static str, alternatives: Vec<AccessCheck>) -> Self {
         Self { field: field.into(), code, alternatives, all_of: Vec::new(), too_many: false }
     }
 }
 
-/// The rights that `new` adds to `old`, or all it asks for where there is no `old`. What the old object already has is
-/// not asked again.
-pub fn required_access(old: Option<&Value>, new: &Value, namespace: &str, kind: Kind) -> Vec<Access> {
+/// The access that a change from `old` to `new` requires, or the creation of `new` where there is no `old`. What the old
+/// object already has is not required again.
+pub fn required_access(old: Option<&Value>, new: &Value, namespace: &str, kind: Kind) -> Vec<RequiredAccess> {
     let new = schema::without_nulls(kind, new);
     let old = old.map(|old| schema::without_nulls(kind, old));
     let (old, new) = (old.as_deref(), &*new);
-    let mut required = running::added(old, new, namespace);
-    required.extend(pods::added(old, new, namespace));
-    required.extend(sent::added(kind, old, new, namespace));
+    let mut required = run_pods::added(old, new, namespace);
+    required.extend(pod_security::added(old, new, namespace));
+    required.extend(sent_secrets::added(kind, old, new, namespace));
     required.extend(exposure::added(old, new, namespace));
     required.extend(grants::added(kind, old, new, namespace));
     required
 }
 
-/// One line of the authority table, for the documentation.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
+/// One row of the authorization table, for the documentation.
+pub(crate) struct Row {
     /// Code of the rule.
-    pub code: &'static str,
+    pub(crate) code: &'static str,
     /// Field or fields.
-    pub fields: Cow<'static, str>,
+    pub(crate) fields: Cow<'static, str>,
     /// What is asked, and where.
-    pub asked: &'static str,
+    pub(crate) required: &'static str,
     /// What is enough instead.
-    pub instead: &'static str,
+    pub(crate) instead: &'static str,
 }
 
 /// Names as a sentence lists them: each in code, the last after `and`.
@@ -126,58 +128,59 @@ fn listed(names: impl Iterator<Item = &'static str>) -> String {
     }
 }
 
-/// Which field asks for which right.
-pub fn table() -> Vec<Line> {
+/// Which field requires which access.
+pub(crate) fn table() -> Vec<Row> {
     let runs = format!(
-        "a new object; every change of `spec` but of {}; of annotations {}, added or changed",
-        listed(changes::asking_otherwise()),
+        "a new object; every change of `spec` except of {}; the annotations {}, added or changed",
+        listed(changes::without_run_pods()),
         listed(ACTING.into_iter()),
     );
     vec![
-    Line {
+    Row {
         code: "CODER0509",
         fields: runs.into(),
-        asked: "`create pods`, in the own namespace",
+        required: "`create pods` in the namespace of the object",
         instead: "`create deployments.apps` there",
     },
-    Line {
+    Row {
         code: "CODER0507",
-        fields: "whatever Pod Security does not call `restricted`, added or left to other code: `spec.volumes[]` with \
-                 another source than configMap, csi, downwardAPI, emptyDir, ephemeral, image, persistentVolumeClaim, \
-                 projected or secret; in `spec.securityContext`, `spec.podSecurityContext` and \
-                 `spec.initContainers[].securityContext`: privileged, allowPrivilegeEscalation, capabilities added but \
-                 NET_BIND_SERVICE or not all dropped, procMount, runAsNonRoot: false, runAsUser: 0, profiles of seccomp \
-                 and AppArmor (also by `spec.podAnnotations`), seLinuxOptions, sysctls, windowsOptions.hostProcess; in \
-                 `spec.initContainers[]` and `spec.lifecycle`: hostPort, and the host of a probe or hook; also \
-                 `spec.priorityClassName`".into(),
-        asked: "`create pods`, in the own namespace",
+        fields: "whatever the Pod Security level `restricted` forbids, added or left to other code: `spec.volumes[]` \
+                 with a source other than configMap, csi, downwardAPI, emptyDir, ephemeral, image, \
+                 persistentVolumeClaim, projected or secret; in `spec.securityContext`, `spec.podSecurityContext` and \
+                 `spec.initContainers[].securityContext`: privileged, allowPrivilegeEscalation, capabilities added \
+                 other than NET_BIND_SERVICE or not all dropped, procMount, runAsNonRoot: false, runAsUser: 0, \
+                 profiles of seccomp and AppArmor (also by `spec.podAnnotations`), seLinuxOptions, sysctls, \
+                 windowsOptions.hostProcess; in `spec.initContainers[]` and `spec.lifecycle`: hostPort, and the host \
+                 of a probe or hook; also `spec.priorityClassName`".into(),
+        required: "`create pods` in the namespace of the object",
         instead: "nothing",
     },
-    Line {
+    Row {
         code: "CODER0506",
         fields: "of a CoderWorkspaceProxy: `spec.bootstrap.credentialsSecretRef`, `spec.proxySessionTokenSecretRef`, \
                  `spec.bootstrap.generatedTokenSecretName`, and the addresses they are sent to".into(),
-        asked: "`get` on the Secret, in the own namespace",
+        required: "`get` on the Secret in the namespace of the object",
         instead: "nothing",
     },
-    Line {
+    Row {
         code: "CODER0510",
-        fields: "`spec.service` of another type than ClusterIP, and its annotations; `spec.expose.ingress`; \
+        fields: "`spec.service` of a type other than ClusterIP, and its annotations; `spec.expose.ingress`; \
                  `spec.expose.gateway`".into(),
-        asked: "`create` on `services`, `ingresses.networking.k8s.io`, `httproutes.gateway.networking.k8s.io`, in the \
-                own namespace",
+        required: "`create` on `services`, `ingresses.networking.k8s.io` or `httproutes.gateway.networking.k8s.io` in \
+                   the namespace of the object",
         instead: "nothing",
     },
-    Line {
+    Row {
         code: "CODER0502",
         fields: "`spec.rbac.workspacePerms`, `spec.rbac.enableDeployments`, `spec.rbac.extraRules`".into(),
-        asked: "each verb on each resource of what is added, in the own namespace and each workspace namespace",
+        required: "each verb on each resource that is added, in the namespace of the object and in each workspace \
+                   namespace",
         instead: "`escalate` or `bind` on `roles.rbac.authorization.k8s.io` there",
     },
-    Line {
+    Row {
         code: "CODER0503",
         fields: "`spec.rbac.workspaceNamespaces[]`".into(),
-        asked: "everything the Role grants, in each added namespace",
+        required: "everything that the Role grants, in each namespace that is added",
         instead: "`escalate` or `bind` on `roles.rbac.authorization.k8s.io` there",
     },
 ]

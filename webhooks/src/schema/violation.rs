@@ -1,4 +1,4 @@
-//! Decides how a misfit between an object and its schema is told.
+//! Decides how it is told that an object violates its schema.
 //! Never repeats a value: it may be a secret that stands in the wrong place.
 
 use jsonschema::ValidationError;
@@ -7,32 +7,32 @@ use jsonschema::error::{TypeKind, ValidationErrorKind};
 use super::Schema;
 use super::duplicates::duplicates;
 use super::unchanged::unchanged;
+use crate::cause::CauseReason;
 use crate::field;
-use crate::review::CauseReason;
 use crate::rules::{Problem, Subject};
 
 /// Something the schema refuses.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Misfit {
+pub(crate) struct Violation {
     /// What is wrong.
-    pub problem: Problem,
+    pub(crate) problem: Problem,
     /// True where it was there before, so that the API server tolerates it.
-    pub unchanged: bool,
+    pub(crate) unchanged: bool,
 }
 
-/// Misfits that are looked for; more of them say nothing new.
-const MISFITS: usize = 64;
+/// Violations that are looked for; more of them say nothing new.
+const VIOLATIONS: usize = 64;
 
 /// Everything about an object that its schema refuses.
-pub fn misfits(subject: &Subject<'_>) -> Vec<Misfit> {
+pub(crate) fn violations(subject: &Subject<'_>) -> Vec<Violation> {
     let schema = Schema::for_kind(subject.kind);
-    let mut misfits = repeated(schema, subject);
+    let mut violations = repeated(schema, subject);
     let Some(validator) = &schema.validator else {
-        return misfits;
+        return violations;
     };
     // The cheap question first: most objects fit.
     if validator.is_valid(subject.object) {
-        return misfits;
+        return violations;
     }
     let told = |error: ValidationError<'_>| {
         let pointer = error.instance_path().as_str().to_owned();
@@ -40,22 +40,22 @@ pub fn misfits(subject: &Subject<'_>) -> Vec<Misfit> {
             pointer.split('/').skip(1).map(|step| step.replace("~1", "/").replace("~0", "~")).collect();
         let steps: Vec<&str> = steps.iter().map(String::as_str).collect();
         let unchanged = unchanged(&schema.shipped, subject.old, subject.object, &steps);
-        Misfit { problem: problem(subject, &path(subject, &steps), &error), unchanged }
+        Violation { problem: problem(subject, &path(subject, &steps), &error), unchanged }
     };
-    misfits.extend(validator.iter_errors(subject.object).take(MISFITS).map(told));
-    misfits
+    violations.extend(validator.iter_errors(subject.object).take(VIOLATIONS).map(told));
+    violations
 }
 
 /// Items with the same keys. The API server tolerates all of them where the old object had any.
-fn repeated(schema: &Schema, subject: &Subject<'_>) -> Vec<Misfit> {
+fn repeated(schema: &Schema, subject: &Subject<'_>) -> Vec<Violation> {
     let repeated = duplicates(&schema.shipped, subject.object);
     let unchanged =
         !repeated.is_empty() && subject.old.is_some_and(|old| !duplicates(&schema.shipped, old).is_empty());
     let told = |path: String| {
         let problem = Problem::invalid(path, "is there twice").because(CauseReason::Duplicate);
-        Misfit { problem: problem.fixed_by("keep one of them"), unchanged }
+        Violation { problem: problem.fixed_by("keep one of them"), unchanged }
     };
-    repeated.into_iter().take(MISFITS).map(told).collect()
+    repeated.into_iter().take(VIOLATIONS).map(told).collect()
 }
 
 /// A JSON pointer as a path of fields.

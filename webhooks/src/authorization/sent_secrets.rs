@@ -5,13 +5,13 @@ use crds::names::workspace_proxy::token_secret;
 use crds::well_known::secret_key;
 use serde_json::Value;
 
-use super::{Access, AccessCheck};
+use super::{AccessCheck, RequiredAccess};
 use crate::field;
 use crate::kind::Kind;
 
 /// A key of a Secret on its way to an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Sending {
+struct SentSecret {
     field: &'static str,
     secret: String,
     key: String,
@@ -20,7 +20,7 @@ struct Sending {
     named: bool,
 }
 
-impl Sending {
+impl SentSecret {
     /// Whether the same travels to the same address, whichever field says so.
     fn is(&self, other: &Self) -> bool {
         (&self.secret, &self.key, &self.to) == (&other.secret, &other.key, &other.to)
@@ -32,11 +32,11 @@ fn text<'a>(object: &'a Value, path: &str) -> Option<&'a str> {
 }
 
 /// A Secret that the manifest refers to, and the address it is sent to; an absent one counts as an address of its own.
-fn referred(object: &Value, field: &'static str, to: &str) -> Option<Sending> {
+fn referred(object: &Value, field: &'static str, to: &str) -> Option<SentSecret> {
     let reference = field.strip_suffix(".name").and_then(|reference| field::at(object, reference))?;
     let secret = reference.get("name").and_then(Value::as_str).filter(|name| !name.is_empty())?;
     let key = reference.get("key").and_then(Value::as_str).filter(|key| !key.is_empty());
-    Some(Sending {
+    Some(SentSecret {
         field,
         secret: secret.to_owned(),
         key: key.unwrap_or(secret_key::TOKEN).to_owned(),
@@ -46,7 +46,7 @@ fn referred(object: &Value, field: &'static str, to: &str) -> Option<Sending> {
 }
 
 /// The token of a registration, which the proxy shows to the control plane; told at the address where nobody named it.
-fn generated(object: &Value) -> Option<Sending> {
+fn generated(object: &Value) -> Option<SentSecret> {
     let bootstrap = field::at(object, "spec.bootstrap").filter(|bootstrap| bootstrap.is_object())?;
     let given = bootstrap.get("generatedTokenSecretName").and_then(Value::as_str);
     let given = given.filter(|name| !name.is_empty());
@@ -54,7 +54,7 @@ fn generated(object: &Value) -> Option<Sending> {
     let address = addresses.into_iter().find(|path| text(object, path).is_some()).unwrap_or(addresses[1]);
     let name = text(object, "metadata.name").unwrap_or_default();
     let derived = || token_secret(name, &crds::CoderWorkspaceProxySpec::default());
-    Some(Sending {
+    Some(SentSecret {
         field: if given.is_some() { "spec.bootstrap.generatedTokenSecretName" } else { address },
         secret: given.map_or_else(derived, str::to_owned),
         key: secret_key::TOKEN.to_owned(),
@@ -63,7 +63,7 @@ fn generated(object: &Value) -> Option<Sending> {
     })
 }
 
-fn sendings(object: &Value) -> Vec<Sending> {
+fn sent_secrets(object: &Value) -> Vec<SentSecret> {
     let referred = [
         referred(object, "spec.bootstrap.credentialsSecretRef.name", "spec.bootstrap.coderURL"),
         referred(object, "spec.proxySessionTokenSecretRef.name", "spec.primaryAccessURL"),
@@ -73,19 +73,19 @@ fn sendings(object: &Value) -> Vec<Sending> {
 
 /// What the change sends that was not sent there before. A token that is yet to be made is nobody's so far, unless the
 /// manifest says where it is kept: something may be there already.
-pub(super) fn added(kind: Kind, old: Option<&Value>, new: &Value, namespace: &str) -> Vec<Access> {
+pub(super) fn added(kind: Kind, old: Option<&Value>, new: &Value, namespace: &str) -> Vec<RequiredAccess> {
     if kind != Kind::WorkspaceProxy {
         return Vec::new();
     }
-    let before = old.map(sendings).unwrap_or_default();
+    let before = old.map(sent_secrets).unwrap_or_default();
     let registered = old.is_some_and(|old| field::at(old, "spec.bootstrap").is_some());
-    let fresh = sendings(new).into_iter().filter(|sending| {
-        let known = before.iter().any(|known| sending.is(known));
-        !known && (sending.named || registered)
+    let fresh = sent_secrets(new).into_iter().filter(|sent| {
+        let known = before.iter().any(|known| sent.is(known));
+        !known && (sent.named || registered)
     });
-    let access = |sending: Sending| {
-        let read = AccessCheck::new("get", "", "secrets", namespace).named(&sending.secret);
-        Access::any(sending.field, "CODER0506", vec![read])
+    let access = |sent: SentSecret| {
+        let read = AccessCheck::new("get", "", "secrets", namespace).named(&sent.secret);
+        RequiredAccess::any(sent.field, "CODER0506", vec![read])
     };
     fresh.map(access).collect()
 }

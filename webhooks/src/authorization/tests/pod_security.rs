@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn powers(old: Option<&Value>, new: &Value) -> Vec<String> {
+fn privileges(old: Option<&Value>, new: &Value) -> Vec<String> {
     required("CODER0507", Kind::ControlPlane, old, new).into_iter().map(|access| access.field).collect()
 }
 
@@ -30,11 +30,11 @@ fn what_is_outside_of_restricted_needs_pods_and_deployments_are_not_enough() {
 fn a_volume_of_any_source_that_is_not_restricted_asks() {
     let volume = |kind: &str, source: Value| of("volumes", json!([{"name": "v", kind: source}]));
     for kind in ["nfs", "hostPath", "gitRepo", "iscsi", "ofTomorrow"] {
-        assert_eq!(powers(None, &volume(kind, json!({}))), [format!("spec.volumes[0].{kind}")]);
+        assert_eq!(privileges(None, &volume(kind, json!({}))), [format!("spec.volumes[0].{kind}")]);
     }
     let restricted = ["configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim"];
     for kind in restricted.into_iter().chain(["image", "projected", "secret"]) {
-        assert_eq!(powers(None, &volume(kind, json!({}))), [""; 0], "{kind}");
+        assert_eq!(privileges(None, &volume(kind, json!({}))), [""; 0], "{kind}");
     }
 }
 
@@ -68,8 +68,8 @@ fn what_loosens_a_security_context_asks() {
             _ => of(field, context.clone()),
         };
         let (loose, tight) = (object(&loose), object(&tight));
-        assert_eq!(powers(None, &tight), [""; 0]);
-        let told = powers(Some(&tight), &loose);
+        assert_eq!(privileges(None, &tight), [""; 0]);
+        let told = privileges(Some(&tight), &loose);
         let told: Vec<&str> = told.iter().map(|path| path.strip_prefix(place).unwrap()).collect();
         assert_eq!(
             told,
@@ -91,7 +91,7 @@ fn what_loosens_a_security_context_asks() {
                 "windowsOptions.hostProcess",
             ]
         );
-        assert_eq!(powers(Some(&loose), &loose), [""; 0]);
+        assert_eq!(privileges(Some(&loose), &loose), [""; 0]);
     }
 }
 
@@ -105,13 +105,13 @@ fn profiles_that_annotations_choose_ask_too() {
     ] {
         let field = format!("spec.podAnnotations[{key}]");
         for bad in ["unconfined", "of-tomorrow", "localhost"] {
-            assert_eq!(powers(None, &of(key, bad)), [field.as_str()], "{bad}");
+            assert_eq!(privileges(None, &of(key, bad)), [field.as_str()], "{bad}");
         }
         for good in ["runtime/default", "localhost/mine", ""] {
-            assert_eq!(powers(None, &of(key, good)), [""; 0], "{key}: {good}");
+            assert_eq!(privileges(None, &of(key, good)), [""; 0], "{key}: {good}");
         }
     }
-    assert_eq!(powers(None, &of("example.com/container.apparmor", "unconfined")), [""; 0]);
+    assert_eq!(privileges(None, &of("example.com/container.apparmor", "unconfined")), [""; 0]);
 }
 
 #[test]
@@ -135,29 +135,33 @@ fn ports_of_the_node_hooks_to_other_hosts_and_priority_ask() {
         ),
     ] {
         let object = control_plane(spec);
-        assert_eq!(powers(None, &object), [field]);
-        assert_eq!(powers(Some(&object), &object), [""; 0]);
+        assert_eq!(privileges(None, &object), [field]);
+        assert_eq!(privileges(Some(&object), &object), [""; 0]);
     }
     for harmless in [
         json!({"lifecycle": {"preStop": {"sleep": {"seconds": 5}}}, "hostAliases": [{"ip": "192.0.2.1"}]}),
         json!({"lifecycle": hook(json!(""))}),
         container("ports", json!([{"containerPort": 1, "hostPort": 0}])),
     ] {
-        assert_eq!(powers(None, &control_plane(harmless)), [""; 0]);
+        assert_eq!(privileges(None, &control_plane(harmless)), [""; 0]);
     }
 }
 
 #[test]
-fn other_code_does_not_inherit_powers_that_somebody_else_gave() {
+fn other_code_does_not_inherit_privileges_that_somebody_else_gave() {
     let of = |image: &str, replicas: i32, context: Value| {
         control_plane(json!({"image": image, "replicas": replicas, "securityContext": context}))
     };
     let both = json!({"privileged": true, "procMount": "Unmasked"});
     let stored = of("a:1", 1, both.clone());
     assert_eq!(
-        powers(Some(&stored), &of("mine:1", 1, both.clone())),
+        privileges(Some(&stored), &of("mine:1", 1, both.clone())),
         ["spec.securityContext.privileged", "spec.securityContext.procMount"]
     );
-    assert_eq!(powers(Some(&stored), &of("a:1", 5, both)), [""; 0], "the same code");
-    assert_eq!(powers(Some(&stored), &of("a:1", 1, json!({"privileged": true}))), [""; 0], "a power goes");
+    assert_eq!(privileges(Some(&stored), &of("a:1", 5, both)), [""; 0], "the same code");
+    assert_eq!(
+        privileges(Some(&stored), &of("a:1", 1, json!({"privileged": true}))),
+        [""; 0],
+        "a privilege goes"
+    );
 }

@@ -2,13 +2,14 @@
 //! They never meet a cluster: the answers are given by the test.
 
 mod exposure;
-mod pods;
-mod running;
-mod sent;
+mod pod_security;
+mod run_pods;
+mod sent_secrets;
 
 use serde_json::{Value, json};
 
 use super::*;
+use crate::cause::Cause;
 
 const NS: &str = "coder";
 
@@ -31,24 +32,22 @@ fn asked(kind: Kind, old: Option<&Value>, new: &Value) -> Vec<(String, Vec<Strin
         .collect()
 }
 
-/// Runs an inquiry against a person who holds exactly what `holds` says.
-fn inquired(required: Vec<Access>, holds: impl Fn(&AccessCheck) -> bool) -> (Vec<Cause>, usize) {
-    let mut inquiry = Inquiry::new(required);
+/// Asks a person who holds exactly what `holds` says.
+fn reviewed(required: Vec<RequiredAccess>, holds: impl Fn(&AccessCheck) -> bool) -> (Vec<Cause>, usize) {
+    let mut reviews = AccessReviews::new(required);
     let mut count = 0;
     loop {
-        let questions = inquiry.questions();
+        let questions = reviews.pending();
         if questions.is_empty() {
-            return (inquiry.causes(), count);
+            return (reviews.causes(), count);
         }
         for question in questions {
             count += 1;
             let held = holds(&question);
-            inquiry.record(question, held);
+            reviews.record(question, held);
         }
     }
 }
-
-use crate::review::Cause;
 
 fn denied(
     kind: Kind,
@@ -56,11 +55,11 @@ fn denied(
     new: &Value,
     holds: impl Fn(&AccessCheck) -> bool,
 ) -> Vec<&'static str> {
-    inquired(required_access(old, new, NS, kind), holds).0.iter().map(|cause| cause.code).collect()
+    reviewed(required_access(old, new, NS, kind), holds).0.iter().map(|cause| cause.code).collect()
 }
 
 /// What is required by one rule.
-fn required(code: &str, kind: Kind, old: Option<&Value>, new: &Value) -> Vec<Access> {
+fn required(code: &str, kind: Kind, old: Option<&Value>, new: &Value) -> Vec<RequiredAccess> {
     required_access(old, new, NS, kind).into_iter().filter(|access| access.code == code).collect()
 }
 
@@ -85,7 +84,7 @@ fn an_object_that_is_no_object_asks_for_what_a_silent_one_asks() {
 fn a_provisioner_gets_pods_and_claims_at_home_and_deployments_where_it_asks() {
     let of = |rbac: Value| json!({"metadata": {"name": "b"}, "spec": {"controlPlaneRef": {"name": "cp"}, "rbac": rbac}});
     let rules = |old: Option<&Value>, new: &Value| required("CODER0502", Kind::Provisioner, old, new);
-    let resources = |required: Vec<Access>| -> Vec<String> {
+    let resources = |required: Vec<RequiredAccess>| -> Vec<String> {
         required.iter().map(|access| access.all_of[0].resource.clone()).collect()
     };
     let (silent, all) = (of(json!({})), of(json!({"enableDeployments": true})));
@@ -102,7 +101,7 @@ fn workspace_rules_are_asked_for_at_home_as_elsewhere() {
     assert_eq!(required.iter().map(|access| access.all_of.len()).sum::<usize>(), 24);
     assert!(required.iter().flat_map(|access| &access.all_of).all(|check| check.namespace == NS));
     for verb in ["escalate", "bind"] {
-        let (causes, count) = inquired(required.clone(), |check| check.verb == verb);
+        let (causes, count) = reviewed(required.clone(), |check| check.verb == verb);
         assert!(causes.is_empty() && count <= 2, "{verb} answers all of it: {count} questions");
     }
     let none = |check: &AccessCheck| check.verb != "deletecollection" && has_workspaces(check, NS);
@@ -164,10 +163,11 @@ fn a_rule_is_asked_for_verb_by_verb_after_escalate_and_bind() {
         denied(Kind::ControlPlane, old, &object, |check| ["get", "list"].contains(&check.verb.as_str())),
         [""; 0]
     );
-    let (causes, _) = inquired(required, |check| check.verb == "get");
+    let (causes, _) = reviewed(required, |check| check.verb == "get");
     assert_eq!(
-        causes[0].line(),
-        "spec.rbac.extraRules[0]: you may not list pods/exec in namespace coder; ask somebody who holds these rights in each workspace namespace to apply it (CODER0502)"
+        causes[0].to_string(),
+        "spec.rbac.extraRules[0]: you may not list pods/exec in namespace coder; ask somebody who holds the right \
+         there, or who may escalate or bind roles there, to apply it (CODER0502)"
     );
 }
 
@@ -254,14 +254,14 @@ fn too_many_questions_end_in_a_request_to_split() {
     let (none, some, many) = (with(0), with(7), with(120));
     let holds = |check: &AccessCheck| !["escalate", "bind"].contains(&check.verb.as_str());
     let required = |object| required_access(Some(&none), object, NS, Kind::ControlPlane);
-    let (causes, count) = inquired(required(&many), |check| check.verb == "escalate");
+    let (causes, count) = reviewed(required(&many), |check| check.verb == "escalate");
     assert_eq!((causes.len(), count), (0, 120), "whoever may escalate is asked once a namespace");
-    let (causes, count) = inquired(required(&some), holds);
+    let (causes, count) = reviewed(required(&some), holds);
     assert_eq!((causes.len(), count), (0, 7 * 26), "seven namespaces fit into one request");
-    let (causes, count) = inquired(required(&many), holds);
-    assert_eq!(count, QUESTIONS);
+    let (causes, count) = reviewed(required(&many), holds);
+    assert_eq!(count, MAX_REVIEWS);
     assert_eq!(causes.last().unwrap().code, "CODER0508");
-    assert!(causes.last().unwrap().message.contains("split the change"));
+    assert!(causes.last().unwrap().message().contains("split the change"));
 }
 
 #[test]
@@ -269,14 +269,14 @@ fn no_namespace_is_asked_about_more_than_forty_times() {
     let words: Vec<String> = (0..20).map(|number| format!("w{number}")).collect();
     let rule = json!([{"apiGroups": [""], "resources": words, "verbs": ["get"]}]);
     let everything = rules(rule.clone());
-    let (causes, count) = inquired(required_access(None, &everything, NS, Kind::ControlPlane), |check| {
+    let (causes, count) = reviewed(required_access(None, &everything, NS, Kind::ControlPlane), |check| {
         !["escalate", "bind"].contains(&check.verb.as_str())
     });
     assert_eq!(count, 26, "what cannot be asked to the end is not begun");
     assert_eq!(causes.last().unwrap().code, "CODER0508");
     let there = control_plane(json!({"rbac": {"workspaceNamespaces": ["a"], "extraRules": rule}}));
     let required = required_access(Some(&everything), &there, NS, Kind::ControlPlane);
-    let (_, count) = inquired(required, |check| !["escalate", "bind"].contains(&check.verb.as_str()));
+    let (_, count) = reviewed(required, |check| !["escalate", "bind"].contains(&check.verb.as_str()));
     assert_eq!(count, 26, "another namespace has its own forty");
 }
 
@@ -287,13 +287,13 @@ fn an_enormous_rule_costs_nothing_and_needs_escalate() {
     let old = Some(&no_rules());
     let required = required_access(old, &object, NS, Kind::ControlPlane);
     assert_eq!(required[0].all_of, []);
-    let (causes, count) = inquired(required, |check| !["escalate", "bind"].contains(&check.verb.as_str()));
+    let (causes, count) = reviewed(required, |check| !["escalate", "bind"].contains(&check.verb.as_str()));
     assert_eq!(count, 2, "what cannot be asked to the end is not begun");
     assert_eq!(
         causes.iter().map(|cause| (cause.code, cause.field.as_str())).collect::<Vec<_>>(),
         [("CODER0508", "spec.rbac.extraRules[0]")]
     );
-    assert!(causes[0].message.contains("split the change"));
+    assert!(causes[0].message().contains("split the change"));
     assert_eq!(denied(Kind::ControlPlane, old, &object, |_| false), ["CODER0508"]);
     assert_eq!(denied(Kind::ControlPlane, old, &object, |check| check.verb == "bind"), [""; 0]);
 }
@@ -312,11 +312,15 @@ fn many_rules_in_many_namespaces_are_not_written_out() {
     for old in [None, Some(&few)] {
         let required = required_access(old, &object, NS, Kind::ControlPlane);
         let written: usize = required.iter().map(|access| access.all_of.len()).sum();
-        assert!(written <= QUESTIONS && required.len() <= 300, "{written} rights, {} in all", required.len());
+        assert!(
+            written <= MAX_REVIEWS && required.len() <= 300,
+            "{written} rights, {} in all",
+            required.len()
+        );
         assert_eq!(required.iter().filter(|access| access.too_many).count(), 257, "each namespace, once");
         let (causes, count) =
-            inquired(required, |check| !["escalate", "bind"].contains(&check.verb.as_str()));
-        assert_eq!((causes.last().unwrap().code, count), ("CODER0508", QUESTIONS));
+            reviewed(required, |check| !["escalate", "bind"].contains(&check.verb.as_str()));
+        assert_eq!((causes.last().unwrap().code, count), ("CODER0508", MAX_REVIEWS));
     }
     let long = json!([{"apiGroups": [""], "resources": ["r".repeat(100_000)], "verbs": words("v", 40)}]);
     let required = required_access(
