@@ -10,6 +10,7 @@ mod printed;
 pub mod queue;
 pub mod schedule;
 pub mod settle;
+pub mod telemetry;
 pub mod transitions;
 
 pub use printed::printed;

@@ -3,6 +3,7 @@
 
 mod admission;
 mod custom_resources;
+mod metrics;
 mod permissions;
 pub mod rbac;
 mod reference;
@@ -41,8 +42,14 @@ pub enum ManifestError {
 type Generated = Result<Vec<File>, ManifestError>;
 
 /// One generator for each sort of file; a new sort is one more line.
-const GENERATORS: [fn() -> Generated; 5] =
-    [custom_resources::files, admission::files, roles::files, permissions::files, reference::files];
+const GENERATORS: [fn() -> Generated; 6] = [
+    custom_resources::files,
+    admission::files,
+    roles::files,
+    permissions::files,
+    metrics::files,
+    reference::files,
+];
 
 /// Every generated file, the same on every call and in the same order.
 pub fn files() -> Generated {

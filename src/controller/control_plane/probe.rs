@@ -39,7 +39,7 @@ pub async fn probe(url: &str, trust: Trust, egress: &Egress, pause: Pause) -> Pr
     };
     let endpoint = trust.authorities.iter().fold(endpoint, |endpoint, pem| endpoint.trusting(pem));
     let client = match Client::new(endpoint, None, &egress.resolve, egress.limits()) {
-        Ok(client) => client.heeding(pause),
+        Ok(client) => client.heeding(pause).observed(egress.observer.clone()),
         Err(error) => return silent(error.to_string()),
     };
     if let Err(error) = client.healthz().await {
@@ -161,6 +161,7 @@ mod tests {
             resolve: crate::coderd::Resolve::new(vec![rule]),
             allowed_urls: crate::coderd::AllowedUrls::new(Vec::new()),
             request_timeout: Duration::from_millis(200),
+            observer: crate::coderd::Observer::default(),
         };
         let asked = probe("http://coder.ns.svc:80", Trust::default(), &egress, Pause::default());
         let told = tokio::time::timeout(Duration::from_secs(5), asked).await.expect("the flag counts");

@@ -18,6 +18,7 @@ use super::triggers::Abroad;
 use crate::coderd::{Client, Egress, Retry};
 use crate::controller::deadline::Deadline;
 use crate::controller::schedule::Outcome;
+use crate::controller::telemetry::{self, Telemetry};
 use crate::kubernetes::events::Events;
 use crate::kubernetes::{CallError, Kube, Target};
 use crds::names::control_plane::workload;
@@ -68,6 +69,7 @@ pub struct Reconciler {
     pub(super) consent: Consent,
     pub(super) egress: Egress,
     pub(super) events: Events,
+    pub(super) telemetry: Telemetry,
     /// For what everything no longer wanted was removed: it is not looked for again.
     swept: Mutex<BTreeMap<Key, Swept>>,
     pub(super) memory: Memory,
@@ -108,6 +110,7 @@ impl Reconciler {
     pub fn new(
         kube: Kube,
         events: Events,
+        telemetry: Telemetry,
         config: Config,
         consent: Consent,
         egress: Egress,
@@ -115,7 +118,19 @@ impl Reconciler {
     ) -> Self {
         let (swept, memory, abroad) = (Mutex::default(), Memory::default(), Arc::default());
         let checksum_key = Mutex::default();
-        Self { kube, config, consent, egress, events, swept, memory, checksum_key, abroad, dependants }
+        Self {
+            kube,
+            config,
+            consent,
+            egress,
+            events,
+            telemetry,
+            swept,
+            memory,
+            checksum_key,
+            abroad,
+            dependants,
+        }
     }
 
     /// Forgets what another leader may have changed meanwhile: the key of the checksums, if its Secret was made anew.
@@ -140,23 +155,23 @@ impl Reconciler {
 
     /// One pass.
     pub async fn pass(&self, key: Key) -> Outcome {
-        let outcome = match self.try_pass(&key).await {
+        self.telemetry.observed(&key.namespace, &key.name, self.settled_pass(&key)).await
+    }
+
+    async fn settled_pass(&self, key: &Key) -> Outcome {
+        let outcome = match self.try_pass(key).await {
             Ok(outcome) => outcome,
             Err(error) => {
                 // Somebody else was faster: what they wrote is looked at next time.
                 if error.is_outdated() {
-                    tracing::debug!(
-                        namespace = key.namespace,
-                        name = key.name,
-                        "the object changed meanwhile"
-                    );
+                    tracing::debug!("the object changed meanwhile");
                 } else {
-                    tracing::warn!(namespace = key.namespace, name = key.name, %error, "pass failed; it is tried again");
+                    tracing::warn!(%error, "pass failed; it is tried again");
                 }
                 Outcome::Failed(Duration::ZERO)
             }
         };
-        tracing::debug!(namespace = key.namespace, name = key.name, ?outcome, "pass ended");
+        tracing::debug!(?outcome, "pass ended");
         outcome
     }
 
@@ -169,6 +184,7 @@ impl Reconciler {
         let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
         let before: CoderControlPlaneStatus = from_value(object["status"].clone()).unwrap_or_default();
         let generation = object["metadata"]["generation"].as_i64().unwrap_or_default();
+        telemetry::of_generation(generation);
         let uid = text("/metadata/uid");
         if !object["metadata"]["deletionTimestamp"].is_null() {
             return self.finalize(key, &uid, &object).await;

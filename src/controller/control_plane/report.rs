@@ -157,6 +157,7 @@ impl Reconciler {
     ) -> Result<(), CallError> {
         let status = json!(after);
         if object["status"] == status {
+            self.telemetry.conditions(&key.namespace, &key.name, &after.conditions);
             return Ok(());
         }
         let operations = json!([
@@ -164,6 +165,7 @@ impl Reconciler {
             {"op": "add", "path": "/status", "value": status},
         ]);
         self.kube.write_status(key.target(), from_value(operations).unwrap_or_default()).await?;
+        self.telemetry.conditions(&key.namespace, &key.name, &after.conditions);
         let before: CoderControlPlaneStatus = from_value(object["status"].clone()).unwrap_or_default();
         let mut news = transitions::news(&before.conditions, &after.conditions);
         news.extend(license::news(&before, &after));

@@ -115,8 +115,7 @@ impl Reconciler {
             match self.honour_refusal(origin, &place).await {
                 Ok(gone) => honoured &= gone,
                 Err(error) => {
-                    let (namespace, name) = (origin.namespace, origin.name);
-                    tracing::warn!(namespace, name, place, %error, "rights that are refused could not be taken back");
+                    tracing::warn!(place, %error, "rights that are refused could not be taken back");
                     honoured = false;
                 }
             }
@@ -130,14 +129,7 @@ impl Reconciler {
             return Ok(true);
         }
         let gone = sweep::revoke(&self.kube, origin, place).await?;
-        let (namespace, name) = (origin.namespace, origin.name);
-        tracing::info!(
-            namespace,
-            name,
-            place,
-            gone,
-            "the namespace refuses workspaces: rights there were taken back"
-        );
+        tracing::info!(place, gone, "the namespace refuses workspaces: rights there were taken back");
         Ok(gone)
     }
 
@@ -181,8 +173,7 @@ impl Reconciler {
         let message = told.as_ref().map_or_else(|(_, message)| Some(message), Option::as_ref);
         let all = lacking::words(lacking, usize::MAX);
         if message.is_none_or(|message| !message.contains(&all)) {
-            let Key { namespace, name } = &subject.key;
-            tracing::info!(namespace, name, place, lacking = all, "everything the operator may not hand on");
+            tracing::info!(place, lacking = all, "everything the operator may not hand on");
         }
         told
     }
