@@ -76,7 +76,8 @@ fn every_sample_is_described(scrape: &Scrape) {
 
 fn what_happened_is_counted(scrape: &Scrape) {
     for series in [
-        r#"coder_k8s_reconcile_total{kind="CoderControlPlane",result="settled"}"#,
+        // One that is ready is looked at again: coderd is asked from time to time.
+        r#"coder_k8s_reconcile_total{kind="CoderControlPlane",result="requeued"}"#,
         r#"coder_k8s_reconcile_duration_seconds_count{kind="CoderControlPlane"}"#,
         r#"coder_k8s_admission_duration_seconds_count{webhook="mutate",verdict="allowed"}"#,
         r#"coder_k8s_admission_duration_seconds_count{webhook="validate",verdict="allowed"}"#,
