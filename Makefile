@@ -45,7 +45,7 @@ cluster-tools: ## build the test cluster's programs that are missing (about 11 m
 	@tests/cluster-tools/build.sh
 
 .PHONY: generate
-generate: ## write the generated files: CRDs, RBAC, docs/reference
+generate: ## write the generated files: CRDs, RBAC, docs/reference, docs/metrics.md
 	cargo run --locked --quiet -- manifests --output=.
 	@# Once more: the rules in the CRDs follow the schemas that the first run has written.
 	@cargo run --locked --quiet -- manifests --output=.
@@ -84,11 +84,11 @@ bench-webhook: cluster-tools ## our webhooks beside one that allows everything, 
 	@$(TARGET)/release/bench-webhook $(TARGET)/release/coder-k8s
 
 .PHONY: bench-scale
-bench-scale: cluster-tools ## time, requests and memory for 100, 300 and 1,000 control planes
-	@echo "--> building the release binary (some minutes the first time)"
+bench-scale: cluster-tools ## time, requests and memory for SIZES="100 300 1000" control planes, beside a bare client
+	@echo "--> building the release binaries (some minutes the first time)"
 	@cargo build --locked --release --bin coder-k8s
-	@cargo build --locked -p support --bin bench-scale
-	@$(TARGET)/debug/bench-scale $(TARGET)/release/coder-k8s
+	@cargo build --locked --release -p support --bin bench-scale
+	@$(TARGET)/release/bench-scale $(TARGET)/release/coder-k8s $(SIZES)
 
 # kubeconform is for this target alone: its folder in the cache has a key of its own, so that it never makes anybody
 # build the cluster's programs again.

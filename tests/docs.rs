@@ -18,9 +18,12 @@ const BINARY: &str = env!("CARGO_BIN_EXE_coder-k8s");
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn pages() -> Vec<PathBuf> {
-    let mut pages =
-        ["README.md", "CONTRIBUTING.md", "SECURITY.md"].map(|page| repository().join(page)).to_vec();
-    let docs = std::fs::read_dir(repository().join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let mut pages = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"]
+        .map(|page| repository().join(page))
+        .to_vec();
+    let folders =
+        ["docs", "docs/decisions"].map(|folder| std::fs::read_dir(repository().join(folder)).unwrap());
+    let docs = folders.into_iter().flatten().map(|entry| entry.unwrap().path());
     pages.extend(docs.filter(|path| path.extension().is_some_and(|extension| extension == "md")));
     pages.sort();
     pages
@@ -79,6 +82,22 @@ fn every_link_of_a_page_leads_somewhere() {
             }
             let target = page.parent().unwrap().join(link.split('#').next().unwrap());
             assert!(target.exists(), "{}: {link} does not exist", page.display());
+        }
+    }
+}
+
+#[test]
+fn every_decision_is_in_the_index_and_fits_on_a_page() {
+    let folder = repository().join("docs/decisions");
+    let index = std::fs::read_to_string(folder.join("README.md")).unwrap();
+    let pages = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+    for page in pages.filter(|page| !page.ends_with("README.md")) {
+        let name = page.file_name().unwrap().display().to_string();
+        assert!(index.contains(&format!("]({name})")), "{name} is not in the index");
+        let text = std::fs::read_to_string(&page).unwrap();
+        assert!(text.lines().count() <= 50, "{name} is longer than a page");
+        for part in ["**Decided:**", "**Why**", "**What it costs:**", "**Must stay true:**"] {
+            assert!(text.contains(part), "{name} has no {part}");
         }
     }
 }

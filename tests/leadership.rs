@@ -127,7 +127,7 @@ async fn work_that_ignores_its_end_keeps_the_lease_and_is_reported_in_time() {
             renew_deadline: Duration::from_secs(10),
             retry: Duration::from_secs(2),
         },
-        metrics: Metrics::new("test", "test"),
+        metrics: Metrics::new("test", "test", true),
     };
     let stop = CancellationToken::new();
     let running = tokio::spawn(duty.run(stop.clone()));
@@ -162,7 +162,7 @@ fn counted(kube: &Kube, lease: &'static str, begun: &Arc<AtomicUsize>) -> Duty {
             renew_deadline: Duration::from_secs(10),
             retry: Duration::from_secs(2),
         },
-        metrics: Metrics::new("test", "test"),
+        metrics: Metrics::new("test", "test", true),
     }
 }
 

@@ -96,6 +96,6 @@ fn passed(operator: &Operator) -> BTreeSet<Key> {
     let ended = operator.logged("pass ended").into_iter();
     ended
         .filter(|line| !text(&line["outcome"]).starts_with("Failed"))
-        .map(|line| (text(&line["namespace"]), text(&line["name"])))
+        .map(|line| (text(&line["reconcile"]["namespace"]), text(&line["reconcile"]["name"])))
         .collect()
 }

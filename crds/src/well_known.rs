@@ -205,4 +205,26 @@ pub mod condition {
     pub const PROVISIONER_KEY_SECRET_READY: &str = "ProvisionerKeySecretReady";
     /// CoderProvisioner: the Deployment has ready pods.
     pub const DEPLOYMENT_READY: &str = "DeploymentReady";
+
+    /// Every one of them.
+    pub const ALL: [&str; 18] = [
+        READY,
+        RECONCILING,
+        STALLED,
+        DEPLOYMENT_AVAILABLE,
+        EXPOSED,
+        WORKSPACE_RBAC_READY,
+        CODERD_REACHABLE,
+        SPEC_ACCEPTED,
+        SUSPENDED,
+        CLEANED_UP,
+        AUTHORITY_APPLIED,
+        LICENSE_APPLIED,
+        CONTROL_PLANE_READY,
+        OPERATOR_ACCESS_READY,
+        EXTERNAL_PROVISIONERS_ENTITLED,
+        PROVISIONER_KEY_READY,
+        PROVISIONER_KEY_SECRET_READY,
+        DEPLOYMENT_READY,
+    ];
 }

@@ -6,7 +6,7 @@ mod rights;
 use crate::serving::bodies::Bodies;
 use crate::serving::callers::{Callers, Denied};
 use crate::serving::limits;
-use crate::serving::metrics::{Metrics, Named};
+use crate::serving::metrics::{Metrics, Named, TimedReview, Webhook};
 use crate::serving::peer::Peer;
 use crate::serving::rates::{Rate, Rates};
 use crate::serving::seldom::Seldom;
@@ -80,12 +80,13 @@ async fn mutate(
     Extension(peer): Extension<Peer>,
     body: Body,
 ) -> Response {
+    let timed = admission.metrics.review(Webhook::Mutate);
     let (mut request, _turn) = match admission.read(peer, body).await {
         Ok(read) => read,
         Err(refusal) => return refusal,
     };
     let decision = admit::mutate(&mut request, &admission.config);
-    admission.answer(&request, &decision, ["mutate_allowed", "mutate_denied"])
+    admission.answer(&request, &decision, timed, ["mutate_allowed", "mutate_denied"])
 }
 
 async fn validate(
@@ -93,6 +94,7 @@ async fn validate(
     Extension(peer): Extension<Peer>,
     body: Body,
 ) -> Response {
+    let timed = admission.metrics.review(Webhook::Validate);
     let (mut request, turn) = match admission.read(peer, body).await {
         Ok(read) => read,
         Err(refusal) => return refusal,
@@ -118,7 +120,7 @@ async fn validate(
             Err(denied) => return admission.unasked(&denied),
         }
     }
-    admission.answer(&request, &decision, ["validate_allowed", "validate_denied"])
+    admission.answer(&request, &decision, timed, ["validate_allowed", "validate_denied"])
 }
 
 impl Admission {
@@ -184,6 +186,7 @@ impl Admission {
         &self,
         request: &Request,
         decision: &Decision,
+        mut timed: TimedReview,
         [allowed, denied]: [&'static str; 2],
     ) -> Response {
         let name = if decision.allowed() { allowed } else { denied };
@@ -197,7 +200,10 @@ impl Admission {
             "admission decided"
         );
         match admission_review::write(request, decision) {
-            Ok(answer) => ([(CONTENT_TYPE, "application/json")], answer).into_response(),
+            Ok(answer) => {
+                timed.decided(decision.allowed());
+                ([(CONTENT_TYPE, "application/json")], answer).into_response()
+            }
             Err(error) => {
                 tracing::error!(%error, "an answer could not be written");
                 StatusCode::INTERNAL_SERVER_ERROR.into_response()

@@ -4,13 +4,13 @@
 use super::durations;
 use super::logging::{Format, Level};
 use super::modes::Mode;
-use crate::coderd::{AllowedUrls, Egress, Resolve, addresses, allowed, resolve};
+use crate::coderd::{AllowedUrls, Egress, Observer, Resolve, addresses, allowed, resolve};
 use crate::confidential::Confidential;
 use crate::controller::control_plane::consent::Consent;
 use crate::controller::control_plane::orphans;
 use crate::kubernetes::lease::Timing;
 use crate::serving::authority::Times;
-use clap::{Args, ValueEnum};
+use clap::{ArgAction, Args, ValueEnum};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -81,6 +81,10 @@ pub struct Flags {
     /// How long a control plane must be gone before what is left of it is removed.
     #[arg(long, default_value = "10m", value_parser = durations::parse, env = "CODER_K8S_ORPHAN_GRACE")]
     pub orphan_grace: Duration,
+
+    /// Whether the conditions of objects are shown as metrics, of a thousand objects at most.
+    #[arg(long, action = ArgAction::Set, default_value_t = true, env = "CODER_K8S_CONDITION_METRICS")]
+    pub condition_metrics: bool,
 
     /// How logs are written.
     #[arg(long, value_enum, default_value = "json", env = "CODER_K8S_LOG_FORMAT")]
@@ -314,6 +318,7 @@ impl Flags {
                 .in_cluster(&self.cluster_domain),
             allowed_urls: AllowedUrls::new(self.egress.allow_url.clone()),
             request_timeout: self.coder_request_timeout,
+            observer: Observer::default(),
         }
     }
 

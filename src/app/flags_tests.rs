@@ -24,6 +24,12 @@ fn every_flag_has_its_environment_variable() {
 }
 
 #[test]
+fn conditions_are_metrics_unless_somebody_says_no() {
+    assert!(flags("").condition_metrics && flags("--condition-metrics=true").condition_metrics);
+    assert!(!flags("--condition-metrics=false").condition_metrics);
+}
+
+#[test]
 fn defaults_work_together_and_warn_about_nothing() {
     assert_eq!(flags("").check(), Ok(Vec::new()));
 }

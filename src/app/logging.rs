@@ -2,11 +2,13 @@
 //! Only our own code speaks below `warn`: libraries may quote what they received, which may be secret. Whoever is quoted,
 //! no line holds what a terminal would obey or what would look like another line.
 
+use super::log_lines::JsonLines;
 use crate::foreign::is_unseen;
 use crate::serving::admin::SetLogLevel;
 use clap::ValueEnum;
 use std::io::{self, Write};
 use std::sync::Arc;
+use tracing_subscriber::fmt::format::JsonFields;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, fmt, reload};
@@ -48,9 +50,7 @@ pub fn start(format: Format, level: Level) -> SetLogLevel {
     let (filter, handle) = reload::Layer::new(level.filter());
     let lines = fmt::layer().with_writer(|| Visible(io::stderr())).with_target(true);
     let lines = match format {
-        Format::Json => {
-            lines.json().flatten_event(true).with_current_span(false).with_span_list(false).boxed()
-        }
+        Format::Json => lines.fmt_fields(JsonFields::new()).event_format(JsonLines).boxed(),
         Format::Text => lines.boxed(),
     };
     tracing_subscriber::registry().with(filter).with(lines).init();

@@ -8,6 +8,7 @@ pub mod duties;
 mod flags;
 mod kinds;
 mod listeners;
+mod log_lines;
 mod logging;
 mod modes;
 mod process;

@@ -146,7 +146,7 @@ async fn prepare(flags: Flags, set_log_level: SetLogLevel) -> Result<Context, Fa
         .unwrap_or_else(|_| "coder-k8s".into());
     // A restarted pod keeps its name; its identity must differ from the one that may still hold a lease.
     let identity = format!("{name}_{:016x}", fastrand::u64(..));
-    let metrics = Metrics::new(env!("CARGO_PKG_VERSION"), env!("BUILD_COMMIT"));
+    let metrics = Metrics::new(env!("CARGO_PKG_VERSION"), env!("BUILD_COMMIT"), flags.condition_metrics);
     let events = Events::new(&kube, &identity);
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"), commit = env!("BUILD_COMMIT"), app = ?flags.app,

@@ -3,32 +3,43 @@
 
 use super::duties::Work;
 use super::process::Context;
+use crate::coderd::{Egress, Observer};
 use crate::controller::control_plane::{
     ControlPlanes, Dependants, Reconciler, Triggers, follow_dependants, orphans,
 };
 use crate::controller::runtime::objects;
 use crate::controller::runtime::queue::Queue;
+use crate::controller::runtime::telemetry::Telemetry;
 use crate::controller::runtime::watches::{self, Follower};
+use crate::serving::metrics::{CoderdRequest, Metrics};
 use std::sync::Arc;
+
+/// As metrics and logs call it.
+const CONTROL_PLANE: &str = "CoderControlPlane";
 
 /// What the leader does: everything is looked at once, then again whenever something changes.
 pub fn work(context: &Context, control_planes: ControlPlanes, dependants: Dependants) -> Work {
+    let telemetry = Telemetry::new(CONTROL_PLANE, context.metrics.clone());
     let reconciler = Reconciler::new(
         context.kube.clone(),
         context.events.clone(),
+        telemetry.clone(),
         context.flags.config(),
         context.flags.namespace_consent,
-        context.flags.egress(),
+        Egress { observer: observer(&context.metrics), ..context.flags.egress() },
         dependants.clone(),
     );
     let reconciler = Arc::new(reconciler);
     let (events, times) = (context.events.clone(), context.flags.orphan_times());
     Box::new(move |stop| {
         let (reconciler, control_planes) = (reconciler.clone(), control_planes.clone());
-        let (events, dependants) = (events.clone(), dependants.clone());
+        let (events, dependants, telemetry) = (events.clone(), dependants.clone(), telemetry.clone());
         Box::pin(async move {
             reconciler.begin_term();
             let queue = Queue::default();
+            let there = control_planes.clone();
+            let _shown =
+                telemetry.show(&queue, move |namespace, name| there.named(namespace, name).is_some());
             let (kube, abroad) = (reconciler.kube(), reconciler.abroad().clone());
             let triggers = Triggers::new(control_planes.clone(), abroad, kube.namespace(), queue.clone());
             let followers: [Arc<dyn Follower>; 1] = [Arc::new(triggers)];
@@ -46,5 +57,14 @@ pub fn work(context: &Context, control_planes: ControlPlanes, dependants: Depend
                 () = orphans::remove(kube, &events, &control_planes, times) => {}
             }
         })
+    })
+}
+
+/// Counts every request to coderd.
+fn observer(metrics: &Metrics) -> Observer {
+    let durations = metrics.coderd_request_duration.clone();
+    Observer::new(move |operation, ended, took| {
+        let labels = CoderdRequest { operation: operation.name(), result: ended.name() };
+        durations.get_or_create(&labels).observe(took.as_secs_f64());
     })
 }

@@ -42,6 +42,19 @@ impl fmt::Display for Operation {
 }
 
 impl Operation {
+    /// One word of a closed set.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Healthz => "healthz",
+            Self::BuildInfo => "build_info",
+            Self::Entitlements => "entitlements",
+            Self::Me => "me",
+            Self::Licenses => "licenses",
+            Self::UploadLicense => "upload_license",
+            Self::DeleteToken => "delete_token",
+        }
+    }
+
     /// Whether it is made without a token: who refuses it is not coderd but something in between.
     fn is_open(self) -> bool {
         matches!(self, Self::Healthz | Self::BuildInfo | Self::Entitlements)

@@ -9,6 +9,7 @@ mod dial;
 pub mod endpoint;
 pub mod error;
 pub mod license;
+pub mod observer;
 mod rate_limit_hold;
 pub mod resolve;
 mod tls;
@@ -19,6 +20,7 @@ pub use allowed::AllowedUrls;
 pub use client::Client;
 pub use endpoint::Endpoint;
 pub use error::{Error, Retry};
+pub use observer::Observer;
 pub use rate_limit_hold::RateLimitHold;
 pub use resolve::Resolve;
 pub use tls::{LARGEST_PEM, TrustError};
@@ -36,6 +38,8 @@ pub struct Egress {
     pub allowed_urls: AllowedUrls,
     /// How long one request to coderd may take.
     pub request_timeout: Duration,
+    /// Who hears of each request to coderd.
+    pub observer: Observer,
 }
 
 impl Egress {

@@ -14,5 +14,6 @@ pub fn client(url: &str, trust: Trust, egress: &Egress, hold: RateLimitHold) -> 
     let endpoint = endpoint.presenting(trust.certificates);
     let endpoint = trust.authorities.iter().fold(endpoint, |endpoint, pem| endpoint.trusting(pem));
     let client = Client::new(endpoint, None, &egress.resolve, egress.limits());
-    Ok(client.map_err(|error| error.to_string())?.heeding(hold))
+    let client = client.map_err(|error| error.to_string())?;
+    Ok(client.heeding(hold).observed(egress.observer.clone()))
 }

@@ -2,13 +2,12 @@
 //! Recording is best effort and never fails the work it tells about; notes never carry secret material.
 
 use super::Kube;
-use super::objects::{WRITE_LIMIT, within};
+use super::event_recorder::{Recorder, Said};
 use super::wording::{is_cut, sentence, whole};
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use std::sync::Arc;
 
-/// Why an Event is recorded. A closed set: Events with one reason are folded into one.
+/// Why an Event is recorded. A closed set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
     /// A replica took over a duty.
@@ -66,7 +65,16 @@ pub enum Severity {
     Warning,
 }
 
-/// One Event about an object, before it is published. Those with one reason and one action are folded into one.
+impl Severity {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Normal => "Normal",
+            Self::Warning => "Warning",
+        }
+    }
+}
+
+/// One Event about an object, before it is published. Those that agree in everything are folded into one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct News {
     /// Good or bad.
@@ -79,6 +87,8 @@ pub struct News {
     pub note: String,
 }
 
+/// Who reports, as Events name it.
+const CONTROLLER: &str = "coder.com/coder-k8s";
 /// Bytes of a note.
 const LARGEST_NOTE: usize = 1024;
 
@@ -92,9 +102,7 @@ pub struct Events {
 impl Events {
     /// The one recorder; `instance` tells replicas apart.
     pub fn new(kube: &Kube, instance: &str) -> Self {
-        let reporter =
-            Reporter { controller: "coder.com/coder-k8s".to_owned(), instance: Some(instance.to_owned()) };
-        let recorder = Recorder::new(kube.calls.clone(), reporter);
+        let recorder = Recorder::new(kube, CONTROLLER, instance);
         Self { recorder: Arc::new(recorder), namespace: kube.namespace().to_owned() }
     }
 
@@ -112,10 +120,6 @@ impl Events {
 
     /// Publishes an Event about an object wherever it is. It is news, not work: a failure is logged and that is all.
     pub async fn publish(&self, news: &News, about: &ObjectReference) {
-        let type_ = match news.severity {
-            Severity::Normal => EventType::Normal,
-            Severity::Warning => EventType::Warning,
-        };
         let mut note = sentence(&news.note);
         // The API server counts bytes, and refuses a note that has more.
         note.truncate(note.floor_char_boundary(LARGEST_NOTE));
@@ -126,15 +130,9 @@ impl Events {
                 "the whole of an Event that is cut"
             );
         }
-        let event = Event {
-            type_,
-            reason: news.reason.clone(),
-            note: Some(note),
-            action: news.action.clone(),
-            secondary: None,
-        };
-        let publish = self.recorder.publish(&event, about);
-        if let Err(error) = within(WRITE_LIMIT, || format!("record Event {}", news.reason), publish).await {
+        let said =
+            Said { type_: news.severity.name(), reason: &news.reason, action: &news.action, note: &note };
+        if let Err(error) = self.recorder.publish(said, about).await {
             tracing::warn!(reason = news.reason, %error, "Event not recorded");
         }
     }

@@ -6,6 +6,7 @@ mod changes;
 mod clients;
 mod configuration;
 mod dynamic;
+mod event_recorder;
 pub mod events;
 mod grants;
 pub mod lease;

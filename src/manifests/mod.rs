@@ -3,6 +3,7 @@
 
 mod admission;
 mod custom_resources;
+mod metrics;
 mod permissions;
 pub mod rbac;
 mod reasons;
@@ -42,11 +43,12 @@ pub enum ManifestError {
 type Generated = Result<Vec<File>, ManifestError>;
 
 /// One generator for each sort of file; a new sort is one more line.
-const GENERATORS: [fn() -> Generated; 6] = [
+const GENERATORS: [fn() -> Generated; 7] = [
     custom_resources::files,
     admission::files,
     roles::files,
     permissions::files,
+    metrics::files,
     reasons::files,
     reference::files,
 ];

@@ -1,11 +1,14 @@
 //! `make bench-scale`: what 100, 300 and 1,000 control planes cost, and whether ten times as many cost ten times as much.
-//! Each size has a cluster, a coderd and an operator of its own; the operator is idle before the first is created.
+//! Each size has a cluster, a coderd and an operator of its own; the operator is idle before the first is created. Right
+//! after it, on another cluster, a bare client makes as many writes: the floor that the time is measured by.
 //!
 //!   cargo run -p support --bin bench-scale -- target/release/coder-k8s [SIZE...]
 
+use serde_json::Value;
 use std::time::{Duration, Instant};
 use support::coderd::Coderd;
 use support::figures::{Figure, report};
+use support::floor::{self, Writes};
 use support::memory::{peak, processor_time, resident};
 use support::{Cluster, ClusterOptions, Fleet, Installation, Operator};
 
@@ -19,12 +22,18 @@ const SETTLE: Duration = Duration::from_secs(5);
 const PODS_ON_A_NODE: usize = 100;
 /// How far above the line a figure may be: the cluster shares the processors with the operator, and runs differ.
 const TOLERANCE: f64 = 1.1;
+/// How much longer than the bare client the operator may take.
+const ABOVE_THE_FLOOR: f64 = 1.5;
+/// Objects that are written for each control plane, each once; what is more are writes of its status.
+const CHILDREN: usize = 5;
 
 /// What a size cost in all.
 struct Cost {
     size: usize,
     /// Seconds from the first creation to the last that is ready.
     time: f64,
+    /// The same of a bare client that makes the same writes.
+    floor: f64,
     /// Seconds of processor time of the operator meanwhile.
     processor: f64,
     writes: f64,
@@ -53,10 +62,28 @@ async fn main() {
     report("bench-scale", &rows.into_iter().chain(others).collect::<Vec<_>>());
 }
 
+/// What the operator costs, and then the floor.
 async fn measure(binary: &str, size: usize) -> Cost {
+    let (mut cost, status) = measure_operator(binary, size).await;
+    println!("--> {size} control planes: starting a cluster for the bare client");
+    let cluster = Cluster::start(options(size)).await;
+    let installation = Installation::new(&cluster, "operator").await;
+    let statuses = (cost.writes as usize / size).saturating_sub(CHILDREN).max(1);
+    let writes = Writes::of(binary, status, statuses);
+    cost.floor = floor::measure(&cluster, &installation, writes, size, LIMIT).await;
+    println!("    ready after {:.1} s, {statuses} statuses each", cost.floor);
+    cost
+}
+
+/// The audit log is written for both: it costs the API server time.
+fn options(size: usize) -> ClusterOptions {
+    ClusterOptions { nodes: size.div_ceil(PODS_ON_A_NODE) + 1, audit: true }
+}
+
+/// What it costs, and what it said of one of them in the end.
+async fn measure_operator(binary: &str, size: usize) -> (Cost, Value) {
     println!("--> {size} control planes: starting a cluster, a coderd and the operator");
-    let nodes = size.div_ceil(PODS_ON_A_NODE) + 1;
-    let cluster = Cluster::start(ClusterOptions { nodes, audit: true }).await;
+    let cluster = Cluster::start(options(size)).await;
     let installation = Installation::new(&cluster, "operator").await;
     let coderd = Coderd::builder().api_rate_limit(None).start().await;
     let mut options = installation.operator("controller").await;
@@ -84,15 +111,17 @@ async fn measure(binary: &str, size: usize) -> Cost {
     let counted =
         requests.iter().filter(|request| !["leases", "events"].contains(&request.resource.as_str()));
     let (reads, writes): (Vec<_>, Vec<_>) = counted.partition(|request| request.is_read());
-    Cost {
+    let cost = Cost {
         size,
         time,
+        floor: f64::NAN,
         processor: processor_time(operator.id()) - used,
         writes: writes.len() as f64,
         reads: reads.len() as f64,
         growth: resident(operator.id()) - idle,
         peak: peak(operator.id()) - idle,
-    }
+    };
+    (cost, fleet.some_status(&cluster).await)
 }
 
 /// A figure of a cost: name, unit and how it is read.
@@ -120,7 +149,14 @@ fn median(costs: &[Cost], of: fn(&Cost) -> f64) -> f64 {
 /// The figures of the size that others are measured by.
 fn figures(size: usize, costs: &[Cost]) -> Vec<Figure> {
     let figure = |(aspect, unit, of): Aspect| Figure::baseline(&name(size, aspect), median(costs, of), unit);
-    ASPECTS.into_iter().map(figure).collect()
+    let mut figures: Vec<Figure> = ASPECTS.into_iter().map(figure).collect();
+    figures.push(above_the_floor(size, median(costs, |cost| cost.time), median(costs, |cost| cost.floor)));
+    figures
+}
+
+/// The time beside that of a bare client.
+fn above_the_floor(size: usize, time: f64, floor: f64) -> Figure {
+    Figure::against(&name(size, "settled, by a bare client"), time, "s", floor, ABOVE_THE_FLOOR)
 }
 
 /// The figures of a size beside what it would cost if each control plane cost what it does among few.
@@ -130,5 +166,7 @@ fn figures_of(cost: &Cost, small: usize, baselines: &[Cost]) -> Vec<Figure> {
         let linear = median(baselines, of) * factor;
         Figure::against(&name(cost.size, aspect), of(cost), unit, linear, TOLERANCE)
     };
-    ASPECTS.into_iter().map(figure).collect()
+    let mut figures: Vec<Figure> = ASPECTS.into_iter().map(figure).collect();
+    figures.push(above_the_floor(cost.size, cost.time, cost.floor));
+    figures
 }

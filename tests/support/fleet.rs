@@ -46,6 +46,14 @@ impl Fleet {
         Self { members }
     }
 
+    /// The status of one of its members.
+    pub async fn some_status(&self, cluster: &Cluster) -> Value {
+        let (namespace, name) = self.members.first().expect("a fleet has members");
+        let api: Api<DynamicObject> =
+            Api::namespaced_with(cluster.client().await, namespace, &control_planes());
+        api.get(name).await.expect("it exists").data["status"].take()
+    }
+
     /// Waits by a watch until every member is ready for its generation; `progress` hears how many are.
     pub async fn ready(&self, cluster: &Cluster, limit: Duration, mut progress: impl FnMut(usize)) {
         let api: Api<DynamicObject> = Api::all_with(cluster.client().await, &control_planes());
@@ -55,10 +63,7 @@ impl Fleet {
             while ready.len() < self.members.len() {
                 let event = events.next().await.expect("a watch goes on").expect("a watch that works");
                 let (Event::Apply(object) | Event::InitApply(object)) = event else { continue };
-                let key = (
-                    object.metadata.namespace.clone().unwrap_or_default(),
-                    object.metadata.name.clone().unwrap_or_default(),
-                );
+                let key = key_of(&object);
                 let is_new = self.members.contains(&key) && is_ready(&object) && ready.insert(key);
                 if is_new {
                     progress(ready.len());
@@ -72,7 +77,12 @@ impl Fleet {
     }
 }
 
-fn control_planes() -> ApiResource {
+pub(crate) fn key_of(object: &DynamicObject) -> Key {
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    (text(&object.metadata.namespace), text(&object.metadata.name))
+}
+
+pub(crate) fn control_planes() -> ApiResource {
     let kind = GroupVersionKind::gvk("coder.com", "v1alpha1", "CoderControlPlane");
     ApiResource::from_gvk_with_plural(&kind, "codercontrolplanes")
 }

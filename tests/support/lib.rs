@@ -12,6 +12,7 @@ pub mod database_tokens;
 pub mod fault_proxy;
 pub mod figures;
 pub mod fleet;
+pub mod floor;
 pub mod https;
 pub mod installation;
 pub mod memory;

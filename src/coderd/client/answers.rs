@@ -141,9 +141,9 @@ pub enum Upload {
 }
 
 /// A complete answer.
-pub(super) struct Answer {
+pub(in crate::coderd) struct Answer {
     pub(super) operation: Operation,
-    pub(super) status: StatusCode,
+    pub(in crate::coderd) status: StatusCode,
     pub(super) retry_after: Option<String>,
     /// Where it redirects to.
     pub(super) location: Option<String>,

@@ -5,6 +5,7 @@ mod answers;
 mod requests;
 mod transport;
 
+pub(super) use answers::Answer;
 pub use answers::{BuildInfo, Entitlement, Entitlements, Feature, Me, Tier, Upload};
 pub use transport::Limits;
 
@@ -12,6 +13,7 @@ use super::RateLimitHold;
 use super::endpoint::Endpoint;
 use super::error::Error;
 use super::license::{Claims, License, Next, NotALicense, next};
+use super::observer::Observer;
 use super::resolve::Resolve;
 use super::tls::TrustError;
 use crate::confidential::Confidential;
@@ -29,6 +31,7 @@ pub struct Client {
     hold: Option<RateLimitHold>,
     /// The host of the access URL, for a coderd that redirects whoever does not come by it.
     access_host: Option<HeaderValue>,
+    observer: Observer,
 }
 
 /// What [`Client::apply_license`] found or did.
@@ -66,7 +69,7 @@ impl Client {
         limits: Limits,
     ) -> Result<Self, TrustError> {
         let transport = Arc::new(Transport::new(endpoint, resolve.clone(), limits)?);
-        Ok(Self { transport, token, hold: None, access_host: None })
+        Ok(Self { transport, token, hold: None, access_host: None, observer: Observer::default() })
     }
 
     /// The same coderd, over the same connections, with another token.
@@ -77,6 +80,11 @@ impl Client {
     /// The same client that leaves coderd alone as long as coderd asked, whichever client was asked to.
     pub fn heeding(self, hold: RateLimitHold) -> Self {
         Self { hold: Some(hold), ..self }
+    }
+
+    /// The same client, of whose requests somebody hears.
+    pub fn observed(self, observer: Observer) -> Self {
+        Self { observer, ..self }
     }
 
     /// Whether coderd is up: the first question, which decides whether somebody is there who answers as coderd does. It
@@ -145,13 +153,16 @@ impl Client {
         self.call(Request::delete_token(id)).await.and_then(|answer| answer.done())
     }
 
-    async fn call(&self, request: Request) -> Result<answers::Answer, Error> {
+    async fn call(&self, request: Request) -> Result<Answer, Error> {
         let token = self.token.as_ref().filter(|_| request.authenticated);
         let hold = self.hold.as_ref();
         if let Some(left) = hold.and_then(|hold| hold.left(Instant::now())) {
             return Err(Error::RateLimited { operation: request.operation, retry_after: left });
         }
-        let answer = self.transport.send(request, token, self.access_host.as_ref()).await?;
+        let observed = self.observer.begin(request.operation);
+        let answer = self.transport.send(request, token, self.access_host.as_ref()).await;
+        observed.end(&answer);
+        let answer = answer?;
         if let (Some(hold), Some(wait)) = (hold, answer.asks_to_wait()) {
             hold.begin(Instant::now() + wait);
         }

@@ -11,7 +11,6 @@ use super::status::{Grants, Ungranted};
 use super::subject::{Object, Subject};
 use crate::controller::children::apply::{ChildState, apply};
 use crate::controller::children::{Child, drift};
-use crate::controller::identity::ObjectKey;
 use crate::controller::identity::Owner;
 use crate::kubernetes::{CallError, Target};
 use crds::well_known::{finalizer as name, label};
@@ -117,8 +116,7 @@ impl Reconciler {
             match self.honour_refusal(owner, &place).await {
                 Ok(gone) => honoured &= gone,
                 Err(error) => {
-                    let (namespace, name) = (owner.namespace, owner.name);
-                    tracing::warn!(namespace, name, place, %error, "rights that are refused could not be taken back");
+                    tracing::warn!(place, %error, "rights that are refused could not be taken back");
                     honoured = false;
                 }
             }
@@ -132,14 +130,7 @@ impl Reconciler {
             return Ok(true);
         }
         let gone = prune::revoke(&self.kube, owner, place).await?;
-        let (namespace, name) = (owner.namespace, owner.name);
-        tracing::info!(
-            namespace,
-            name,
-            place,
-            gone,
-            "the namespace refuses workspaces: rights there were taken back"
-        );
+        tracing::info!(place, gone, "the namespace refuses workspaces: rights there were taken back");
         Ok(gone)
     }
 
@@ -183,8 +174,7 @@ impl Reconciler {
         let message = told.as_ref().map_or_else(|(_, message)| Some(message), Option::as_ref);
         let all = permissions::words(lacking, usize::MAX);
         if message.is_none_or(|message| !message.contains(&all)) {
-            let ObjectKey { namespace, name } = &subject.object.key;
-            tracing::info!(namespace, name, place, lacking = all, "everything the operator may not hand on");
+            tracing::info!(place, lacking = all, "everything the operator may not hand on");
         }
         told
     }

@@ -156,6 +156,7 @@ mod tests {
             resolve: crate::coderd::Resolve::new(vec![rule]),
             allowed_urls: crate::coderd::AllowedUrls::new(Vec::new()),
             request_timeout: Duration::from_millis(200),
+            observer: crate::coderd::Observer::default(),
         };
         let asked = probe("http://coder.ns.svc:80", Trust::default(), &egress, RateLimitHold::default());
         let told = tokio::time::timeout(Duration::from_secs(5), asked).await.expect("the flag counts");

@@ -11,6 +11,7 @@ use super::subject::{FINALIZER, Object, Subject};
 use crate::controller::identity::ObjectKey;
 use crate::controller::runtime::deadline::Deadline;
 use crate::controller::runtime::schedule::Action;
+use crate::controller::runtime::telemetry;
 use crate::kubernetes::CallError;
 use crds::CoderControlPlane;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -35,23 +36,23 @@ pub(super) enum Finalizing {
 impl Reconciler {
     /// One reconcile.
     pub async fn reconcile(&self, key: ObjectKey) -> Action {
-        let action = match self.try_reconcile(&key).await {
+        self.telemetry.observed(&key.namespace, &key.name, self.reconcile_or_back_off(&key)).await
+    }
+
+    async fn reconcile_or_back_off(&self, key: &ObjectKey) -> Action {
+        let action = match self.try_reconcile(key).await {
             Ok(action) => action,
             Err(error) => {
                 // Somebody else was faster: what they wrote is looked at next time.
                 if error.is_outdated() {
-                    tracing::debug!(
-                        namespace = key.namespace,
-                        name = key.name,
-                        "the object changed meanwhile"
-                    );
+                    tracing::debug!("the object changed meanwhile");
                 } else {
-                    tracing::warn!(namespace = key.namespace, name = key.name, %error, "reconcile failed; it is tried again");
+                    tracing::warn!(%error, "reconcile failed; it is tried again");
                 }
                 Action::BackOff(Duration::ZERO)
             }
         };
-        tracing::debug!(namespace = key.namespace, name = key.name, ?action, "reconcile ended");
+        tracing::debug!(?action, "reconcile ended");
         action
     }
 
@@ -62,6 +63,7 @@ impl Reconciler {
             return Ok(Action::AwaitChange);
         };
         let object = Object::new(key.clone(), value);
+        telemetry::of_generation(object.generation);
         if object.is_deleting() {
             return self.finalize(&object).await;
         }

@@ -8,6 +8,7 @@ use super::dependants::Dependants;
 use super::triggers::Abroad;
 use crate::coderd::Egress;
 use crate::controller::identity::ObjectKey;
+use crate::controller::runtime::telemetry::Telemetry;
 use crate::kubernetes::Kube;
 use crate::kubernetes::events::Events;
 use std::collections::BTreeMap;
@@ -21,6 +22,7 @@ pub struct Reconciler {
     pub(super) consent: Consent,
     pub(super) egress: Egress,
     pub(super) events: Events,
+    pub(super) telemetry: Telemetry,
     /// For what everything no longer wanted was pruned: it is not looked for again.
     pruned: Mutex<BTreeMap<ObjectKey, Pruned>>,
     pub(super) memory: Memory,
@@ -37,6 +39,7 @@ impl Reconciler {
     pub fn new(
         kube: Kube,
         events: Events,
+        telemetry: Telemetry,
         config: Config,
         consent: Consent,
         egress: Egress,
@@ -44,7 +47,19 @@ impl Reconciler {
     ) -> Self {
         let (pruned, memory, abroad) = (Mutex::default(), Memory::default(), Arc::default());
         let checksum_key = Mutex::default();
-        Self { kube, config, consent, egress, events, pruned, memory, checksum_key, abroad, dependants }
+        Self {
+            kube,
+            config,
+            consent,
+            egress,
+            events,
+            telemetry,
+            pruned,
+            memory,
+            checksum_key,
+            abroad,
+            dependants,
+        }
     }
 
     /// Forgets what another leader may have changed meanwhile: the key of the checksums, if its Secret was made anew.

@@ -117,6 +117,7 @@ impl Reconciler {
     ) -> Result<(), CallError> {
         let status = json!(after);
         if object.value["status"] == status {
+            self.telemetry.conditions(&object.key.namespace, &object.key.name, &after.conditions);
             return Ok(());
         }
         let version = &object.value["metadata"]["resourceVersion"];
@@ -125,6 +126,7 @@ impl Reconciler {
             {"op": "add", "path": "/status", "value": status},
         ]);
         self.kube.write_status(object.target(), from_value(operations).unwrap_or_default()).await?;
+        self.telemetry.conditions(&object.key.namespace, &object.key.name, &after.conditions);
         let mut news = transitions::news(&object.status.conditions, &after.conditions, is_progress);
         news.extend(license::news(&object.status, &after));
         self.tell(object, &news).await;

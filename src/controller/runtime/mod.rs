@@ -5,4 +5,5 @@ pub mod deadline;
 pub mod objects;
 pub mod queue;
 pub mod schedule;
+pub mod telemetry;
 pub mod watches;

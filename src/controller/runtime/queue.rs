@@ -1,7 +1,7 @@
 //! Runs passes as the schedule says, a bounded number at a time, until it is told to stop.
 //! It decides nothing: see `schedule`.
 
-use super::schedule::{Action, Namespaced, Schedule};
+use super::schedule::{Action, Namespaced, Schedule, Waiting};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -45,6 +45,11 @@ impl<K: Ord + Clone + Namespaced + Send + 'static> Queue<K> {
     /// Forgets an object that is gone.
     pub fn forget(&self, key: &K) {
         self.schedule().forget(key);
+    }
+
+    /// What waits for a worker.
+    pub fn waiting(&self, now: Instant) -> Waiting {
+        self.schedule().waiting(now)
     }
 
     /// Runs passes until `stop`; those under way are cut there: every effect survives a kill anyway.

@@ -17,6 +17,15 @@ pub trait Namespaced {
     fn namespace(&self) -> &str;
 }
 
+/// What waits for a worker.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Waiting {
+    /// Objects that are due.
+    pub due: usize,
+    /// How long the one that is due longest has been waiting.
+    pub oldest: Duration,
+}
+
 /// When an object is reconciled again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
@@ -108,6 +117,17 @@ impl<K: Ord + Clone + Namespaced> Schedule<K> {
     /// When the next object that may be taken is due.
     pub fn next(&self) -> Option<Instant> {
         self.next.first().map(|(at, _)| *at)
+    }
+
+    /// What is due and not under way, whether or not its namespace may have another reconcile.
+    pub fn waiting(&self, now: Instant) -> Waiting {
+        let since = self.namespaces.values().filter_map(|namespace| Some(namespace.waiting.first()?.0)).min();
+        let due =
+            |namespace: &Namespace<K>| namespace.waiting.iter().take_while(|(at, _)| *at <= now).count();
+        Waiting {
+            due: self.namespaces.values().map(due).sum(),
+            oldest: since.map(|since| now.saturating_duration_since(since)).unwrap_or_default(),
+        }
     }
 
     /// Notes the end of a reconcile. What was enqueued meanwhile stays due.
@@ -273,6 +293,28 @@ mod tests {
         schedule.finished("a", Action::RequeueAfter(seconds(300)), now);
         assert_eq!(schedule.next(), Some(now));
         assert_eq!((schedule.take(now), schedule.next()), (Some("a"), None), "and once only");
+    }
+
+    #[test]
+    fn what_waits_is_what_is_due_and_not_under_way() {
+        let (mut schedule, now) = (Schedule::default(), Instant::now());
+        assert_eq!(schedule.waiting(now), Waiting::default());
+        for (age, key) in ["a/1", "a/2", "a/3", "a/4", "b/1"].into_iter().enumerate() {
+            schedule.enqueue(key, now + seconds(age as u64));
+        }
+        schedule.enqueue("c/1", now + seconds(60));
+        let now = now + seconds(10);
+        assert_eq!(schedule.waiting(now), Waiting { due: 5, oldest: seconds(10) });
+        while schedule.take(now).is_some() {}
+        assert_eq!(schedule.waiting(now), Waiting { due: 2, oldest: seconds(8) }, "its namespace is full");
+        schedule.enqueue("b/1", now);
+        assert_eq!(schedule.waiting(now).due, 2, "one under way does not wait for a worker");
+        for key in ["a/1", "a/2", "b/1"] {
+            schedule.finished(key, Action::AwaitChange, now);
+        }
+        assert_eq!(schedule.waiting(now), Waiting { due: 3, oldest: seconds(8) });
+        while schedule.take(now).is_some() {}
+        assert_eq!(schedule.waiting(now), Waiting::default(), "what is due later does not wait");
     }
 
     #[test]

@@ -29,7 +29,7 @@ fn told(severity: Severity, new: &Condition) -> News {
     News {
         severity,
         reason: new.reason.clone(),
-        // Events of one reason and one action are folded: two conditions with the same reason are still two.
+        // Two conditions with the same reason are still two Events.
         action: new.type_.clone(),
         note: format!("{} is {}: {}", new.type_, new.status, new.message),
     }

@@ -87,6 +87,15 @@ impl Cluster {
 
     /// A client that speaks as the user of that kubeconfig, without retries of its own.
     pub async fn client_of(&self, kubeconfig: &Path) -> kube::Client {
+        self.client_impersonating(kubeconfig, None).await
+    }
+
+    /// The same that speaks as another user, whom that one may impersonate.
+    pub async fn client_as(&self, kubeconfig: &Path, user: &str) -> kube::Client {
+        self.client_impersonating(kubeconfig, Some(user.to_owned())).await
+    }
+
+    async fn client_impersonating(&self, kubeconfig: &Path, user: Option<String>) -> kube::Client {
         // Several crates of a test binary use rustls; whoever comes first installs the one provider there is.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let file = kube::config::Kubeconfig::read_from(kubeconfig).expect("the kubeconfig can be read");
@@ -94,6 +103,7 @@ impl Cluster {
             .await
             .expect("a usable kubeconfig");
         config.default_retry = false;
+        config.auth_info.impersonate = user;
         kube::Client::try_from(config).expect("a client")
     }
 

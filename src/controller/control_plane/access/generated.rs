@@ -306,7 +306,7 @@ impl<'a> Work<'a> {
                 let url = self.url.clone()?;
                 let Asked { kube, owner, spec, egress, .. } = self.asked;
                 let url = source::trusting(kube, owner.namespace, spec, url).await;
-                source::connect(*owner, egress, &url).await?
+                source::connect(egress, &url).await?
             }
         };
         Ok(self.database.insert(database))

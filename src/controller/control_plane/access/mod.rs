@@ -249,7 +249,7 @@ async fn retired(asked: &Asked<'_>, accessed: Accessed) -> Accessed {
             Accessed { wish, token_events, hold: true, retry: Some(Retry::Backoff), ..accessed }
         }
         Err(error) => {
-            tracing::warn!(namespace = asked.owner.namespace, name = asked.owner.name, %error,
+            tracing::warn!(%error,
                 "the operator's own token could not be taken back; it is tried again");
             Accessed { hold: true, retry: Some(Retry::Backoff), ..accessed }
         }

@@ -60,8 +60,6 @@ pub async fn retire(
     };
     if let Err(error) = &revoked {
         tracing::warn!(
-            namespace = owner.namespace,
-            name = owner.name,
             error,
             "a token could not be revoked in coderd's database; one made by this operator ends by itself within a day"
         );
@@ -147,7 +145,7 @@ async fn revoke_once(
     made: Option<Made<'_>>,
     former: bool,
 ) -> Result<bool, Error> {
-    let mut database = source::connect(owner, egress, url).await?;
+    let mut database = source::connect(egress, url).await?;
     let mut known = false;
     if let Some((record, uid)) = made {
         known = disable(&mut database, owner.of_record(uid), record).await?;
@@ -190,7 +188,7 @@ pub async fn former(
 pub async fn remove_former(kube: &Kube, owner: Owner<'_>, name: &str, uid: &str) -> Result<(), CallError> {
     match kube.remove(secret(owner.namespace, name), uid).await {
         Err(error) if error.is_refused() => {
-            tracing::warn!(namespace = owner.namespace, name, %error,
+            tracing::warn!(secret = name, %error,
                 "the Secret of the older operator's token stays until its control plane goes");
             Ok(())
         }

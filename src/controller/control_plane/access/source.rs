@@ -6,7 +6,6 @@ use crate::coderd::Egress;
 use crate::coderd::database::{Database, DatabaseUrl, Error, Limits};
 use crate::confidential::{Confidential, decoded};
 use crate::controller::control_plane::references::{Found, secret_value};
-use crate::controller::identity::Owner;
 use crate::kubernetes::{CallError, Kube, Target};
 use crds::CoderControlPlaneSpec;
 use serde_json::Value;
@@ -57,7 +56,6 @@ pub async fn trusting(
         if !add(&mut pems, pem.expose()) {
             let (secret, most) = (&cert.name, LARGEST_AUTHORITIES / 1024);
             tracing::warn!(
-                namespace,
                 secret,
                 "the authorities in spec.certs.secrets are larger than {most} KiB; those from \
                 this Secret on are not used for the database"
@@ -79,11 +77,10 @@ fn add(pems: &mut String, pem: &str) -> bool {
 }
 
 /// Logs in to the database. What stands in the way before its server has proven itself is told in the operator's log only.
-pub async fn connect(owner: Owner<'_>, egress: &Egress, url: &DatabaseUrl) -> Result<Database, Error> {
+pub async fn connect(egress: &Egress, url: &DatabaseUrl) -> Result<Database, Error> {
     let database = Database::connect(url, &egress.resolve, Limits::default()).await;
     database.inspect_err(|error| {
-        let (namespace, name) = (owner.namespace, owner.name);
-        tracing::warn!(namespace, name, error = %error.detail(), "no connection to coderd's database");
+        tracing::warn!(error = %error.detail(), "no connection to coderd's database");
     })
 }
 
