@@ -76,7 +76,7 @@ impl Severity {
 
 /// One Event about an object, before it is published. Those that agree in everything are folded into one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct News {
+pub struct EventDraft {
     /// Good or bad.
     pub severity: Severity,
     /// Why, as one word of a catalogue.
@@ -109,7 +109,7 @@ impl Events {
     /// Records an Event about an object of our own namespace; with its uid, `kubectl describe` shows it.
     pub async fn record(&self, reason: Reason, about: ObjectReference, note: String) {
         let about = ObjectReference { namespace: Some(self.namespace.clone()), ..about };
-        let news = News {
+        let news = EventDraft {
             severity: reason.severity(),
             reason: reason.name().to_owned(),
             action: reason.action().to_owned(),
@@ -119,7 +119,7 @@ impl Events {
     }
 
     /// Publishes an Event about an object wherever it is. It is news, not work: a failure is logged and that is all.
-    pub async fn publish(&self, news: &News, about: &ObjectReference) {
+    pub async fn publish(&self, news: &EventDraft, about: &ObjectReference) {
         let mut note = sentence(&news.note);
         // The API server counts bytes, and refuses a note that has more.
         note.truncate(note.floor_char_boundary(LARGEST_NOTE));

@@ -6,7 +6,7 @@ use super::prune::{self, Wanted};
 use super::reconciler::Reconciler;
 use super::subject::{FINALIZER, Object};
 use crate::controller::runtime::schedule::Action;
-use crate::kubernetes::events::News;
+use crate::kubernetes::events::EventDraft;
 use crate::kubernetes::{CallError, Target};
 use crds::CoderControlPlaneSpec;
 use crds::well_known::annotation;
@@ -60,7 +60,7 @@ impl Reconciler {
         let spec: CoderControlPlaneSpec = from_value(object.value["spec"].clone()).unwrap_or_default();
         let release = object.value["metadata"]["annotations"][annotation::RELEASE_EXTERNAL] == "true";
         let token_events = access::end(&self.kube, &self.egress, owner, &spec, release).await?;
-        let news: Vec<News> = token_events.iter().map(TokenEvent::news).collect();
+        let news: Vec<EventDraft> = token_events.iter().map(TokenEvent::draft).collect();
         self.tell(object, &news).await;
         let (namespace, name) = (self.kube.namespace(), owner.secret());
         let secret = Target { api_version: "v1", kind: "Secret", plural: "secrets", namespace, name: &name };

@@ -11,7 +11,7 @@ use crate::coderd::{Client, Error, Retry};
 use crate::confidential::Confidential;
 use crate::controller::control_plane::reasons::Reason;
 use crate::kubernetes::Kube;
-use crate::kubernetes::events::{News, Severity};
+use crate::kubernetes::events::{EventDraft, Severity};
 use crds::shared::SecretKeySelector;
 use crds::well_known::condition::LICENSE_APPLIED;
 use crds::well_known::secret_key;
@@ -263,13 +263,13 @@ fn failed(error: &ApplyError) -> Licensed {
 
 /// What there is to tell of another license, and of one that ends soon; that there is one at all, or none any more, is
 /// told by the condition.
-pub fn news(before: &CoderControlPlaneStatus, after: &CoderControlPlaneStatus) -> Vec<News> {
+pub fn event_drafts(before: &CoderControlPlaneStatus, after: &CoderControlPlaneStatus) -> Vec<EventDraft> {
     let held = |status: &CoderControlPlaneStatus| -> Option<Condition> {
         let condition = status.conditions.iter().find(|one| one.type_ == LICENSE_APPLIED);
         condition.filter(|condition| condition.status == "True").cloned()
     };
     let Some(old) = held(before) else { return Vec::new() };
-    let told = |severity, reason: &str, note: &str| News {
+    let told = |severity, reason: &str, note: &str| EventDraft {
         severity,
         reason: reason.to_owned(),
         action: LICENSE_APPLIED.to_owned(),
@@ -280,7 +280,11 @@ pub fn news(before: &CoderControlPlaneStatus, after: &CoderControlPlaneStatus) -
     if let (Some(one), Some(other)) = hashes
         && one != other
     {
-        news.push(told(Severity::Normal, "LicenseReplaced", "coderd has another license than before"));
+        news.push(told(
+            Severity::Normal,
+            Reason::LicenseReplaced.as_str(),
+            "coderd has another license than before",
+        ));
     }
     if let Some(new) =
         held(after).filter(|new| new.reason != old.reason && new.reason != Reason::Applied.as_str())

@@ -150,7 +150,7 @@ fn an_end_that_comes_nearer_is_told_once_for_each_border() {
         from_value(json!({ "conditions": [condition], "licenseLastAppliedHash": hash })).unwrap()
     };
     let told = |before: &CoderControlPlaneStatus, after: &CoderControlPlaneStatus| {
-        news(before, after).into_iter().map(|one| one.reason).collect::<Vec<String>>()
+        event_drafts(before, after).into_iter().map(|one| one.reason).collect::<Vec<String>>()
     };
     let (fine, month, week) = (
         status("True", "Applied", "a"),

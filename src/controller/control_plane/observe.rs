@@ -12,7 +12,7 @@ use super::status::{Coderd, ExternalPhase, ExternalState};
 use super::subject::Subject;
 use crate::coderd::{Client, Error, Retry};
 use crate::controller::runtime::deadline::Deadline;
-use crate::kubernetes::events::News;
+use crate::kubernetes::events::EventDraft;
 use crds::{CoderControlPlane, CoderControlPlaneSpec, CoderControlPlaneStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -129,8 +129,8 @@ impl External {
     }
 
     /// What was done about tokens.
-    pub(super) fn token_events(&self) -> Vec<News> {
-        self.accessed.token_events.iter().map(access::TokenEvent::news).collect()
+    pub(super) fn token_events(&self) -> Vec<EventDraft> {
+        self.accessed.token_events.iter().map(access::TokenEvent::draft).collect()
     }
 
     /// What coderd said.

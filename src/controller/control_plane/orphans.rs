@@ -3,9 +3,10 @@
 //! between, is gone.
 
 use super::KIND;
+use super::reasons::Reason;
 use super::triggers::ControlPlanes;
 use crate::controller::identity::ObjectKey;
-use crate::kubernetes::events::{Events, News, Severity};
+use crate::kubernetes::events::{EventDraft, Events, Severity};
 use crate::kubernetes::{CallError, Kube, Target};
 use crds::well_known::{MANAGER, label};
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -210,8 +211,8 @@ async fn remove_one(kube: &Kube, events: &Events, key: &ObjectKey, one: &Leftove
         uid: Some(one.uid.clone()),
         ..ObjectReference::default()
     };
-    let (reason, action) = ("OrphanRemoved".to_owned(), "Remove".to_owned());
-    events.publish(&News { severity: Severity::Normal, reason, action, note }, &about).await;
+    let (reason, action) = (Reason::OrphanRemoved.to_string(), "Remove".to_owned());
+    events.publish(&EventDraft { severity: Severity::Normal, reason, action, note }, &about).await;
 }
 
 fn note(kind: &str, owner: &str) -> String {

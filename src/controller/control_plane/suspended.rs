@@ -14,7 +14,7 @@ use crate::controller::children::{ChildKind, drift};
 use crate::controller::runtime::deadline::Deadline;
 use crate::controller::runtime::schedule::Action;
 use crate::controller::workload::rollout;
-use crate::kubernetes::events::News;
+use crate::kubernetes::events::EventDraft;
 use crate::kubernetes::{CallError, Target};
 use crds::CoderControlPlane;
 use crds::well_known::condition;
@@ -47,7 +47,7 @@ impl Reconciler {
         let (coderd, client) = self.client_of_suspended(subject, &complete).await?;
         let asked = self.asked(subject, &complete.spec, client.as_ref(), frozen, &deadline);
         let accessed = access::renew(&asked).await;
-        let news: Vec<News> = accessed.token_events.iter().map(access::TokenEvent::news).collect();
+        let news: Vec<EventDraft> = accessed.token_events.iter().map(access::TokenEvent::draft).collect();
         self.tell(object, &news).await;
         accessed.describe(&mut status);
         let action = action(accessed.retry);

@@ -12,7 +12,7 @@ use crate::controller::status::conditions::{Finding, conditions};
 use crate::controller::status::reasons::Class;
 use crate::controller::status::transitions;
 use crate::kubernetes::CallError;
-use crate::kubernetes::events::News;
+use crate::kubernetes::events::EventDraft;
 use crds::CoderControlPlaneStatus;
 use crds::well_known::condition;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -127,14 +127,14 @@ impl Reconciler {
         ]);
         self.kube.write_status(object.target(), from_value(operations).unwrap_or_default()).await?;
         self.telemetry.conditions(&object.key.namespace, &object.key.name, &after.conditions);
-        let mut news = transitions::news(&object.status.conditions, &after.conditions, is_progress);
-        news.extend(license::news(&object.status, &after));
+        let mut news = transitions::event_drafts(&object.status.conditions, &after.conditions, is_progress);
+        news.extend(license::event_drafts(&object.status, &after));
         self.tell(object, &news).await;
         Ok(())
     }
 
     /// Publishes Events about a control plane.
-    pub(super) async fn tell(&self, object: &Object, news: &[News]) {
+    pub(super) async fn tell(&self, object: &Object, news: &[EventDraft]) {
         let [api_version, kind, _] = KIND;
         let about = ObjectReference {
             api_version: Some(api_version.to_owned()),

@@ -1,7 +1,7 @@
 //! Decides which Events a change of conditions is worth: what a person wants to hear of, once, and how bad it is.
 //! It never publishes, and about a condition that stays as it was it says nothing.
 
-use crate::kubernetes::events::{News, Severity};
+use crate::kubernetes::events::{EventDraft, Severity};
 use crds::well_known::condition::{READY, RECONCILING, SPEC_ACCEPTED, STALLED, SUSPENDED};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
@@ -9,14 +9,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 type IsProgress = fn(&str) -> bool;
 
 /// What there is to tell when the conditions `before` become those `after`.
-pub fn news(before: &[Condition], after: &[Condition], is_progress: IsProgress) -> Vec<News> {
+pub fn event_drafts(before: &[Condition], after: &[Condition], is_progress: IsProgress) -> Vec<EventDraft> {
     let named = |type_: &str| before.iter().find(|old| old.type_ == type_);
-    let mut news: Vec<News> = after
+    let mut news: Vec<EventDraft> = after
         .iter()
         .filter_map(|new| severity(named(&new.type_), new, is_progress).map(|severity| told(severity, new)))
         .collect();
     let ended = named(SUSPENDED).filter(|_| after.iter().all(|new| new.type_ != SUSPENDED));
-    news.extend(ended.map(|_| News {
+    news.extend(ended.map(|_| EventDraft {
         severity: Severity::Normal,
         reason: "Resumed".to_owned(),
         action: SUSPENDED.to_owned(),
@@ -25,8 +25,8 @@ pub fn news(before: &[Condition], after: &[Condition], is_progress: IsProgress) 
     news
 }
 
-fn told(severity: Severity, new: &Condition) -> News {
-    News {
+fn told(severity: Severity, new: &Condition) -> EventDraft {
+    EventDraft {
         severity,
         reason: new.reason.clone(),
         // Two conditions with the same reason are still two Events.
@@ -78,8 +78,8 @@ mod tests {
             .contains(&reason)
     }
 
-    fn news(before: &[Condition], after: &[Condition]) -> Vec<News> {
-        super::news(before, after, is_progress)
+    fn event_drafts(before: &[Condition], after: &[Condition]) -> Vec<EventDraft> {
+        super::event_drafts(before, after, is_progress)
     }
     use crds::well_known::condition::{DEPLOYMENT_AVAILABLE, OPERATOR_ACCESS_READY};
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -143,22 +143,22 @@ mod tests {
             let before: Vec<_> =
                 old.iter().map(|(status, reason)| condition(about, status, reason, 1)).collect();
             let after = [condition(about, new.0, new.1, generation)];
-            let told = news(&before, &after);
+            let told = event_drafts(&before, &after);
             let severities: Vec<Severity> = told.iter().map(|one| one.severity).collect();
             assert_eq!(severities, Vec::from_iter(expected), "{about}: {old:?} -> {new:?}");
             for one in told {
                 assert_eq!((one.reason.as_str(), one.action.as_str()), (new.1, about));
                 assert_eq!(one.note, format!("{about} is {}: why", new.0));
             }
-            assert_eq!(news(&after, &after), [], "a pass that changes nothing");
+            assert_eq!(event_drafts(&after, &after), [], "a pass that changes nothing");
         }
     }
 
     #[test]
     fn the_end_of_a_suspension_is_told() {
         let before = [condition(SUSPENDED, "True", "Suspended", 1)];
-        let reasons: Vec<String> = news(&before, &[]).into_iter().map(|one| one.reason).collect();
+        let reasons: Vec<String> = event_drafts(&before, &[]).into_iter().map(|one| one.reason).collect();
         assert_eq!(reasons, ["Resumed"]);
-        assert_eq!(news(&[], &[]), []);
+        assert_eq!(event_drafts(&[], &[]), []);
     }
 }

@@ -1,7 +1,8 @@
 //! Decides what is told of a token that came or went: token_events, which no condition shows because access is there before and
 //! after. Of the token itself it knows nothing.
 
-use crate::kubernetes::events::{News, Severity};
+use crate::controller::control_plane::reasons::Reason;
+use crate::kubernetes::events::{EventDraft, Severity};
 
 /// Something that was done about a token of our own.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,34 +21,34 @@ pub enum TokenEvent {
 
 impl TokenEvent {
     /// What there is to tell.
-    pub fn news(&self) -> News {
+    pub fn draft(&self) -> EventDraft {
         let (severity, reason, note) = match self {
             Self::Issued => {
-                (Severity::Normal, "TokenIssued", "the operator made a token of its own".to_owned())
+                (Severity::Normal, Reason::TokenIssued, "the operator made a token of its own".to_owned())
             }
             Self::Renewed => (
                 Severity::Normal,
-                "TokenRenewed",
+                Reason::TokenRenewed,
                 "the operator's token was replaced by a new one".to_owned(),
             ),
             Self::Revoked => {
-                (Severity::Normal, "TokenRevoked", "the operator's token was taken back".to_owned())
+                (Severity::Normal, Reason::TokenRevoked, "the operator's token was taken back".to_owned())
             }
             Self::LeftToExpire(why) => (
                 Severity::Warning,
-                "TokenNotRevoked",
+                Reason::TokenNotRevoked,
                 format!("the operator's token ends by itself within a day, it could not be revoked: {why}"),
             ),
             Self::FormerLeft(why) => (
                 Severity::Warning,
-                "FormerTokenNotRevoked",
+                Reason::FormerTokenNotRevoked,
                 format!(
                     "a token of the older operator is valid for up to a year and could not be revoked: {why}; delete \
                      the tokens of the user coder-k8s-operator in coderd"
                 ),
             ),
         };
-        News { severity, reason: reason.to_owned(), action: "OperatorToken".to_owned(), note }
+        EventDraft { severity, reason: reason.to_string(), action: "OperatorToken".to_owned(), note }
     }
 }
 
@@ -57,14 +58,14 @@ mod tests {
 
     #[test]
     fn only_a_token_that_stays_is_bad_news() {
-        let told = |deed: TokenEvent| (deed.news().severity, deed.news().reason);
+        let told = |deed: TokenEvent| (deed.draft().severity, deed.draft().reason);
         assert_eq!(told(TokenEvent::Issued), (Severity::Normal, "TokenIssued".to_owned()));
         assert_eq!(told(TokenEvent::Renewed), (Severity::Normal, "TokenRenewed".to_owned()));
         assert_eq!(told(TokenEvent::Revoked), (Severity::Normal, "TokenRevoked".to_owned()));
-        let left = TokenEvent::LeftToExpire("the database cannot be reached".to_owned()).news();
+        let left = TokenEvent::LeftToExpire("the database cannot be reached".to_owned()).draft();
         assert_eq!((left.severity, left.reason.as_str()), (Severity::Warning, "TokenNotRevoked"));
         assert!(left.note.ends_with("the database cannot be reached"), "{}", left.note);
-        let former = TokenEvent::FormerLeft("the database cannot be reached".to_owned()).news();
+        let former = TokenEvent::FormerLeft("the database cannot be reached".to_owned()).draft();
         assert_eq!((former.severity, former.reason.as_str()), (Severity::Warning, "FormerTokenNotRevoked"));
         assert!(former.note.contains("delete the tokens of the user"), "{}", former.note);
     }
