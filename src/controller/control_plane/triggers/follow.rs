@@ -92,6 +92,7 @@ async fn listen(
     control_planes: ControlPlanes,
     queue: Queue<Key>,
 ) {
+    let mut listed = false;
     while let Some(sight) = changes.next().await {
         match sight {
             Ok(Sight::Changed(change)) => {
@@ -99,7 +100,12 @@ async fn listen(
                 let lost = changed == Changed::Consumed(Source::Secret) && records.is_lost(&change);
                 wish(if lost { Changed::Record } else { changed }, &change, &control_planes, &queue);
             }
-            Ok(Sight::Listed) => {}
+            // Nobody tells what went while the watch was broken and had to list again: everybody may have lost something.
+            Ok(Sight::Listed) => {
+                if std::mem::replace(&mut listed, true) {
+                    control_planes.all().iter().for_each(|object| queue.wish(Key::of(object.meta())));
+                }
+            }
             Err(error) => tracing::warn!(?changed, %error, "watch failed; it is tried again"),
         }
     }
