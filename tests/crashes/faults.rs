@@ -81,8 +81,10 @@ impl Stage {
 
     /// Asks for a pass and waits until it is done.
     async fn pass(&self, word: &str) {
-        let words =
-            format!("annotate codercontrolplane/coder -n {} coder.com/reconcile-at={word}", self.home);
+        let words = format!(
+            "annotate codercontrolplane/coder -n {} --overwrite coder.com/reconcile-at={word}",
+            self.home
+        );
         self.cluster.kubectl(&words).await.expect_ok();
         until("the request to be handled", LIMIT, async || {
             let plane = self.get("codercontrolplane/coder").await.unwrap_or_default();

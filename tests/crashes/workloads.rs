@@ -103,27 +103,60 @@ fn is_gone(subject: Option<&Value>) -> bool {
 
 /// Everything a control plane goes through.
 pub fn all() -> Vec<Workload> {
-    let ingress =
-        json!({ "expose": { "ingress": { "host": "coder.example.com" } }, "podDisruptionBudget": {} });
-    let gateway = json!({ "expose": { "gateway": { "host": "coder.example.com", "parentRefs": [{ "name": "edge" }] } } });
-    let licensed = json!({ "licenseSecretRef": { "name": "license" } });
-    let abroad = json!({ "rbac": { "workspaceNamespaces": ["{first}", "{second}"] } });
-    let everything = json!({ "licenseSecretRef": { "name": "license" },
-        "rbac": { "workspaceNamespaces": ["{first}", "{second}"] } });
-    let consenting = || [consenting("{first}"), consenting("{second}")];
+    [lifetime(), access(), exposure(), grants()].concat()
+}
+
+fn licensed() -> Value {
+    json!({ "licenseSecretRef": { "name": "license" } })
+}
+
+fn with_ingress() -> Value {
+    json!({ "expose": { "ingress": { "host": "coder.example.com" } }, "podDisruptionBudget": {} })
+}
+
+fn with_grants() -> Value {
+    json!({ "rbac": { "workspaceNamespaces": ["{first}", "{second}"] } })
+}
+
+/// Its beginning, with what the operator makes for itself at its own first start, and its end, with everything there is to
+/// be taken back.
+fn lifetime() -> Vec<Workload> {
+    let mut everything = with_grants();
+    everything["licenseSecretRef"] = licensed()["licenseSecretRef"].clone();
     vec![
         Workload {
             name: "creation",
             elsewhere: &[],
             before: vec![database()],
             prepared: None,
-            change: Change::Apply(vec![control_plane(&ingress)]),
+            change: Change::Apply(vec![control_plane(&with_ingress())]),
             done: is_ready,
         },
         Workload {
+            name: "deletion",
+            elsewhere: &["first", "second"],
+            before: vec![
+                consenting("{first}"),
+                consenting("{second}"),
+                database(),
+                license(),
+                control_plane(&everything),
+            ],
+            prepared: Some(has_a_license),
+            change: Change::Delete,
+            done: is_gone,
+        },
+    ]
+}
+
+/// The operator's own token, made and taken back, and the license that it uploads with it.
+fn access() -> Vec<Workload> {
+    let plain = || control_plane(&json!({}));
+    vec![
+        Workload {
             name: "token",
             elsewhere: &[],
-            before: vec![database(), control_plane(&json!({}))],
+            before: vec![database(), plain()],
             prepared: Some(is_ready),
             change: Change::Apply(vec![provisioner()]),
             done: has_a_token,
@@ -131,50 +164,53 @@ pub fn all() -> Vec<Workload> {
         Workload {
             name: "license",
             elsewhere: &[],
-            before: vec![database(), license(), provisioner(), control_plane(&json!({}))],
+            before: vec![database(), license(), provisioner(), plain()],
             prepared: Some(has_a_token),
-            change: Change::Apply(vec![control_plane(&licensed)]),
+            change: Change::Apply(vec![control_plane(&licensed())]),
             done: has_a_license,
         },
         Workload {
             name: "revocation",
             elsewhere: &[],
-            before: vec![database(), provisioner(), control_plane(&json!({}))],
+            before: vec![database(), provisioner(), plain()],
             prepared: Some(has_a_token),
             change: Change::Apply(vec![control_plane(&json!({ "operatorAccess": { "disabled": true } }))]),
             done: has_no_token,
         },
-        Workload {
-            name: "expose",
-            elsewhere: &[],
-            before: vec![database(), control_plane(&ingress)],
-            prepared: Some(is_ready),
-            change: Change::Apply(vec![control_plane(&gateway)]),
-            done: is_ready,
-        },
+    ]
+}
+
+fn exposure() -> Vec<Workload> {
+    let gateway = json!({ "expose": { "gateway": { "host": "coder.example.com", "parentRefs": [{ "name": "edge" }] } } });
+    vec![Workload {
+        name: "expose",
+        elsewhere: &[],
+        before: vec![database(), control_plane(&with_ingress())],
+        prepared: Some(is_ready),
+        change: Change::Apply(vec![control_plane(&gateway)]),
+        done: is_ready,
+    }]
+}
+
+fn grants() -> Vec<Workload> {
+    let before =
+        |spec: &Value| vec![consenting("{first}"), consenting("{second}"), database(), control_plane(spec)];
+    vec![
         Workload {
             name: "grants-added",
             elsewhere: &["first", "second"],
-            before: [vec![database(), control_plane(&json!({}))], consenting().into()].concat(),
+            before: before(&json!({})),
             prepared: Some(is_ready),
-            change: Change::Apply(vec![control_plane(&abroad)]),
+            change: Change::Apply(vec![control_plane(&with_grants())]),
             done: is_ready,
         },
         Workload {
             name: "grants-removed",
             elsewhere: &["first", "second"],
-            before: [consenting().to_vec(), vec![database(), control_plane(&abroad)]].concat(),
+            before: before(&with_grants()),
             prepared: Some(is_ready),
             change: Change::Apply(vec![control_plane(&json!({}))]),
             done: is_ready,
-        },
-        Workload {
-            name: "deletion",
-            elsewhere: &["first", "second"],
-            before: [consenting().to_vec(), vec![database(), license(), control_plane(&everything)]].concat(),
-            prepared: Some(has_a_license),
-            change: Change::Delete,
-            done: is_gone,
         },
     ]
 }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
 /// What differs from run to run although nothing else does, by the name of the field.
-const MASKED: [&str; 17] = [
+const MASKED: [&str; 18] = [
     "uid",
     "resourceVersion",
     "creationTimestamp",
@@ -24,6 +24,7 @@ const MASKED: [&str; 17] = [
     "token-expires-at",
     "user-id",
     "holderIdentity",
+    "coder.com/written-over",
 ];
 
 /// Everything there is after a run: one line for each value, under the object that has it.
@@ -63,16 +64,31 @@ impl EndState {
     }
 }
 
+/// Longer values of a Secret, as the API server writes them, are keys, certificates, tokens and URLs with passwords: they
+/// differ, and nobody is to read them in a log.
+const LONGEST_SHOWN: usize = 40;
+
 /// An object without what differs from run to run.
 fn normalised(object: &Value) -> Value {
     let mut object = object.clone();
+    let is_long = |value: &Value| value.as_str().is_some_and(|text| text.len() > LONGEST_SHOWN);
+    if object["kind"] == "Secret"
+        && let Some(data) = object["data"].as_object_mut()
+    {
+        data.values_mut().filter(|value| is_long(value)).for_each(|value| *value = Value::from("<set>"));
+    }
     // Of who wrote what it counts what is owned, not in which order it was first.
     if let Some(Value::Array(managers)) = object.pointer_mut("/metadata/managedFields") {
         managers.iter_mut().for_each(mask);
         managers.sort_by_key(Value::to_string);
     }
+    let is_rolled_out = object["kind"] == "Deployment";
     if let Some(Value::Array(conditions)) = object.pointer_mut("/status/conditions") {
         conditions.sort_by_key(|condition| condition["type"].to_string());
+        // The controller manager names the ReplicaSet, and thereby the namespace in the pods' environment, as a hash.
+        for condition in conditions.iter_mut().filter(|_| is_rolled_out).filter_map(Value::as_object_mut) {
+            condition.remove("message");
+        }
     }
     mask(&mut object);
     object

@@ -144,18 +144,18 @@ impl Campaign {
             let recording = run.unwrap_or_else(|why| panic!("{}, undisturbed: {why}", workload.name));
             recordings.entry(workload.name).or_default().push(recording);
         }
-        let judged = recordings.into_iter().map(|(name, recordings)| {
+        let differing = recordings.iter().filter_map(|(name, recordings)| {
             let differences = recordings[1].end.difference(&recordings[0].end);
-            assert!(
-                differences.is_empty(),
-                "{name}: two undisturbed runs differ:\n{}",
-                differences.join("\n")
-            );
-            let points: Vec<Vec<Point>> = recordings.iter().map(|one| one.points.clone()).collect();
-            let end = recordings.into_iter().next().expect("it was recorded").end;
-            (name, Recorded { planned: plans(name, &points), end })
+            (!differences.is_empty()).then(|| format!("{name}:\n{}", differences.join("\n")))
         });
-        judged.collect()
+        let differing: Vec<String> = differing.collect();
+        assert!(differing.is_empty(), "two undisturbed runs differ:\n{}", differing.join("\n"));
+        let recorded = recordings.into_iter().map(|(name, recordings)| {
+            let (points, mut ends): (Vec<Vec<Point>>, Vec<EndState>) =
+                recordings.into_iter().map(|one| (one.points, one.end)).unzip();
+            (name, Recorded { planned: plans(name, &points), end: ends.remove(0) })
+        });
+        recorded.collect()
     }
 
     /// Runs plans and prints how many converged.
@@ -228,10 +228,7 @@ impl Campaign {
     ) -> Result<Recording, String> {
         let mut scene = Scene::set(&self.ground, lane, workload).await;
         let recording = async {
-            scene.start().await;
-            scene.prepare().await?;
-            scene.journal.begin(None);
-            scene.change().await?;
+            scene.begin(None).await?;
             scene.done().await?;
             scene.at_rest().await?;
             let points = scene.journal.points();
@@ -268,10 +265,7 @@ impl Campaign {
 /// Runs a workload, kills its operator as planned, starts another and waits until everything is as it should be.
 async fn disturbed(scene: &mut Scene<'_>, plan: &Plan, expected: &EndState) -> Result<Run, String> {
     let began = Instant::now();
-    scene.start().await;
-    scene.prepare().await?;
-    scene.journal.begin(Some((plan.point.clone(), plan.way)));
-    scene.change().await?;
+    scene.begin(Some((plan.point.clone(), plan.way))).await?;
     if tokio::time::timeout(REACHED_WITHIN, scene.journal.reached()).await.is_err() {
         return Ok(Run::NotReached);
     }

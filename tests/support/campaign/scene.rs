@@ -6,12 +6,11 @@ use super::world;
 use super::{Change, Expectation, Ground, Workload};
 use crate::coderd::Coderd;
 use crate::database_proxy::DatabaseProxy;
-use crate::fault_proxy::{FaultProxy, Journal};
+use crate::fault_proxy::{FaultProxy, Journal, Point, Way};
 use crate::installation::Installation;
 use crate::operator::{Operator, OperatorOptions};
 use crate::wait::{holds, within};
-use k8s_openapi::api::coordination::v1::Lease;
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -47,6 +46,7 @@ impl<'a> Scene<'a> {
     ) -> Self {
         let home = ground.cluster.namespace(workload.name).await;
         let operator_namespace = installation.namespace.clone();
+        world::forget(&ground.client, &operator_namespace).await;
         let mut names = (ground.customer.names)(&home);
         names.extend([
             (home.clone(), "{home}".to_owned()),
@@ -93,10 +93,31 @@ impl<'a> Scene<'a> {
 
     /// Starts an operator, which leads at once: nobody holds the Lease.
     pub(super) async fn start(&mut self) {
-        let leases = Api::<Lease>::namespaced(self.ground.client.clone(), &self.operator_namespace);
-        let gone = leases.delete_collection(&DeleteParams::default(), &ListParams::default()).await;
-        gone.expect("an administrator may delete Leases");
+        world::unlead(&self.ground.client, &self.operator_namespace).await;
         self.operator = Some(Operator::start(self.ground.customer.binary, &self.options).await);
+    }
+
+    /// Runs the workload up to its change; what is written from then on counts, and is fatal where it is planned to be.
+    pub(super) async fn begin(&mut self, planned: Option<(Point, Way)>) -> Result<(), String> {
+        // Without a state to prepare, what an operator writes when it first starts is part of the workload.
+        if self.workload.prepared.is_none() {
+            self.journal.begin(planned.clone());
+        }
+        for manifest in &self.workload.before {
+            self.apply(manifest).await?;
+        }
+        // One that dies before it listens never will: what happens then happens without it.
+        let journal = self.journal.clone();
+        tokio::select! {
+            () = journal.reached() => {}
+            () = self.start() => {}
+        }
+        if let Some(prepared) = self.workload.prepared {
+            self.subject_is("the beginning", prepared).await?;
+            self.handled("prepared").await?;
+            self.journal.begin(planned);
+        }
+        self.change().await
     }
 
     /// Kills the operator with SIGKILL.
@@ -106,18 +127,8 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// Brings about what the workload begins with.
-    pub(super) async fn prepare(&self) -> Result<(), String> {
-        for manifest in &self.workload.before {
-            self.apply(manifest).await?;
-        }
-        let Some(prepared) = self.workload.prepared else { return Ok(()) };
-        self.subject_is("the beginning", prepared).await?;
-        self.handled("prepared").await
-    }
-
     /// What the workload is about.
-    pub(super) async fn change(&self) -> Result<(), String> {
+    async fn change(&self) -> Result<(), String> {
         match &self.workload.change {
             Change::Apply(manifests) => {
                 for manifest in manifests {
@@ -200,9 +211,9 @@ impl<'a> Scene<'a> {
 
     /// Everything there is now.
     pub(super) async fn end_state(&self) -> Result<EndState, String> {
-        let (client, home) = (&self.ground.client, &self.namespaces[0]);
+        let client = &self.ground.client;
         let mut objects = world::within_namespaces(client, &self.namespaces).await?;
-        objects.extend(world::made_for(client, &self.operator_namespace, home).await?);
+        objects.extend(world::kept(client, &self.operator_namespace).await?);
         let state = EndState::of(&objects, &self.names);
         let users = match self.uid.get() {
             Some(uid) => self.users(&(self.ground.customer.email)(uid)),
@@ -237,6 +248,6 @@ impl<'a> Scene<'a> {
         // It may be gone, and then there is nothing to let go.
         let release = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
         drop(self.subjects().patch(name, &PatchParams::default(), &release).await);
-        world::remove(&self.ground.client, &self.namespaces, &self.operator_namespace).await;
+        world::remove(&self.ground.client, &self.namespaces).await;
     }
 }

@@ -1,6 +1,7 @@
 //! What a run made in the cluster: lists it, applies to it and removes it, as an administrator.
 //! It never goes through a proxy, and never decides what counts.
 
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
@@ -37,8 +38,8 @@ pub(super) fn api(client: &Client, kind: &Kind, namespace: &str) -> Api<DynamicO
     Api::namespaced_with(client.clone(), namespace, &resource)
 }
 
-async fn list(client: &Client, kind: &Kind, namespace: &str, selector: &str) -> Result<Vec<Value>, String> {
-    let found = api(client, kind, namespace).list(&ListParams::default().labels(selector)).await;
+async fn list(client: &Client, kind: &Kind, namespace: &str) -> Result<Vec<Value>, String> {
+    let found = api(client, kind, namespace).list(&ListParams::default()).await;
     let found = found.map_err(|error| format!("{} in {namespace}: {error}", kind.3))?;
     let Kind(group, version, name, _) = *kind;
     let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
@@ -57,15 +58,35 @@ async fn list(client: &Client, kind: &Kind, namespace: &str, selector: &str) -> 
 /// Everything in these namespaces.
 pub(super) async fn within_namespaces(client: &Client, namespaces: &[String]) -> Result<Vec<Value>, String> {
     let places = namespaces.iter().flat_map(|namespace| KINDS.iter().map(move |kind| (kind, namespace)));
-    let lists = places.map(|(kind, namespace)| list(client, kind, namespace, ""));
+    let lists = places.map(|(kind, namespace)| list(client, kind, namespace));
     let lists = futures::future::try_join_all(lists).await?;
     Ok(lists.into_iter().flatten().collect())
 }
 
-/// What the operator keeps in its own namespace for the subjects of another.
-pub(super) async fn made_for(client: &Client, operator: &str, home: &str) -> Result<Vec<Value>, String> {
-    let secrets = Kind("", "v1", "Secret", "secrets");
-    list(client, &secrets, operator, &format!("coder.com/control-plane-namespace={home}")).await
+/// What the operator keeps in its own namespace.
+pub(super) async fn kept(client: &Client, operator: &str) -> Result<Vec<Value>, String> {
+    list(client, &Kind("", "v1", "Secret", "secrets"), operator).await
+}
+
+/// Makes an operator's namespace what it was before one ever ran: nobody leads, and nothing is kept.
+///
+/// # Panics
+/// If the API server does not let an administrator do that.
+pub(super) async fn forget(client: &Client, operator: &str) {
+    unlead(client, operator).await;
+    let secrets = Api::<Secret>::namespaced(client.clone(), operator);
+    let gone = secrets.delete_collection(&DeleteParams::default(), &ListParams::default()).await;
+    gone.expect("an administrator may delete Secrets");
+}
+
+/// Takes the Leases from whoever held them: the next operator leads at once.
+///
+/// # Panics
+/// If the API server does not let an administrator do that.
+pub(super) async fn unlead(client: &Client, operator: &str) {
+    let leases = Api::<Lease>::namespaced(client.clone(), operator);
+    let gone = leases.delete_collection(&DeleteParams::default(), &ListParams::default()).await;
+    gone.expect("an administrator may delete Leases");
 }
 
 /// Applies a manifest of any kind above, or a Namespace, as a GitOps tool would.
@@ -84,12 +105,9 @@ pub(super) async fn apply(client: &Client, manifest: &Value, home: &str) -> Resu
     applied.map(drop).map_err(|error| format!("{} {name}: {error}", kind.2))
 }
 
-/// Begins to remove everything of a run. What cannot be removed only makes the cluster larger.
-pub(super) async fn remove(client: &Client, namespaces: &[String], operator: &str) {
+/// Begins to remove the namespaces of a run. What cannot be removed only makes the cluster larger.
+pub(super) async fn remove(client: &Client, namespaces: &[String]) {
     for namespace in namespaces {
         drop(Api::<Namespace>::all(client.clone()).delete(namespace, &DeleteParams::default()).await);
     }
-    let selector = format!("coder.com/control-plane-namespace={}", namespaces[0]);
-    let secrets = Api::<Secret>::namespaced(client.clone(), operator);
-    drop(secrets.delete_collection(&DeleteParams::default(), &ListParams::default().labels(&selector)).await);
 }

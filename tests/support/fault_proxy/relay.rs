@@ -28,12 +28,12 @@ type Data = BoxStream<'static, Result<Bytes, Broken>>;
 /// Who answers.
 pub(super) enum Upstream {
     ApiServer(kube::Client),
-    Coderd(Client<HttpConnector, Full<Bytes>>, SocketAddr),
+    Coderd(Box<Client<HttpConnector, Full<Bytes>>>, SocketAddr),
 }
 
 impl Upstream {
     pub(super) fn coderd(address: SocketAddr) -> Self {
-        Self::Coderd(Client::builder(TokioExecutor::new()).build_http(), address)
+        Self::Coderd(Box::new(Client::builder(TokioExecutor::new()).build_http()), address)
     }
 
     fn system(&self) -> System {
