@@ -8,6 +8,7 @@ mod workloads;
 
 use std::collections::BTreeMap;
 use support::campaign::{Campaign, Plan, Recorded, Workload, representative};
+use support::fault_proxy::Way;
 
 /// Runs at the same time: most of a run is waiting, for a rollout and for processes to start.
 const LANES: usize = 4;
@@ -20,6 +21,9 @@ async fn recorded(
     for workload in workloads {
         let planned = &recorded[workload.name].planned;
         println!("{}: {} plans", workload.name, planned.plans.len());
+        for plan in planned.plans.iter().step_by(Way::ALL.len()) {
+            println!("  {}", plan.point);
+        }
         for point in &planned.left_out {
             println!("  not in every recording, and left out: {point}");
         }
@@ -38,7 +42,7 @@ async fn a_representative_part_of_the_campaign_converges() {
     let workloads = leaked(workloads::all().into_iter().filter(chosen).collect());
     let campaign = Campaign::set(workloads::CUSTOMER, LANES).await;
     let recorded = recorded(campaign, workloads).await;
-    let some = recorded.values().flat_map(|one| representative(one.planned.plans.clone(), 4));
+    let some = recorded.values().flat_map(|one| representative(one.planned.plans.clone(), 3));
     campaign.run(workloads, recorded, some.collect()).await;
 }
 

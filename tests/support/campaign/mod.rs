@@ -26,7 +26,7 @@ const RECORDINGS: usize = 2;
 /// Runs in which a point must be reached at least once: how often a status is written depends on the machine's load.
 const TRIES: usize = 3;
 /// A point that is not reached within this time after the change is not reached.
-const REACHED_WITHIN: Duration = Duration::from_secs(15);
+const REACHED_WITHIN: Duration = Duration::from_secs(30);
 const RELEASE: &str = "v2.36.1";
 
 /// The object a campaign is about.

@@ -158,12 +158,27 @@ impl<'a> Scene<'a> {
         .await
     }
 
-    /// Asks for one more pass and waits until it is done: what is in order stays so.
+    /// Asks for one more pass and waits until it is done: what is in order stays so. Of a subject that is gone everything
+    /// goes that it owned; that is for the garbage collector.
     pub(super) async fn settle(&self) -> Result<(), String> {
         match self.workload.change {
             Change::Apply(_) => self.handled("settled").await,
-            Change::Delete => Ok(()),
+            Change::Delete => self.collected().await,
         }
+    }
+
+    async fn collected(&self) -> Result<(), String> {
+        let uid = self.uid.get().cloned().unwrap_or_default();
+        within("everything that it owned to be gone", LIMIT, async || {
+            let objects = world::within_namespaces(&self.ground.client, &self.namespaces).await?;
+            let owners = |object: &Value| object["metadata"]["ownerReferences"].to_string();
+            let left = objects.iter().find(|object| owners(object).contains(&uid));
+            holds(
+                left.is_none(),
+                left.map(|object| object["metadata"]["name"].to_string()).unwrap_or_default(),
+            )
+        })
+        .await
     }
 
     async fn handled(&self, word: &str) -> Result<(), String> {
