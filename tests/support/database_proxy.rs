@@ -1,6 +1,7 @@
-//! A proxy in front of PostgreSQL that can be closed, deny TLS, and cut a session at a statement of the test's choice.
-//! It never changes what it forwards; who waits for commits hears of each before the client does.
+//! A proxy in front of PostgreSQL that can be closed, deny TLS, cut a session at a statement of the test's choice, and end
+//! its client at a commit. It never changes what it forwards; who waits for commits hears of each before the client does.
 
+use crate::fault_proxy::{Delivered, Journal, Way};
 use crate::ports;
 use std::io;
 use std::net::SocketAddr;
@@ -34,6 +35,7 @@ struct Shared {
     fault: Mutex<Option<DatabaseFault>>,
     sessions: Mutex<Vec<Instant>>,
     on_commit: OnCommit,
+    journal: Arc<Journal>,
 }
 
 /// A running proxy. Dropping it cuts every session.
@@ -51,6 +53,11 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl DatabaseProxy {
     /// Starts a proxy to a server on loopback. A closed one has its port but refuses connections until it is opened.
     pub fn start(upstream: u16, closed: bool, on_commit: OnCommit) -> Self {
+        Self::recording(upstream, closed, on_commit, Arc::default())
+    }
+
+    /// The same; commits are counted in that journal. All that the operator writes is within transactions.
+    pub fn recording(upstream: u16, closed: bool, on_commit: OnCommit, journal: Arc<Journal>) -> Self {
         let socket = TcpSocket::new_v4().expect("a socket");
         socket.bind(ports::loopback(0)).expect("a free loopback port");
         let address = socket.local_addr().expect("a bound socket has an address");
@@ -59,6 +66,7 @@ impl DatabaseProxy {
             fault: Mutex::default(),
             sessions: Mutex::default(),
             on_commit,
+            journal,
         });
         let (open, mut opened) = watch::channel(!closed);
         let serving = shared.clone();
@@ -108,6 +116,9 @@ enum End {
     Cut,
 }
 
+/// The text of a commit: of the statement, and of the server's word that it is done.
+const COMMIT: &[u8] = b"COMMIT\0";
+
 async fn session(client: TcpStream, shared: &Shared) -> io::Result<()> {
     let server = TcpStream::connect(shared.upstream).await?;
     let (from_client, to_client) = client.into_split();
@@ -115,9 +126,10 @@ async fn session(client: TcpStream, shared: &Shared) -> io::Result<()> {
     // Whoever answers the question for TLS holds the client's half for that moment.
     let to_client = tokio::sync::Mutex::new(to_client);
     let lost = watch::Sender::new(false);
+    let way = Mutex::new(None);
     let end = tokio::select! {
-        end = ask(from_client, to_server, &to_client, &lost, shared) => end?,
-        end = answer(from_server, &to_client, &lost, shared) => end?,
+        end = ask(from_client, to_server, &to_client, &lost, &way, shared) => end?,
+        end = answer(from_server, &to_client, &lost, &way, shared) => end?,
     };
     if matches!(end, End::Cut) {
         // Closed without a word, and without the farewell that dropping this half would send: that is a reset.
@@ -134,8 +146,10 @@ async fn ask(
     mut to: OwnedWriteHalf,
     back: &tokio::sync::Mutex<OwnedWriteHalf>,
     lost: &watch::Sender<bool>,
+    way: &Mutex<Option<Way>>,
     shared: &Shared,
 ) -> io::Result<End> {
+    let term = shared.journal.term();
     let mut buffer = vec![0; 64 * 1024];
     loop {
         let length = from.read(&mut buffer).await?;
@@ -143,6 +157,15 @@ async fn ask(
             return Ok(End::Closed);
         }
         let said = &buffer[..length];
+        let commits = contains(said, COMMIT);
+        *locked(way) = shared.journal.arrived(commits.then(|| "database COMMIT".to_owned()));
+        if *locked(way) == Some(Way::BeforeForwarding) {
+            shared.journal.shut();
+        }
+        if shared.journal.is_shut(term) {
+            // The client is dead, or is about to be. When it is, the server hears of it and rolls back.
+            continue;
+        }
         let fault = *locked(&shared.fault);
         match fault {
             Some(DatabaseFault::NoTls) if *said == SSL_REQUEST => {
@@ -164,6 +187,7 @@ async fn answer(
     mut from: OwnedReadHalf,
     to: &tokio::sync::Mutex<OwnedWriteHalf>,
     lost: &watch::Sender<bool>,
+    way: &Mutex<Option<Way>>,
     shared: &Shared,
 ) -> io::Result<End> {
     let mut buffer = vec![0; 64 * 1024];
@@ -173,14 +197,24 @@ async fn answer(
             return Ok(End::Closed);
         }
         let said = &buffer[..length];
-        if contains(said, b"COMMIT\0") {
+        let mut delivered = None;
+        if contains(said, COMMIT) {
             let on_commit = shared.on_commit.clone();
             drop(tokio::task::spawn_blocking(move || on_commit()).await);
+            match locked(way).take() {
+                Some(Way::AnswerLost) => {
+                    shared.journal.shut();
+                    continue;
+                }
+                Some(Way::AfterAnswer) => delivered = Some(Delivered(shared.journal.clone())),
+                Some(Way::BeforeForwarding) | None => {}
+            }
         }
         if *lost.borrow() {
             return Ok(End::Cut);
         }
         to.lock().await.write_all(said).await?;
+        drop(delivered);
     }
 }
 

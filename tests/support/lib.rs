@@ -4,6 +4,7 @@
 pub mod attacker;
 pub mod audit;
 pub mod balancer;
+pub mod campaign;
 pub mod canary;
 pub mod cluster;
 pub mod coderd;

@@ -6,7 +6,19 @@ use std::time::{Duration, Instant};
 const POLL: Duration = Duration::from_millis(20);
 
 /// Asks until the answer is `Ok`; panics with the last `Err` when `limit` is over.
-pub async fn until<T, E>(what: &str, limit: Duration, mut ask: impl AsyncFnMut() -> Result<T, E>) -> T
+pub async fn until<T, E>(what: &str, limit: Duration, ask: impl AsyncFnMut() -> Result<T, E>) -> T
+where
+    E: std::fmt::Display,
+{
+    within(what, limit, ask).await.unwrap_or_else(|gave_up| panic!("{gave_up}"))
+}
+
+/// The same for whoever goes on after a failure: it is returned in words.
+pub async fn within<T, E>(
+    what: &str,
+    limit: Duration,
+    mut ask: impl AsyncFnMut() -> Result<T, E>,
+) -> Result<T, String>
 where
     E: std::fmt::Display,
 {
@@ -14,17 +26,19 @@ where
     let mut last = "nothing".to_owned();
     loop {
         match tokio::time::timeout_at(deadline.into(), ask()).await {
-            Ok(Ok(answer)) => return answer,
+            Ok(Ok(answer)) => return Ok(answer),
             Ok(Err(reason)) if Instant::now() >= deadline => {
-                panic!("gave up after {limit:?} waiting for {what}: {reason}")
+                return Err(format!("gave up after {limit:?} waiting for {what}: {reason}"));
             }
             Ok(Err(reason)) => {
                 last = reason.to_string();
                 tokio::time::sleep(POLL).await;
             }
-            Err(_) => panic!(
-                "gave up after {limit:?} waiting for {what}: the question itself was not answered; the answer before: {last}"
-            ),
+            Err(_) => {
+                return Err(format!(
+                    "gave up after {limit:?} waiting for {what}: the question itself was not answered; the answer before: {last}"
+                ));
+            }
         }
     }
 }

@@ -98,6 +98,10 @@ impl Follower for Triggers {
         self.enqueue(trigger, change);
     }
 
+    fn relisted(&self) {
+        self.control_planes.all().iter().for_each(|one| self.queue.enqueue(ObjectKey::of(one.meta())));
+    }
+
     fn served(&self, kind: ChildKind) {
         for control_plane in self.control_planes.all() {
             if let Ok(control_plane) = control_plane.read()

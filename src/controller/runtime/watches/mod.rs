@@ -31,6 +31,8 @@ pub trait Follower: Send + Sync + 'static {
     fn changed(&self, changed: Changed, change: &Change);
     /// Enqueues the objects that ask for a kind that the cluster lacked and serves now.
     fn served(&self, kind: ChildKind);
+    /// Enqueues every object: nobody tells what went while a watch was broken and had to list again.
+    fn relisted(&self);
 }
 
 /// The kinds of ours that are told.
@@ -64,10 +66,15 @@ pub async fn follow(kube: &Kube, followers: Followers) {
 type Changes = BoxStream<'static, watcher::Result<Sight>>;
 
 async fn listen(mut changes: Changes, changed: Changed, followers: Followers) {
+    let mut listed = false;
     while let Some(sight) = changes.next().await {
         match sight {
             Ok(Sight::Changed(change)) => followers.iter().for_each(|one| one.changed(changed, &change)),
-            Ok(Sight::Listed) => {}
+            Ok(Sight::Listed) => {
+                if std::mem::replace(&mut listed, true) {
+                    followers.iter().for_each(|one| one.relisted());
+                }
+            }
             Err(error) => tracing::warn!(?changed, %error, "watch failed; it is tried again"),
         }
     }

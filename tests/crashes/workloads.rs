@@ -1,0 +1,216 @@
+//! What a control plane goes through, each as the state before, a change, and how to tell that it is done.
+//! It never says in which order the operator gets there: that is what is recorded.
+
+use serde_json::{Value, json};
+use support::campaign::{Change, Customer, Kind, Subject, Workload};
+use support::coderd::license_with;
+
+/// The operator as its reconciler of control planes.
+pub const CUSTOMER: Customer = Customer {
+    binary: env!("CARGO_BIN_EXE_coder-k8s"),
+    subject: Subject {
+        kind: Kind("coder.com", "v1alpha1", "CoderControlPlane", "codercontrolplanes"),
+        name: "coder",
+    },
+    names,
+    email,
+};
+
+/// The names of rights in other namespaces carry a hash of where they come from.
+fn names(home: &str) -> Vec<(String, String)> {
+    use crds::names::control_plane::{workspace_role, workspace_role_binding};
+    let named = |name: String, role: &str| (name, role.to_owned());
+    vec![
+        named(workspace_role(home, "coder", "coder"), "{workspace-role}"),
+        named(workspace_role_binding(home, "coder", "coder"), "{workspace-role-binding}"),
+    ]
+}
+
+fn email(uid: &str) -> String {
+    format!("{}@coder-k8s.invalid", crds::names::control_plane::operator_user(uid))
+}
+
+fn control_plane(spec: &Value) -> Value {
+    let mut spec = spec.clone();
+    // Only read when something needs a token of the operator's own.
+    spec["extraEnv"] = json!([{ "name": "CODER_PG_CONNECTION_URL",
+        "valueFrom": { "secretKeyRef": { "name": "db", "key": "url" } } }]);
+    json!({ "apiVersion": "coder.com/v1alpha1", "kind": "CoderControlPlane",
+        "metadata": { "name": "coder", "namespace": "{home}" }, "spec": spec })
+}
+
+fn secret(name: &str, data: &Value) -> Value {
+    json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name, "namespace": "{home}" },
+        "stringData": data })
+}
+
+fn database() -> Value {
+    secret("db", &json!({ "url": "{database}" }))
+}
+
+fn license() -> Value {
+    let claims = json!({ "jti": "6f1f6a3e-0000-4000-8000-000000000001", "exp": 4_000_000_000_i64 });
+    secret("license", &json!({ "license": license_with(&claims) }))
+}
+
+/// Something that needs a token of the control plane.
+fn provisioner() -> Value {
+    json!({ "apiVersion": "coder.com/v1alpha1", "kind": "CoderProvisioner",
+        "metadata": { "name": "builders", "namespace": "{home}" },
+        "spec": { "controlPlaneRef": { "name": "coder" } } })
+}
+
+/// A namespace that lets the control plane run workspaces in it.
+fn consenting(role: &str) -> Value {
+    json!({ "apiVersion": "v1", "kind": "Namespace",
+        "metadata": { "name": role, "labels": { "coder.com/workspaces-from": "{home}" } } })
+}
+
+pub fn condition<'a>(object: &'a Value, name: &str) -> &'a Value {
+    let conditions = object["status"]["conditions"].as_array();
+    conditions.into_iter().flatten().find(|condition| condition["type"] == name).unwrap_or(&Value::Null)
+}
+
+pub fn is_ready(subject: Option<&Value>) -> bool {
+    subject.is_some_and(|object| {
+        let ready = condition(object, "Ready");
+        let of_this_generation =
+            |part: &Value| part["observedGeneration"] == object["metadata"]["generation"];
+        ready["status"] == "True" && of_this_generation(ready) && of_this_generation(&object["status"])
+    })
+}
+
+fn has(subject: Option<&Value>, name: &str, reason: &str) -> bool {
+    is_ready(subject) && subject.is_some_and(|object| condition(object, name)["reason"] == reason)
+}
+
+fn has_a_token(subject: Option<&Value>) -> bool {
+    has(subject, "OperatorAccessReady", "TokenProven")
+}
+
+fn has_no_token(subject: Option<&Value>) -> bool {
+    has(subject, "OperatorAccessReady", "Disabled")
+        && subject.is_some_and(|object| object["metadata"]["finalizers"].is_null())
+}
+
+fn has_a_license(subject: Option<&Value>) -> bool {
+    has_a_token(subject) && has(subject, "LicenseApplied", "Applied")
+}
+
+fn is_gone(subject: Option<&Value>) -> bool {
+    subject.is_none()
+}
+
+/// Everything a control plane goes through.
+pub fn all() -> Vec<Workload> {
+    [lifetime(), access(), exposure(), grants()].concat()
+}
+
+fn licensed() -> Value {
+    json!({ "licenseSecretRef": { "name": "license" } })
+}
+
+fn with_ingress() -> Value {
+    json!({ "expose": { "ingress": { "host": "coder.example.com" } }, "podDisruptionBudget": {} })
+}
+
+fn with_grants() -> Value {
+    json!({ "rbac": { "workspaceNamespaces": ["{first}", "{second}"] } })
+}
+
+/// Its beginning, with what the operator makes for itself at its own first start, and its end, with everything there is to
+/// be taken back.
+fn lifetime() -> Vec<Workload> {
+    let mut everything = with_grants();
+    everything["licenseSecretRef"] = licensed()["licenseSecretRef"].clone();
+    vec![
+        Workload {
+            name: "creation",
+            elsewhere: &[],
+            before: vec![database()],
+            prepared: None,
+            change: Change::Apply(vec![control_plane(&with_ingress())]),
+            done: is_ready,
+        },
+        Workload {
+            name: "deletion",
+            elsewhere: &["first", "second"],
+            before: vec![
+                consenting("{first}"),
+                consenting("{second}"),
+                database(),
+                license(),
+                control_plane(&everything),
+            ],
+            prepared: Some(has_a_license),
+            change: Change::Delete,
+            done: is_gone,
+        },
+    ]
+}
+
+/// The operator's own token, made and taken back, and the license that it uploads with it.
+fn access() -> Vec<Workload> {
+    let plain = || control_plane(&json!({}));
+    vec![
+        Workload {
+            name: "token",
+            elsewhere: &[],
+            before: vec![database(), plain()],
+            prepared: Some(is_ready),
+            change: Change::Apply(vec![provisioner()]),
+            done: has_a_token,
+        },
+        Workload {
+            name: "license",
+            elsewhere: &[],
+            before: vec![database(), license(), provisioner(), plain()],
+            prepared: Some(has_a_token),
+            change: Change::Apply(vec![control_plane(&licensed())]),
+            done: has_a_license,
+        },
+        Workload {
+            name: "revocation",
+            elsewhere: &[],
+            before: vec![database(), provisioner(), plain()],
+            prepared: Some(has_a_token),
+            change: Change::Apply(vec![control_plane(&json!({ "operatorAccess": { "disabled": true } }))]),
+            done: has_no_token,
+        },
+    ]
+}
+
+fn exposure() -> Vec<Workload> {
+    let gateway = json!({ "expose": { "gateway": { "host": "coder.example.com", "parentRefs": [{ "name": "edge" }] } } });
+    vec![Workload {
+        name: "expose",
+        elsewhere: &[],
+        before: vec![database(), control_plane(&with_ingress())],
+        prepared: Some(is_ready),
+        change: Change::Apply(vec![control_plane(&gateway)]),
+        done: is_ready,
+    }]
+}
+
+fn grants() -> Vec<Workload> {
+    let before =
+        |spec: &Value| vec![consenting("{first}"), consenting("{second}"), database(), control_plane(spec)];
+    vec![
+        Workload {
+            name: "grants-added",
+            elsewhere: &["first", "second"],
+            before: before(&json!({})),
+            prepared: Some(is_ready),
+            change: Change::Apply(vec![control_plane(&with_grants())]),
+            done: is_ready,
+        },
+        Workload {
+            name: "grants-removed",
+            elsewhere: &["first", "second"],
+            before: before(&with_grants()),
+            prepared: Some(is_ready),
+            change: Change::Apply(vec![control_plane(&json!({}))]),
+            done: is_ready,
+        },
+    ]
+}

@@ -1,0 +1,283 @@
+//! A crash campaign: records undisturbed runs of a workload, plans a death at every write, runs each plan and compares
+//! what is left in the end. What a workload is, and what its operator is called, is for its customer to say.
+
+mod end_state;
+mod plan;
+mod scene;
+mod world;
+
+pub use end_state::EndState;
+pub use plan::{Plan, Planned, plans, representative};
+pub use world::Kind;
+
+use crate::cluster::{Cluster, ClusterOptions};
+use crate::fault_proxy::Point;
+use crate::installation::Installation;
+use crate::postgres::Postgres;
+use crate::wait::{holds, within};
+use scene::{LIMIT, Scene};
+use serde_json::Value;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Recordings that a plan rests on.
+const RECORDINGS: usize = 2;
+/// Runs in which a point must be reached at least once: how often a status is written depends on the machine's load.
+const TRIES: usize = 3;
+/// A point that is not reached within this time after the change is not reached.
+const REACHED_WITHIN: Duration = Duration::from_secs(30);
+const RELEASE: &str = "v2.36.1";
+
+/// The object a campaign is about.
+#[derive(Debug, Clone, Copy)]
+pub struct Subject {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its name; its namespace is another in each run.
+    pub name: &'static str,
+}
+
+/// Who runs a campaign.
+#[derive(Debug, Clone, Copy)]
+pub struct Customer {
+    /// The operator.
+    pub binary: &'static str,
+    /// What it works on.
+    pub subject: Subject,
+    /// Names that are derived from the subject's namespace and do not contain it, and what they are in every run.
+    pub names: fn(&str) -> Vec<(String, String)>,
+    /// The address of the operator's user in coderd, by the subject's uid.
+    pub email: fn(&str) -> String,
+}
+
+/// Whether a subject is as it should be; none is one that is not there.
+pub type Expectation = fn(Option<&Value>) -> bool;
+
+/// What happens in a workload.
+#[derive(Debug, Clone)]
+pub enum Change {
+    /// These manifests are applied.
+    Apply(Vec<Value>),
+    /// The subject is deleted.
+    Delete,
+}
+
+/// Something that an operator does in many steps. Manifests say `{home}` for the subject's namespace, `{operator}` for the
+/// operator's, the role of each other namespace in braces, and `{database}` for the URL of coderd's database.
+#[derive(Debug, Clone)]
+pub struct Workload {
+    /// What it is called; part of a namespace's name.
+    pub name: &'static str,
+    /// The roles of further namespaces.
+    pub elsewhere: &'static [&'static str],
+    /// What there is before.
+    pub before: Vec<Value>,
+    /// When that is done; none if there is no subject yet.
+    pub prepared: Option<Expectation>,
+    /// What happens.
+    pub change: Change,
+    /// When that is done.
+    pub done: Expectation,
+}
+
+/// What all runs share.
+struct Ground {
+    cluster: &'static Cluster,
+    postgres: Arc<Postgres>,
+    database: String,
+    client: kube::Client,
+    customer: Customer,
+}
+
+/// A cluster, a database server and some installations of the operator, each for one run at a time.
+pub struct Campaign {
+    ground: Ground,
+    lanes: Vec<Installation<'static>>,
+}
+
+/// What an undisturbed run was.
+struct Recording {
+    points: Vec<Point>,
+    end: EndState,
+}
+
+/// What is known of a workload before anybody is killed.
+pub struct Recorded {
+    /// What follows from it.
+    pub planned: Planned,
+    end: EndState,
+}
+
+/// How a plan ended that did not fail.
+enum Run {
+    Converged(Duration),
+    NotReached,
+}
+
+impl Campaign {
+    /// Sets up everything for that many runs at the same time.
+    pub async fn set(customer: Customer, lanes: usize) -> &'static Self {
+        let cluster = Cluster::start(ClusterOptions { nodes: 2, ..Default::default() }).await;
+        let cluster: &'static Cluster = Box::leak(Box::new(cluster));
+        cluster.kubectl_with_input("apply --server-side -f -", &crate::optional_kinds()).await.expect_ok();
+        let postgres = Arc::new(Postgres::start());
+        let database = postgres.coderd_database(RELEASE);
+        let client = cluster.client().await;
+        let mut installations = Vec::new();
+        for _ in 0..lanes {
+            installations.push(Installation::new(cluster, "operator").await);
+        }
+        let ground = Ground { cluster, postgres, database, client, customer };
+        Box::leak(Box::new(Self { ground, lanes: installations }))
+    }
+
+    /// Records each workload undisturbed and makes its plans.
+    ///
+    /// # Panics
+    /// If an undisturbed run fails, or two of them end differently: then nothing can be compared.
+    pub async fn record(&'static self, workloads: &'static [Workload]) -> BTreeMap<&'static str, Recorded> {
+        let jobs = workloads.iter().flat_map(|workload| [workload; RECORDINGS]).collect();
+        let runs = self.in_lanes(jobs, |lane, workload| Box::pin(self.undisturbed(lane, workload))).await;
+        let mut recordings: BTreeMap<&str, Vec<Recording>> = BTreeMap::new();
+        for (workload, run) in runs {
+            let recording = run.unwrap_or_else(|why| panic!("{}, undisturbed: {why}", workload.name));
+            recordings.entry(workload.name).or_default().push(recording);
+        }
+        let differing = recordings.iter().filter_map(|(name, recordings)| {
+            let differences = recordings[1].end.difference(&recordings[0].end);
+            (!differences.is_empty()).then(|| format!("{name}:\n{}", differences.join("\n")))
+        });
+        let differing: Vec<String> = differing.collect();
+        assert!(differing.is_empty(), "two undisturbed runs differ:\n{}", differing.join("\n"));
+        let recorded = recordings.into_iter().map(|(name, recordings)| {
+            let (points, mut ends): (Vec<Vec<Point>>, Vec<EndState>) =
+                recordings.into_iter().map(|one| (one.points, one.end)).unzip();
+            (name, Recorded { planned: plans(name, &points), end: ends.remove(0) })
+        });
+        recorded.collect()
+    }
+
+    /// Runs plans and prints how many converged.
+    ///
+    /// # Panics
+    /// If one does not converge, or its point is never reached.
+    pub async fn run(
+        &'static self,
+        workloads: &'static [Workload],
+        recorded: &'static BTreeMap<&'static str, Recorded>,
+        chosen: Vec<Plan>,
+    ) {
+        let began = Instant::now();
+        let total = chosen.len();
+        let workload =
+            |plan: &Plan| workloads.iter().find(|one| one.name == plan.workload).expect("its workload");
+        let jobs: Vec<(Plan, &'static Workload)> =
+            chosen.into_iter().map(|plan| (plan.clone(), workload(&plan))).collect();
+        let runs = self
+            .in_lanes(jobs, |lane, (plan, workload)| {
+                Box::pin(self.tried(lane, workload, plan, &recorded[workload.name].end))
+            })
+            .await;
+        let mut times: BTreeMap<&str, Vec<Duration>> = BTreeMap::new();
+        let mut failed = Vec::new();
+        for ((plan, _), run) in runs {
+            match run {
+                Ok(time) => times.entry(plan.workload).or_default().push(time),
+                Err(why) => failed.push(format!("{plan}:\n{why}")),
+            }
+        }
+        for (workload, mut times) in times {
+            times.sort();
+            let (count, median) = (times.len(), times[times.len() / 2]);
+            println!("{workload}: {count} plans converged, half of them within {median:.1?}");
+        }
+        println!("{total} plans in {:.0?}", began.elapsed());
+        assert!(failed.is_empty(), "{} of {total} plans failed:\n\n{}", failed.len(), failed.join("\n\n"));
+    }
+
+    /// Runs jobs, each in a lane of its own for that time; their results come in no order.
+    async fn in_lanes<J, T>(
+        &'static self,
+        jobs: Vec<J>,
+        run: impl Fn(&'static Installation<'static>, J) -> futures::future::LocalBoxFuture<'static, T>,
+    ) -> Vec<(J, T)>
+    where
+        J: Clone,
+    {
+        let waiting = Mutex::new(VecDeque::from(jobs));
+        let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        let lanes = self.lanes.iter().map(|lane| {
+            let (next, run) = (&next, &run);
+            async move {
+                let mut results = Vec::new();
+                while let Some(job) = next() {
+                    let result = run(lane, job.clone()).await;
+                    results.push((job, result));
+                }
+                results
+            }
+        });
+        futures::future::join_all(lanes).await.into_iter().flatten().collect()
+    }
+
+    async fn undisturbed(
+        &'static self,
+        lane: &'static Installation<'static>,
+        workload: &'static Workload,
+    ) -> Result<Recording, String> {
+        let mut scene = Scene::set(&self.ground, lane, workload).await;
+        let recording = async {
+            scene.begin(None).await?;
+            scene.done().await?;
+            scene.at_rest().await?;
+            let points = scene.journal.points();
+            scene.settle().await?;
+            Ok(Recording { points, end: scene.end_state().await? })
+        };
+        let recording = recording.await;
+        let recording = recording.map_err(|why: String| format!("{why}\n{}", scene.last_words()));
+        scene.clear().await;
+        recording
+    }
+
+    /// Runs a plan until its point is reached, and returns how long that run took.
+    async fn tried(
+        &'static self,
+        lane: &'static Installation<'static>,
+        workload: &'static Workload,
+        plan: Plan,
+        expected: &'static EndState,
+    ) -> Result<Duration, String> {
+        for _ in 0..TRIES {
+            let mut scene = Scene::set(&self.ground, lane, workload).await;
+            let run = disturbed(&mut scene, &plan, expected).await;
+            let run = run.map_err(|why| format!("{why}\n{}", scene.last_words()));
+            scene.clear().await;
+            if let Run::Converged(time) = run? {
+                return Ok(time);
+            }
+        }
+        Err(format!("in {TRIES} runs it was never reached"))
+    }
+}
+
+/// Runs a workload, kills its operator as planned, starts another and waits until everything is as it should be.
+async fn disturbed(scene: &mut Scene<'_>, plan: &Plan, expected: &EndState) -> Result<Run, String> {
+    let began = Instant::now();
+    scene.begin(Some((plan.point.clone(), plan.way))).await?;
+    if tokio::time::timeout(REACHED_WITHIN, scene.journal.reached()).await.is_err() {
+        return Ok(Run::NotReached);
+    }
+    scene.kill();
+    scene.journal.reopen();
+    scene.start().await;
+    scene.done().await?;
+    scene.settle().await?;
+    within("the same end as undisturbed", LIMIT, async || {
+        let difference = scene.end_state().await?.difference(expected);
+        holds(difference.is_empty(), format!("(- expected, + found)\n{}", difference.join("\n")))
+    })
+    .await?;
+    Ok(Run::Converged(began.elapsed()))
+}

@@ -1,0 +1,96 @@
+//! Decides from recordings of undisturbed runs at which writes an operator is killed.
+//! It never runs anything; that a plan was reached at all is for whoever runs it to say.
+
+use crate::fault_proxy::{Point, Way};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// One death.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// The workload under way.
+    pub workload: &'static str,
+    /// The write.
+    pub point: Point,
+    /// And when, seen from it.
+    pub way: Way,
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}: {}, {}", self.workload, self.point, self.way)
+    }
+}
+
+/// What follows from the recordings of a workload.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Planned {
+    /// What is run.
+    pub plans: Vec<Plan>,
+    /// Writes that some recordings have and others do not: nobody can rely on them being reached.
+    pub left_out: Vec<Point>,
+}
+
+/// Three plans for every write that all recordings have.
+///
+/// How often a status is written depends on how a rollout is seen: two changes of a Deployment that come together cost one
+/// write, else two. A point that only some of the recordings have would be a plan that is not reached, through nobody's
+/// fault; so that each kind of write is planned up to the smallest number of times that it was seen.
+pub fn plans(workload: &'static str, recordings: &[Vec<Point>]) -> Planned {
+    let mut seen: BTreeMap<&Point, usize> = BTreeMap::new();
+    let mut order: Vec<&Point> = Vec::new();
+    for point in recordings.iter().flatten() {
+        let times = seen.entry(point).or_default();
+        *times += 1;
+        if *times == 1 {
+            order.push(point);
+        }
+    }
+    let (always, sometimes): (Vec<&Point>, Vec<&Point>) =
+        order.into_iter().partition(|point| seen[point] == recordings.len());
+    let plan = |point: &Point, way| Plan { workload, point: point.clone(), way };
+    let plans = always.into_iter().flat_map(|point| Way::ALL.map(|way| plan(point, way))).collect();
+    Planned { plans, left_out: sometimes.into_iter().cloned().collect() }
+}
+
+/// A handful of many: the first and the last, and others as far apart as they can be, with every way among them.
+pub fn representative(plans: Vec<Plan>, count: usize) -> Vec<Plan> {
+    let total = plans.len();
+    if total <= count || count < 2 {
+        return plans.into_iter().take(count.max(1)).collect();
+    }
+    let at = |number: usize| number * (total - 1) / (count - 1);
+    (0..count).map(|number| plans[at(number)].clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn point(mutation: &str, occurrence: usize) -> Point {
+        Point { mutation: mutation.to_owned(), occurrence }
+    }
+
+    #[test]
+    fn each_write_is_planned_three_times_and_only_as_often_as_every_recording_has_it() {
+        let first = vec![point("role", 1), point("status", 1), point("status", 2), point("status", 3)];
+        let second = vec![point("status", 1), point("role", 1), point("status", 2)];
+        let planned = plans("creation", &[first, second]);
+        assert_eq!(planned.left_out, [point("status", 3)]);
+        assert_eq!(planned.plans.len(), 9);
+        assert_eq!(planned.plans[0].to_string(), "creation: role #1, killed before forwarding");
+        assert_eq!(planned.plans[8].to_string(), "creation: status #2, killed after the answer");
+    }
+
+    #[test]
+    fn a_handful_has_the_ends_and_every_way() {
+        let recording: Vec<Point> = (1..=9).map(|number| point("status", number)).collect();
+        let all = plans("creation", &[recording]).plans;
+        let some = representative(all.clone(), 5);
+        assert_eq!((some.len(), &some[0], some.last()), (5, &all[0], all.last()));
+        for way in Way::ALL {
+            assert!(some.iter().any(|plan| plan.way == way), "{way}");
+        }
+        assert_eq!(representative(all[..2].to_vec(), 5), all[..2]);
+    }
+}

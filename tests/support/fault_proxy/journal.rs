@@ -1,0 +1,216 @@
+//! Numbers the writes of one operator, whichever proxy they pass, and decides at which of them it dies.
+//! It never kills: at the point it shuts every door, so that nothing the process still does can be seen, and says so.
+
+use super::mutation::in_every_run;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+
+/// For how long an operator that got its answer may act on it, unless it is heard of before.
+const MOMENT: Duration = Duration::from_millis(100);
+
+/// A write, told apart from others like it by how often it happened: runs differ in what happens between two writes, so
+/// that a number counted over all of them would mean something else each time.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Point {
+    /// Whom it went to, method and path, with the names of every run.
+    pub mutation: String,
+    /// 1 for the first of its kind.
+    pub occurrence: usize,
+}
+
+impl fmt::Display for Point {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} #{}", self.mutation, self.occurrence)
+    }
+}
+
+/// When the operator dies, seen from the write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Way {
+    /// Nobody got the request.
+    BeforeForwarding,
+    /// It took effect, and the operator never heard of it.
+    AnswerLost,
+    /// The operator heard of it, and could do nothing more.
+    AfterAnswer,
+}
+
+impl Way {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::BeforeForwarding, Self::AnswerLost, Self::AfterAnswer];
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::BeforeForwarding => "killed before forwarding",
+            Self::AnswerLost => "killed with the answer lost",
+            Self::AfterAnswer => "killed after the answer",
+        })
+    }
+}
+
+#[derive(Default)]
+struct State {
+    counting: bool,
+    counts: BTreeMap<String, usize>,
+    points: Vec<Point>,
+    last: Option<Instant>,
+    planned: Option<(Point, Way)>,
+    /// The answer was delivered: whatever is heard of the operator next is its end.
+    armed: bool,
+    /// How many operators came before.
+    term: usize,
+}
+
+/// The writes of one run, shared by its proxies.
+pub struct Journal {
+    names: Vec<(String, String)>,
+    state: Mutex<State>,
+    shut: watch::Sender<bool>,
+}
+
+impl Default for Journal {
+    fn default() -> Self {
+        Self::new(Vec::new())
+    }
+}
+
+impl Journal {
+    /// A journal that counts nothing yet. Of each pair the first is a name of this run, the second what it is in all.
+    pub fn new(names: Vec<(String, String)>) -> Self {
+        Self { names, state: Mutex::default(), shut: watch::Sender::new(false) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts from now on, and lets the operator die at this point, if one is given.
+    pub fn begin(&self, planned: Option<(Point, Way)>) {
+        let mut state = self.state();
+        (state.counting, state.planned) = (true, planned);
+    }
+
+    /// Every write so far, in order.
+    pub fn points(&self) -> Vec<Point> {
+        self.state().points.clone()
+    }
+
+    /// How long there has been no write; none before the first.
+    pub fn quiet(&self) -> Option<Duration> {
+        self.state().last.map(|last| last.elapsed())
+    }
+
+    /// Returns when the point was reached and the doors are shut.
+    pub async fn reached(&self) {
+        // The sender lives as long as we do.
+        let _ = self.shut.subscribe().wait_for(|shut| *shut).await;
+    }
+
+    /// Opens the doors to the next operator; what the dead one sent is still never forwarded.
+    pub fn reopen(&self) {
+        let mut state = self.state();
+        (state.planned, state.armed, state.term) = (None, false, state.term + 1);
+        self.shut.send_replace(false);
+    }
+
+    /// How many operators came before the one that opens a connection now.
+    pub(crate) fn term(&self) -> usize {
+        self.state().term
+    }
+
+    /// Whether nothing of that operator is forwarded any more.
+    pub(crate) fn is_shut(&self, term: usize) -> bool {
+        *self.shut.borrow() || self.term() != term
+    }
+
+    /// Shuts the doors.
+    pub(crate) fn shut(&self) {
+        self.shut.send_replace(true);
+    }
+
+    /// Something came from the operator: how it ends by it, if it does. What is no write has no name.
+    pub(crate) fn arrived(&self, mutation: Option<String>) -> Option<Way> {
+        let mut state = self.state();
+        if state.armed {
+            drop(state);
+            self.shut();
+            return None;
+        }
+        let mutation = in_every_run(&mutation.filter(|_| state.counting)?, &self.names);
+        let count = state.counts.entry(mutation.clone()).or_default();
+        *count += 1;
+        let point = Point { mutation, occurrence: *count };
+        state.last = Some(Instant::now());
+        state.points.push(point.clone());
+        state.planned.as_ref().filter(|(planned, _)| *planned == point).map(|(_, way)| *way)
+    }
+
+    /// The answer was handed to the operator: the next thing heard of it, or a moment, is its end.
+    pub(crate) fn answered(self: &Arc<Self>) {
+        let term = self.term();
+        self.state().armed = true;
+        let journal = self.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(MOMENT).await;
+            if journal.term() == term {
+                journal.shut();
+            }
+        });
+    }
+}
+
+/// Calls [`Journal::answered`] when it is dropped: with the body that carries it.
+pub(crate) struct Delivered(pub(crate) Arc<Journal>);
+
+impl Drop for Delivered {
+    fn drop(&mut self) {
+        self.0.answered();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(what: &str) -> Option<String> {
+        Some(what.to_owned())
+    }
+
+    #[test]
+    fn the_second_of_a_kind_is_found_whatever_happens_between() {
+        let journal = Journal::new(vec![("creation-7".to_owned(), "{home}".to_owned())]);
+        assert_eq!(journal.arrived(write("PATCH /creation-7/status")), None, "it does not count yet");
+        let point = Point { mutation: "PATCH /{home}/status".to_owned(), occurrence: 2 };
+        journal.begin(Some((point.clone(), Way::AnswerLost)));
+        assert_eq!(journal.arrived(write("PATCH /creation-7/status")), None);
+        assert_eq!(journal.arrived(write("PATCH /creation-7/deployments/coder")), None);
+        assert_eq!(journal.arrived(None), None);
+        assert_eq!(journal.arrived(write("PATCH /creation-7/status")), Some(Way::AnswerLost));
+        assert_eq!(journal.points().last(), Some(&point));
+    }
+
+    #[tokio::test]
+    async fn after_the_answer_whatever_is_heard_next_is_the_end() {
+        let journal = Arc::new(Journal::default());
+        journal.begin(None);
+        drop(Delivered(journal.clone()));
+        assert!(!journal.is_shut(0));
+        assert_eq!(journal.arrived(None), None);
+        assert!(journal.is_shut(0));
+        journal.reached().await;
+        journal.reopen();
+        assert!(journal.is_shut(0) && !journal.is_shut(1), "the dead one's requests are never forwarded");
+    }
+
+    #[tokio::test]
+    async fn after_the_answer_an_operator_that_is_silent_ends_as_well() {
+        let journal = Arc::new(Journal::default());
+        drop(Delivered(journal.clone()));
+        tokio::time::timeout(MOMENT * 50, journal.reached()).await.unwrap();
+    }
+}
