@@ -70,7 +70,7 @@ async fn measure(binary: &str, size: usize) -> Cost {
     let installation = Installation::new(&cluster, "operator").await;
     let statuses = (cost.writes as usize / size).saturating_sub(CHILDREN).max(1);
     let writes = Writes::of(binary, status, statuses);
-    cost.floor = floor::measure(&cluster, &installation, writes, size, LIMIT).await;
+    cost.floor = floor::measure(&cluster, &installation, writes, size, SETTLE, LIMIT).await;
     println!("    ready after {:.1} s, {statuses} statuses each", cost.floor);
     cost
 }

@@ -73,12 +73,14 @@ enum Done {
     Finished,
 }
 
-/// Seconds from the first creation of `size` control planes to the last that is ready.
+/// Seconds from the first creation of `size` control planes to the last that is ready. The client follows the cluster for
+/// as long as `settle` before, as the operator does: a cluster that was just started is slow, and would lift the floor.
 pub async fn measure(
     cluster: &Cluster,
     installation: &Installation<'_>,
     writes: Writes,
     size: usize,
+    settle: Duration,
     limit: Duration,
 ) -> f64 {
     let kubeconfig = installation.operator("controller").await.kubeconfig;
@@ -87,6 +89,7 @@ pub async fn measure(
         grants: cluster.client_as(&kubeconfig, &installation.grants_user()).await,
     };
     let writing = tokio::spawn(write(client, writes));
+    tokio::time::sleep(settle).await;
     let began = Instant::now();
     let fleet = Fleet::create(cluster, "floor", size).await;
     fleet.ready(cluster, limit, |_| {}).await;
