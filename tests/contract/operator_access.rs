@@ -1,5 +1,5 @@
 //! The operator's access on a database that a real coderd has migrated: what we write there works on its API, and what
-//! we take away does not. It never asks what the rows look like; `tests/coderd_database.rs` does.
+//! we take away does not. It never asks what the rows look like; `tests/coderd/database.rs` does.
 
 use super::client_at;
 use coder_k8s::coderd::database::{

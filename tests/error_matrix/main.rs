@@ -1,11 +1,8 @@
 //! Everything that can go wrong between the operator, coderd and its database, through the reconciler: each fault is
 //! told by a truthful condition, tried again within bounds, healed when it is over, and costs no token.
 
-#[path = "error_matrix/cell.rs"]
 mod cell;
-#[path = "error_matrix/stage.rs"]
 mod stage;
-#[path = "error_matrix/table.rs"]
 mod table;
 
 use serde_json::{Value, json};

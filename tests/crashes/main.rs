@@ -1,9 +1,7 @@
 //! The operator dies at every write it makes, in three ways, and the next one brings a control plane to the same end as
 //! if nothing had happened; and what else can come between it and the API server is healed.
 
-#[path = "crashes/faults.rs"]
 mod faults;
-#[path = "crashes/workloads.rs"]
 mod workloads;
 
 use std::collections::BTreeMap;

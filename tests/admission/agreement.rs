@@ -1,9 +1,7 @@
 //! Every layer says the same: the definitions' CEL, the policies and the webhooks, each alone on a real API server,
 //! against the pure rules; and the pure rules against themselves. `AGREEMENT=full` tries ten times as many objects.
 
-#[path = "agreement/corpus.rs"]
 mod corpus;
-#[path = "agreement/layers.rs"]
 mod layers;
 
 use futures::{StreamExt, stream};

@@ -1,7 +1,6 @@
 //! Operator access in coderd's database, on a real PostgreSQL with the real schema of the newest and the oldest
 //! supported coderd.
 
-#[path = "coderd_database/troubles.rs"]
 mod troubles;
 
 use coder_k8s::coderd::database::{

@@ -1,9 +1,9 @@
 //! Replays the stored corpus of the fuzz targets: what once broke the reading of AdmissionReviews or manifests, and
 //! what `make fuzz` starts from. Never looks for new inputs.
 
-#[path = "fuzz/lint.rs"]
+#[path = "../fuzz/lint.rs"]
 mod lint;
-#[path = "fuzz/review.rs"]
+#[path = "../fuzz/review.rs"]
 mod review;
 
 use std::panic::catch_unwind;

@@ -1,23 +1,14 @@
 //! Nobody gains through our objects what they do not hold themselves: people with few rights against the shipped
 //! webhooks on a real API server, in every way an object can be sent.
 
-#[path = "escalation/accounts.rs"]
 mod accounts;
-#[path = "escalation/break_glass.rs"]
 mod break_glass;
-#[path = "escalation/changes.rs"]
 mod changes;
-#[path = "escalation/gains.rs"]
 mod gains;
-#[path = "escalation/handed_on.rs"]
 mod handed_on;
-#[path = "escalation/outcome.rs"]
 mod outcome;
-#[path = "escalation/reach.rs"]
 mod reach;
-#[path = "escalation/restricted.rs"]
 mod restricted;
-#[path = "escalation/tenant.rs"]
 mod tenant;
 
 use changes::{Change, changes};

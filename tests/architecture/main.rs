@@ -1,7 +1,6 @@
 //! The rules of the house that the compiler does not hold: who may import whom, which crates are used, what each file
 //! opens with.
 
-#[path = "house/flags.rs"]
 mod flags;
 
 use std::collections::BTreeSet;

@@ -1,37 +1,21 @@
 //! CoderControlPlane on a real API server with the real Deployment controller on simulated nodes: what a user applies,
 //! what comes of it, and what its status says.
 
-#[path = "control_plane/accounts.rs"]
 mod accounts;
-#[path = "control_plane/break_glass.rs"]
 mod break_glass;
-#[path = "control_plane/cluster_domain.rs"]
 mod cluster_domain;
-#[path = "control_plane/contract.rs"]
 mod contract;
-#[path = "control_plane/drift.rs"]
 mod drift;
-#[path = "control_plane/events.rs"]
 mod events;
-#[path = "control_plane/grants.rs"]
 mod grants;
-#[path = "control_plane/held.rs"]
 mod held;
-#[path = "control_plane/kept.rs"]
 mod kept;
-#[path = "control_plane/references.rs"]
 mod references;
-#[path = "control_plane/restart.rs"]
 mod restart;
-#[path = "control_plane/stage.rs"]
 mod stage;
-#[path = "control_plane/take_over.rs"]
 mod take_over;
-#[path = "control_plane/tenants.rs"]
 mod tenants;
-#[path = "control_plane/trouble.rs"]
 mod trouble;
-#[path = "control_plane/watched.rs"]
 mod watched;
 
 use serde_json::{Value, json};

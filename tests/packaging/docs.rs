@@ -1,9 +1,7 @@
 //! Every command in the documentation is run: `make` targets exist, and each `kubectl` line works against a cluster with
 //! the shipped manifests and a running operator.
 
-#[path = "docs/migration.rs"]
 mod migration;
-#[path = "docs/reasons.rs"]
 mod reasons;
 
 use crds::well_known::{annotation, label};
@@ -62,10 +60,10 @@ async fn every_command_in_the_docs_works() {
                     let answer = cluster.kubectl(&words).await;
                     assert!(answer.ok, "{place}: {}", answer.stderr);
                 }
-                // tests/lint.rs runs every one of these.
+                // tests/packaging/lint.rs runs every one of these.
                 Some("coder-k8s") => assert!(page.ends_with("docs/lint.md"), "{place}"),
                 Some("export") => assert!(line.contains(".local/kubeconfig"), "{place}"),
-                _ => panic!("{place}: say in tests/docs.rs how this line is tested"),
+                _ => panic!("{place}: say in tests/packaging/docs.rs how this line is tested"),
             }
         }
     }

@@ -1,19 +1,12 @@
 //! The operator's access to coderd and the license, on a real API server and a real PostgreSQL with coderd's schema:
 //! made, kept, renewed, taken back, and what the status says of it.
 
-#[path = "operator_access/ending_license.rs"]
 mod ending_license;
-#[path = "operator_access/needed.rs"]
 mod needed;
-#[path = "operator_access/reach.rs"]
 mod reach;
-#[path = "operator_access/stage.rs"]
 mod stage;
-#[path = "operator_access/strangers.rs"]
 mod strangers;
-#[path = "operator_access/tokens.rs"]
 mod tokens;
-#[path = "operator_access/words.rs"]
 mod words;
 
 use serde_json::{Value, json};

@@ -1,7 +1,6 @@
 //! Many control planes at once on a real API server with the real Deployment controller: all of them settle within the
 //! requests that `tests/budget.yaml` allows, and a second pass over all of them writes nothing.
 
-#[path = "scale/budget.rs"]
 mod budget;
 
 use budget::{Budget, Counted};

@@ -1,9 +1,7 @@
 //! The shipped webhooks on a real API server: what a user reads at `kubectl apply`, and what still works while the
 //! operator is down.
 
-#[path = "admission/environment.rs"]
 mod environment;
-#[path = "admission/updates.rs"]
 mod updates;
 
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};

@@ -8,17 +8,11 @@
 //! that was put into the table and grants nothing, and the duplicate is pinned by the constraint whose name our client
 //! looks for.
 
-#[path = "contract/compare.rs"]
 mod compare;
-#[path = "contract/operator.rs"]
 mod operator;
-#[path = "contract/operator_access.rs"]
 mod operator_access;
-#[path = "contract/redirect.rs"]
 mod redirect;
-#[path = "contract/requests.rs"]
 mod requests;
-#[path = "contract/sides.rs"]
 mod sides;
 
 use coder_k8s::coderd::client::{Applied, Limits};

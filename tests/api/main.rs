@@ -1,0 +1,7 @@
+//! What the API server makes of what we give it: definitions, children, lists, and the rights we have there.
+
+mod children;
+mod cluster;
+mod definitions;
+mod lists;
+mod rights;

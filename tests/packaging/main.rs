@@ -1,0 +1,5 @@
+//! What is shipped and what is written: manifests, documentation and the linter.
+
+mod docs;
+mod lint;
+mod manifests;
