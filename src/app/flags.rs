@@ -380,5 +380,4 @@ fn http_url(text: &str) -> Result<String, String> {
 }
 
 #[cfg(test)]
-#[path = "flags_tests.rs"]
 mod tests;

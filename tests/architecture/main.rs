@@ -151,6 +151,7 @@ fn pure_steps_read_no_clock() {
         "src/controller/control_plane/held.rs",
         "src/controller/control_plane/requeue.rs",
         "src/controller/control_plane/resolve.rs",
+        "src/controller/control_plane/observed.rs",
         "src/controller/control_plane/status.rs",
         "src/controller/control_plane/access/plan.rs",
         "src/controller/control_plane/access/steps.rs",

@@ -4,11 +4,11 @@
 use super::dereference::Dereferenced;
 use super::held::{self, Held};
 use super::kept;
+use super::observed::Exposure;
 use super::reasons::Reason;
 use super::reconciler::Reconciler;
 use super::resolve::owner;
 use super::runs_as::{self, RunsAs};
-use super::status::Exposure;
 use super::subject::Subject;
 use crate::controller::children::apply::{ChildState, Problems, apply, apply_over, create_or_apply};
 use crate::controller::children::{Child, ChildKind, drift};

@@ -1,10 +1,10 @@
 //! Asks coderd, if somebody is there to answer, and remembers between reconciles whether it did. What is made of the answer is decided in `probe`.
 
+use super::observed::Coderd;
 use super::probe::{Probe, judged, left_alone, probe};
 use super::reasons::Reason;
 use super::reconciler::Reconciler;
 use super::resolve::owner;
-use super::status::Coderd;
 use super::subject::Subject;
 use crate::coderd::{Client, Retry};
 use crate::control_plane_access::holds::Holds;

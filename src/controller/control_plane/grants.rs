@@ -3,11 +3,11 @@
 
 use super::build::WorkspaceAccess;
 use super::consent::{self, Answer, Verdict};
+use super::observed::{Grants, Ungranted};
 use super::permissions;
 use super::prune;
 use super::reasons::Reason;
 use super::reconciler::Reconciler;
-use super::status::{Grants, Ungranted};
 use super::subject::{Object, Subject};
 use crate::controller::children::apply::{ChildState, apply};
 use crate::controller::children::{Child, drift};

@@ -201,5 +201,4 @@ fn is_covered(written: &Value, wanted: &Value) -> bool {
 }
 
 #[cfg(test)]
-#[path = "held_tests.rs"]
 mod tests;

@@ -2,8 +2,8 @@
 //! covers. It never deletes a license, and shows of it only the hash and the end.
 
 use super::access::Accessed;
+use super::observed::{ExternalPhase, ExternalState};
 use super::references;
-use super::status::{ExternalPhase, ExternalState};
 use crate::coderd::client::{Applied, ApplyError, Entitlement, Tier};
 use crate::coderd::error::Operation;
 use crate::coderd::license::{Claims, sha256};
@@ -341,5 +341,4 @@ fn entitlement(entitlement: Entitlement) -> &'static str {
 }
 
 #[cfg(test)]
-#[path = "license_tests.rs"]
 mod tests;

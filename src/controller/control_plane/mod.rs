@@ -19,6 +19,7 @@ mod in_force;
 mod kept;
 pub mod license;
 mod observe;
+mod observed;
 pub mod orphans;
 mod permissions;
 mod probe;

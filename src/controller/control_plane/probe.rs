@@ -1,8 +1,8 @@
 //! Asks coderd whether it is up and who it is, at the address of the object's own Service and nowhere else.
 //! It never sends a token: who answers is not proven yet.
 
+use super::observed::Coderd;
 use super::reasons::Reason;
-use super::status::Coderd;
 use crate::coderd::{Client, Egress, Error, RateLimitHold};
 use crate::control_plane_access::client;
 use crate::control_plane_access::trust::Trust;

@@ -3,10 +3,11 @@
 
 use super::KIND;
 use super::build::build;
+use super::observed::Observed;
 use super::reconciler::Reconciler;
 use super::requeue::action;
 use super::resolve::resolve;
-use super::status::{Observed, status};
+use super::status::status;
 use super::subject::{FINALIZER, Object, Subject};
 use crate::controller::identity::ObjectKey;
 use crate::controller::runtime::deadline::Deadline;

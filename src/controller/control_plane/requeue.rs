@@ -1,8 +1,8 @@
 //! Decides when a control plane is looked at again after a pass. Pure: it knows what was observed and asks nobody.
 //! It never lets something that somebody has to mend wait longer than a minute.
 
+use super::observed::{Coderd, Exposure, Observed};
 use super::reasons::Reason;
-use super::status::{Coderd, Exposure, Observed};
 use crate::coderd::Retry;
 use crate::controller::runtime::schedule::Action;
 use crate::controller::workload::rollout::Rollout;
@@ -75,7 +75,7 @@ fn is_under_way(rollout: &Rollout) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::status::{Grants, Ungranted};
+    use super::super::observed::{Grants, Ungranted};
     use super::*;
 
     #[test]

@@ -3,11 +3,10 @@
 
 use super::apply::Applied;
 use super::dereference::Dereferenced;
-use super::held::Held;
 use super::kept;
 use super::observe::External;
+use super::observed::{Coderd, Exposure, ExternalPhase, ExternalState, Grants, Observed};
 use super::reasons::Reason;
-use super::reconcile::Finalizing;
 use super::resolve::owner;
 use super::subject::{Object, Subject};
 use crate::controller::status::conditions::{ConditionStatus, Finding, conditions};
@@ -20,198 +19,6 @@ use crds::well_known::condition::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::from_value;
 use webhooks::{Cause, Config, Kind};
-
-/// How far the way from outside has come.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Exposure {
-    /// None was asked for.
-    NotAsked,
-    /// The Ingress or HTTPRoute is in place.
-    InPlace(&'static str),
-    /// The cluster has no Gateway API.
-    NoGatewayApi,
-    /// It could not be applied.
-    Failed(String),
-    /// It is left as it is while admission is disabled.
-    Held(String),
-}
-
-/// What coderd said.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Coderd {
-    /// It was not asked: no replica is there to answer. The word says why.
-    NotAsked(Reason),
-    /// It is there.
-    Answered {
-        /// Its version, if it told.
-        version: Option<String>,
-        /// What it could not tell.
-        trouble: Option<String>,
-    },
-    /// It answered before and did not this once, with a message.
-    Faltered {
-        /// Its version, as it told before.
-        version: Option<String>,
-        /// What went wrong.
-        message: String,
-    },
-    /// It did not, for a reason and a message.
-    Silent(Reason, String),
-}
-
-/// How far something that needs coderd has come: access for the operator, or the license.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ExternalState {
-    /// Where it stands.
-    pub phase: ExternalPhase,
-    /// Why, as one word of the catalogue.
-    pub reason: Reason,
-    /// Why, for a person.
-    pub message: String,
-}
-
-/// Where it stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ExternalPhase {
-    /// It was not asked for.
-    NotAsked,
-    /// It is in place.
-    Granted,
-    /// It will come by itself.
-    Pending,
-    /// It will not come before somebody acts.
-    Refused,
-}
-
-/// The rights of coderd, where they are asked for.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Grants {
-    /// Where they are not what is asked for.
-    pub troubles: Vec<Ungranted>,
-    /// What there is to say where they are.
-    pub notes: Vec<String>,
-}
-
-/// A namespace where the rights of coderd are not what is asked for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ungranted {
-    /// Whether it is the control plane's own, where it decides alone.
-    pub home: bool,
-    /// Why, as one word of the catalogue.
-    pub reason: Reason,
-    /// Why, for a person.
-    pub message: String,
-}
-
-/// Everything that was observed in a pass.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Observed {
-    /// Why the object cannot be read, so that nothing can be made of it.
-    pub unreadable: Option<String>,
-    /// What the rules say against the object as it is stored.
-    pub broken: Vec<Cause>,
-    /// Why nothing is run as the account that is asked for.
-    pub account: Option<String>,
-    /// What is held back while admission is disabled.
-    pub held: Option<String>,
-    /// Objects of our names that belong to somebody else.
-    pub conflicts: Vec<String>,
-    /// Children that the API server refuses.
-    pub refused: Vec<String>,
-    /// Children that could not be applied this time.
-    pub failed: Vec<String>,
-    /// Children that coderd runs without and that could not be applied.
-    pub unimportant: Vec<String>,
-    /// Secrets and ConfigMaps that are referred to and not there.
-    pub missing: Vec<String>,
-    /// The Deployment.
-    pub rollout: Rollout,
-    /// The way from outside.
-    pub exposure: Exposure,
-    /// Why our finalizer is not as it must be, if the API server refuses that.
-    pub finalizer: Option<String>,
-    /// The rights of coderd; none where they are off.
-    pub workspaces: Option<Grants>,
-    /// coderd itself.
-    pub coderd: Coderd,
-    /// Access of the operator to coderd.
-    pub access: ExternalState,
-    /// Whether something cannot be done without access.
-    pub access_needed: bool,
-    /// The license.
-    pub license: ExternalState,
-    /// Why something was left for the next reconcile, if this one had no time for it.
-    pub late: Option<String>,
-}
-
-impl Observed {
-    /// Nothing was observed, and nothing is asked for.
-    pub(super) fn nothing() -> Self {
-        let not_asked = |what: &str| ExternalState {
-            phase: ExternalPhase::NotAsked,
-            reason: Reason::NotRequested,
-            message: format!("{what} is not asked for"),
-        };
-        Self {
-            unreadable: None,
-            broken: Vec::new(),
-            account: None,
-            held: None,
-            conflicts: Vec::new(),
-            refused: Vec::new(),
-            failed: Vec::new(),
-            unimportant: Vec::new(),
-            missing: Vec::new(),
-            rollout: Rollout::Absent,
-            exposure: Exposure::NotAsked,
-            finalizer: None,
-            workspaces: Some(Grants::default()),
-            coderd: Coderd::NotAsked(Reason::NoReplicaReady),
-            access: not_asked("access of the operator"),
-            access_needed: false,
-            license: not_asked("a license"),
-            late: None,
-        }
-    }
-
-    /// What the steps of a reconcile returned.
-    pub(super) fn new(
-        subject: &Subject,
-        read: &Dereferenced,
-        held: &Held,
-        applied: &Applied,
-        external: &External,
-        finalizing: &Finalizing,
-    ) -> Self {
-        let mut failed = applied.problems.failed.clone();
-        let mut finalizer = None;
-        match finalizing {
-            Finalizing::Unchanged | Finalizing::Written => {}
-            Finalizing::Refused(why) => finalizer = Some(why.clone()),
-            Finalizing::Failed(why) => failed.push(why.clone()),
-        }
-        Self {
-            unreadable: None,
-            broken: subject.broken.iter().chain(&read.downgrade).cloned().collect(),
-            account: applied.account.clone(),
-            held: held.told(&subject.object.key.namespace),
-            conflicts: applied.problems.conflicts.clone(),
-            refused: applied.problems.refused.clone(),
-            failed,
-            unimportant: applied.problems.unimportant.clone(),
-            missing: read.contents.missing.clone(),
-            rollout: applied.rollout.clone(),
-            exposure: applied.exposure.clone(),
-            finalizer,
-            workspaces: applied.grants.clone(),
-            coderd: external.coderd(),
-            access: external.access(),
-            access_needed: external.access_needed(),
-            license: external.license(),
-            late: external.late.clone(),
-        }
-    }
-}
 
 /// The status of a control plane that was reconciled.
 pub(super) fn status(
@@ -539,5 +346,4 @@ pub fn external(about: &'static str, wish: &ExternalState) -> Finding {
 }
 
 #[cfg(test)]
-#[path = "status_tests.rs"]
 mod tests;

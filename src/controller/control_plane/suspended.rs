@@ -3,11 +3,12 @@
 
 use super::access;
 use super::in_force::in_force;
+use super::observed::Coderd;
 use super::reasons::Reason;
 use super::reconciler::Reconciler;
 use super::requeue::{RECHECK, REFUSED};
 use super::resolve::owner;
-use super::status::{self, Coderd};
+use super::status;
 use super::subject::Subject;
 use crate::coderd::{Client, Retry};
 use crate::controller::children::{ChildKind, drift};

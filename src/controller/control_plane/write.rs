@@ -2,9 +2,10 @@
 //! What it says is decided in `status`.
 
 use super::dereference::Unread;
+use super::observed::Observed;
 use super::reasons::Reason;
 use super::reconciler::Reconciler;
-use super::status::{self, Observed, handled};
+use super::status::{self, handled};
 use super::subject::Object;
 use super::{KIND, access, license};
 use crate::controller::runtime::schedule::Action;

@@ -199,5 +199,4 @@ fn claim(candidate: &Candidate, old: Option<&Record>, wall: Timestamp) -> Record
 }
 
 #[cfg(test)]
-#[path = "step_tests.rs"]
 mod tests;

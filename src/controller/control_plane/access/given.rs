@@ -5,9 +5,9 @@ use super::reasons::{Trouble, pending, refused, unproven, wish};
 use super::{Accessed, Asked, reference, waiting_for_coderd, worked_before};
 use crate::coderd::Error;
 use crate::confidential::Confidential;
+use crate::controller::control_plane::observed::{ExternalPhase, ExternalState};
 use crate::controller::control_plane::reasons::Reason;
 use crate::controller::control_plane::references;
-use crate::controller::control_plane::status::{ExternalPhase, ExternalState};
 
 /// What coderd says of the token.
 type Answer = Option<Result<(), Error>>;

@@ -12,7 +12,7 @@ mod source;
 mod steps;
 mod token_event;
 
-use super::status::{ExternalPhase, ExternalState};
+use super::observed::{ExternalPhase, ExternalState};
 use crate::coderd::{Client, Egress, Error, Retry};
 use crate::controller::control_plane::reasons::Reason;
 use crate::controller::identity::Owner;

@@ -3,8 +3,8 @@
 
 use crate::coderd::database::{self, UrlError};
 use crate::coderd::{Error, Retry};
+use crate::controller::control_plane::observed::{ExternalPhase, ExternalState};
 use crate::controller::control_plane::reasons::Reason;
-use crate::controller::control_plane::status::{ExternalPhase, ExternalState};
 
 /// A wish that stands somewhere for some reason.
 pub fn wish(phase: ExternalPhase, reason: Reason, message: impl Into<String>) -> ExternalState {

@@ -200,9 +200,7 @@ impl Record {
 }
 
 #[cfg(test)]
-#[path = "steps_tests.rs"]
 mod tests;
 
 #[cfg(test)]
-#[path = "crash_tests.rs"]
 mod crashes;

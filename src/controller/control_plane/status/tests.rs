@@ -2,6 +2,7 @@
 //! The rules of kstatus are written out here as its own documentation gives them.
 
 use super::*;
+use crate::controller::control_plane::observed::Ungranted;
 use webhooks::CauseReason;
 
 fn wish(phase: ExternalPhase, reason: Reason) -> ExternalState {
