@@ -82,6 +82,10 @@ pub struct Flags {
     #[arg(long, default_value = "10m", value_parser = durations::parse, env = "CODER_K8S_ORPHAN_GRACE")]
     pub orphan_grace: Duration,
 
+    /// How often children are listed, so that a lost event of a watch is noticed.
+    #[arg(long, default_value = "5m", value_parser = durations::parse, env = "CODER_K8S_VERIFY_INTERVAL")]
+    pub verify_interval: Duration,
+
     /// Whether the conditions of objects are shown as metrics, of a thousand objects at most.
     #[arg(long, action = ArgAction::Set, default_value_t = true, env = "CODER_K8S_CONDITION_METRICS")]
     pub condition_metrics: bool,

@@ -10,6 +10,7 @@ use crate::controller::control_plane::{
 use crate::controller::runtime::objects;
 use crate::controller::runtime::queue::Queue;
 use crate::controller::runtime::telemetry::Telemetry;
+use crate::controller::runtime::verify;
 use crate::controller::runtime::watches::{self, Follower};
 use crate::serving::metrics::{CoderdRequest, Metrics};
 use std::sync::Arc;
@@ -31,6 +32,7 @@ pub fn work(context: &Context, control_planes: ControlPlanes, dependants: Depend
     );
     let reconciler = Arc::new(reconciler);
     let (events, times) = (context.events.clone(), context.flags.orphan_times());
+    let interval = context.flags.verify_interval;
     Box::new(move |stop| {
         let (reconciler, control_planes) = (reconciler.clone(), control_planes.clone());
         let (events, dependants, telemetry) = (events.clone(), dependants.clone(), telemetry.clone());
@@ -41,7 +43,9 @@ pub fn work(context: &Context, control_planes: ControlPlanes, dependants: Depend
             let _shown =
                 telemetry.show(&queue, move |namespace, name| there.named(namespace, name).is_some());
             let (kube, abroad) = (reconciler.kube(), reconciler.abroad().clone());
-            let triggers = Triggers::new(control_planes.clone(), abroad, kube.namespace(), queue.clone());
+            let known = reconciler.known().clone();
+            let triggers =
+                Triggers::new(control_planes.clone(), abroad, known.clone(), kube.namespace(), queue.clone());
             let followers: [Arc<dyn Follower>; 1] = [Arc::new(triggers)];
             // As it was before the first reconcile: whatever changes after that is told.
             let seen = dependants.seen();
@@ -52,6 +56,7 @@ pub fn work(context: &Context, control_planes: ControlPlanes, dependants: Depend
             tokio::select! {
                 () = reconciles => {}
                 () = watches::follow(kube, Arc::new(followers)) => {}
+                () = verify::follow(kube, &known, &queue, interval) => {}
                 () = objects::follow(control_planes.clone(), queue.clone()) => {}
                 () = follow_dependants(dependants, seen, control_planes.clone(), queue.clone()) => {}
                 () = orphans::remove(kube, &events, &control_planes, times) => {}

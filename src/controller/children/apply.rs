@@ -1,7 +1,8 @@
 //! Brings one child to what it should be: read it, see whether it is ours, apply it if it differs.
 //! It never takes over an object of somebody else, and writes nothing where nothing differs.
 
-use super::drift;
+use super::{Child, Known, drift};
+use crate::controller::identity::ObjectKey;
 use crate::kubernetes::{CallError, Kube, Target};
 use json_patch::Patch;
 use serde_json::Value;
@@ -76,6 +77,62 @@ impl Problems {
                 self.unimportant.push(why);
             }
         }
+    }
+}
+
+/// Who applies children, and what is known of them.
+#[derive(Clone, Copy)]
+pub struct Applier<'a> {
+    /// The API server.
+    pub kube: &'a Kube,
+    /// What is known of children.
+    pub known: &'a Known,
+    /// Whose children they are.
+    pub owner: &'a ObjectKey,
+    /// Whether everything is read again, whatever is known.
+    pub reread: bool,
+}
+
+impl Applier<'_> {
+    /// What is known of a child that needs neither be read nor applied.
+    fn good(&self, child: &Child) -> Option<ChildState> {
+        let good = (!self.reread).then(|| self.known.good(child)).flatten();
+        good.map(ChildState::InPlace)
+    }
+
+    fn noted(&self, child: &Child, state: ChildState) -> ChildState {
+        match &state {
+            ChildState::InPlace(live) => self.known.note(self.owner, child, live),
+            _ => self.known.forget(child),
+        }
+        state
+    }
+
+    /// Brings a child to what it should be, unless it is known to be.
+    pub async fn apply(&self, child: &Child, is_ours: impl Fn(&Value) -> bool) -> ChildState {
+        if let Some(good) = self.good(child) {
+            return good;
+        }
+        let state = apply(self.kube, child.target(), child.manifest.clone(), is_ours).await;
+        self.noted(child, state)
+    }
+
+    /// The same for an account.
+    pub async fn create_or_apply(&self, child: &Child, is_ours: impl Fn(&Value) -> bool) -> ChildState {
+        if let Some(good) = self.good(child) {
+            return good;
+        }
+        let absent = !self.reread && !self.known.is_there(child);
+        if absent {
+            // Made without a look: the create fails where there is one.
+            match self.kube.create(child.target(), &drift::fingerprinted(child.manifest.clone())).await {
+                Ok(made) => return self.noted(child, ChildState::InPlace(made)),
+                Err(error) if error.is_already_exists() => {}
+                Err(error) => return self.noted(child, ChildState::failed(&error, None)),
+            }
+        }
+        let state = create_or_apply(self.kube, child.target(), child.manifest.clone(), is_ours).await;
+        self.noted(child, state)
     }
 }
 

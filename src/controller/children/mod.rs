@@ -4,9 +4,11 @@
 pub mod apply;
 mod child;
 pub mod drift;
+mod known;
 mod lists;
 mod metadata;
 pub mod prune;
 
 pub use child::{Child, ChildKind, Presence};
+pub use known::Known;
 pub use metadata::{ChildOwner, Texts, filled, one_each, texts};

@@ -10,9 +10,9 @@ use super::prune::{self, Wanted};
 use super::reasons::Reason;
 use super::reconciler::Reconciler;
 use super::runs_as::RunsAs;
-use super::subject::Subject;
+use super::subject::{Object, Subject};
 use crate::controller::children::apply::Problems;
-use crate::controller::children::drift;
+use crate::controller::children::{Child, drift};
 use crate::controller::workload::rollout::Rollout;
 use crate::kubernetes::CallError;
 use serde_json::Value;
@@ -53,6 +53,7 @@ impl Reconciler {
         children: &Children,
         read: &Dereferenced,
         held: &Held,
+        frozen: bool,
     ) -> Applied {
         let Children {
             service_account,
@@ -75,7 +76,16 @@ impl Reconciler {
         if let Some(monitor) = service_monitor {
             problems.note_unimportant(self.apply_child(subject, monitor).await);
         }
-        let service = self.apply_service(subject, service, held, left.is_some(), &mut problems).await;
+        let service = self
+            .apply_service(
+                subject,
+                service,
+                held,
+                left.is_some(),
+                self.sends_token(subject, read),
+                &mut problems,
+            )
+            .await;
         let (deployment, rollout) = if may_run {
             self.apply_deployment(subject, deployment, read, &mut problems).await
         } else {
@@ -89,12 +99,11 @@ impl Reconciler {
         let rolled = is_asked_for && matches!(rollout, Rollout::Complete(_) | Rollout::ScaledToZero);
         let wanted = Wanted { access: workspace_access, in_place: &in_place, rolled };
         let is_exposed = matches!(exposure, Exposure::InPlace(_) | Exposure::NotAsked);
-        let pruned = self.prune(subject, children, wanted, is_exposed, read.frozen, &mut problems).await;
+        let pruned = self.prune(subject, children, wanted, is_exposed, frozen, &mut problems).await;
         let account = match runs_as {
             RunsAs::Refused(why) => Some(why),
             RunsAs::Allowed | RunsAs::Unknown => None,
         };
-        let frozen = read.frozen;
         Applied {
             service,
             deployment,
@@ -122,7 +131,7 @@ impl Reconciler {
     ) -> bool {
         let object = &subject.object;
         let done = (object.uid.clone(), object.generation, object.reconcile_at());
-        if self.pruned().get(&object.key) == Some(&done) {
+        if self.pruned().get(&object.key) == Some(&done) || self.has_nothing_to_prune(object, children) {
             return true;
         }
         match self.prune_unwanted(subject, children, wanted, exposed, frozen, problems).await {
@@ -136,6 +145,14 @@ impl Reconciler {
                 false
             }
         }
+    }
+
+    /// Whether the watches show nothing but what is asked for. Before our finalizer goes it is looked for live: a watch may
+    /// be late.
+    fn has_nothing_to_prune(&self, object: &Object, children: &Children) -> bool {
+        let releases = object.is_held() && !children.reach_beyond(&object.key.namespace);
+        let wanted: Vec<&Child> = children.all().collect();
+        !releases && !object.is_requested() && self.known.has_only(&object.key, &object.uid, &wanted)
     }
 
     async fn prune_unwanted(

@@ -10,7 +10,7 @@ use super::reconciler::Reconciler;
 use super::resolve::owner;
 use super::runs_as::{self, RunsAs};
 use super::subject::Subject;
-use crate::controller::children::apply::{ChildState, Problems, apply, apply_over, create_or_apply};
+use crate::controller::children::apply::{Applier, ChildState, Problems, apply_over};
 use crate::controller::children::{Child, ChildKind, drift};
 use crate::controller::workload::late;
 use crate::controller::workload::rollout::{self, Rollout};
@@ -46,9 +46,7 @@ impl Reconciler {
             // One that is left as it is gives nothing that is not there: the pods and their rights are left as well.
             return RunsAs::Allowed;
         };
-        let state =
-            create_or_apply(&self.kube, child.target(), child.manifest.clone(), is_ours(subject, child))
-                .await;
+        let state = self.applier(object).create_or_apply(child, is_ours(subject, child)).await;
         let runs_as =
             if asked_for { RunsAs::Allowed } else { runs_as::of_made(account, &object.uid, &state) };
         if !matches!(runs_as, RunsAs::Refused(_)) {
@@ -65,6 +63,7 @@ impl Reconciler {
         child: &Child,
         held: &Held,
         left: bool,
+        sends_token: bool,
         problems: &mut Problems,
     ) -> Result<Value, Reason> {
         let is_held = held.has(child);
@@ -75,13 +74,16 @@ impl Reconciler {
                 return live.ok_or(Reason::ServiceUnseen);
             }
         }
-        let state = self.apply_child(subject, child).await;
+        // Whoever may change Services could send our token elsewhere: it is read before a token leaves.
+        let applier = self.applier(&subject.object);
+        let applier = Applier { reread: applier.reread || sends_token, ..applier };
+        let state = applier.apply(child, is_ours(subject, child)).await;
         problems.note(&state);
         service_to_ask(state)
     }
 
     pub(super) async fn apply_child(&self, subject: &Subject, child: &Child) -> ChildState {
-        apply(&self.kube, child.target(), child.manifest.clone(), is_ours(subject, child)).await
+        self.applier(&subject.object).apply(child, is_ours(subject, child)).await
     }
 
     /// Returns the Deployment that is there if it is ours, and how far it is: a coderd whose change is refused is asked all

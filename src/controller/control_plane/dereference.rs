@@ -1,5 +1,5 @@
 //! Reads what a reconcile of a control plane works with, before it changes anything: the Deployment that runs, what the pods
-//! consume, and whether admission is disabled. What comes of it is decided by pure functions elsewhere.
+//! consume. What comes of it is decided by pure functions elsewhere.
 
 use super::kept;
 use super::reconciler::Reconciler;
@@ -25,8 +25,6 @@ pub(super) struct Dereferenced {
     /// What is said of an image that is lower than the one that runs.
     pub(super) downgrade: Option<Cause>,
     pub(super) contents: Contents,
-    /// Whether admission is disabled, so that nothing is widened.
-    pub(super) frozen: bool,
 }
 
 impl Dereferenced {
@@ -82,7 +80,6 @@ impl Reconciler {
             }
             Err(error) => return Err(Unread::Failed(error.to_string())),
         };
-        let frozen = self.is_admission_disabled(&object.key.namespace).await?;
-        Ok(Dereferenced { deployment, given, complete, downgrade, contents, frozen })
+        Ok(Dereferenced { deployment, given, complete, downgrade, contents })
     }
 }

@@ -9,7 +9,7 @@ use super::prune;
 use super::reasons::Reason;
 use super::reconciler::Reconciler;
 use super::subject::{Object, Subject};
-use crate::controller::children::apply::{ChildState, apply};
+use crate::controller::children::apply::ChildState;
 use crate::controller::children::{Child, drift};
 use crate::controller::identity::Owner;
 use crate::kubernetes::{CallError, Target};
@@ -68,7 +68,7 @@ impl Reconciler {
         for child in [&access.role, &access.binding] {
             let is_ours = |live: &Value| is_ours(live, subject, child);
             let place = &access.namespace;
-            match apply(&self.kube, child.target(), child.manifest.clone(), is_ours).await {
+            match self.applier(&subject.object).apply(child, is_ours).await {
                 ChildState::InPlace(_) => {}
                 ChildState::Conflict(message) => {
                     return Err((Reason::ChildConflict, format!("{place}: {message}")));

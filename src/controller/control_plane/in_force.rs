@@ -1,10 +1,12 @@
 //! Reads whether admission is disabled in the namespace of a control plane, and if so what is live of it.
 //! What follows is decided in `held`; nothing is written here.
 
+use super::access::{self, Needs};
 use super::build::Children;
+use super::dereference::Dereferenced;
 use super::held::{self, Held};
 use super::reconciler::Reconciler;
-use super::subject::Subject;
+use super::subject::{Object, Subject};
 use super::{kept, prune};
 use crate::controller::children::{Child, ChildKind, drift};
 use crate::kubernetes::{CallError, Target};
@@ -22,21 +24,44 @@ impl Reconciler {
         Ok(held::is_admission_disabled(self.kube.read(target).await?.as_ref()))
     }
 
-    /// What is held back; nothing where admission is in force.
+    /// Whether admission is disabled, and what is held back then. The namespace is read now, unless nothing would be applied
+    /// and nothing sent: nothing is widened then.
     pub(super) async fn held_back(
         &self,
         subject: &Subject,
         children: &Children,
-        frozen: bool,
-    ) -> Result<Held, CallError> {
-        if !frozen {
-            return Ok(Held::default());
+        read: &Dereferenced,
+    ) -> Result<(bool, Held), CallError> {
+        let object = &subject.object;
+        let idle = self.is_in_place(object, children, read) && !self.sends_token(subject, read);
+        if idle || !self.is_admission_disabled(&object.key.namespace).await? {
+            return Ok((false, Held::default()));
         }
         let mut live = Vec::new();
         for child in children.all() {
             live.push(self.kube.read(child.target()).await?.filter(|live| is_of(live, child, subject)));
         }
-        Ok(held::held(children, &live))
+        Ok((true, held::held(children, &live)))
+    }
+
+    /// Whether every child is known to be what it should be.
+    fn is_in_place(&self, object: &Object, children: &Children, read: &Dereferenced) -> bool {
+        let runs = |child: &Child| {
+            let wanted = drift::fingerprinted(child.manifest.clone());
+            read.deployment.as_ref().is_some_and(|live| drift::holds(live, &wanted))
+        };
+        !object.is_requested()
+            && children.all().all(|child| match child.kind {
+                ChildKind::Deployment => runs(child),
+                _ => self.known.good(child).is_some(),
+            })
+    }
+
+    /// Whether a token or a license may be sent to coderd in this reconcile.
+    pub(super) fn sends_token(&self, subject: &Subject, read: &Dereferenced) -> bool {
+        let (key, spec) = (&subject.object.key, &read.complete.spec);
+        let license = spec.license_secret_ref.is_some();
+        access::uses_token(spec, Needs { license, ..self.dependants.of(key) })
     }
 }
 

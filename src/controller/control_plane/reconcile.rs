@@ -93,7 +93,7 @@ impl Reconciler {
         };
         let resolved = resolve(&read.complete, read.facts(&self.config.cluster_domain));
         let children = build(&resolved);
-        let held = match self.held_back(subject, &children, read.frozen).await {
+        let (frozen, held) = match self.held_back(subject, &children, &read).await {
             Ok(held) => held,
             Err(error) => return self.write_unread(&subject.object, error.into()).await,
         };
@@ -103,7 +103,7 @@ impl Reconciler {
         if finalizing == Finalizing::Written {
             return Ok(Action::RequeueAfter(Duration::ZERO));
         }
-        let applied = self.apply(subject, &children, &read, &held).await;
+        let applied = self.apply(subject, &children, &read, &held, frozen).await;
         // Children that were slow to come must not keep a token from being renewed, or a license from being uploaded: they
         // would be as slow the next time.
         deadline.begin_next(Instant::now());

@@ -5,8 +5,11 @@ use super::ask::Memory;
 use super::checksum_key::ChecksumKey;
 use super::consent::Consent;
 use super::dependants::Dependants;
+use super::subject::Object;
 use super::triggers::Abroad;
 use crate::coderd::Egress;
+use crate::controller::children::Known;
+use crate::controller::children::apply::Applier;
 use crate::controller::identity::ObjectKey;
 use crate::controller::runtime::telemetry::Telemetry;
 use crate::kubernetes::Kube;
@@ -28,6 +31,7 @@ pub struct Reconciler {
     pub(super) memory: Memory,
     checksum_key: Mutex<Arc<ChecksumKey>>,
     pub(super) abroad: Arc<Abroad>,
+    pub(super) known: Arc<Known>,
     pub(super) dependants: Dependants,
 }
 
@@ -46,7 +50,7 @@ impl Reconciler {
         dependants: Dependants,
     ) -> Self {
         let (pruned, memory, abroad) = (Mutex::default(), Memory::default(), Arc::default());
-        let checksum_key = Mutex::default();
+        let (checksum_key, known) = (Mutex::default(), Arc::default());
         Self {
             kube,
             config,
@@ -58,12 +62,14 @@ impl Reconciler {
             memory,
             checksum_key,
             abroad,
+            known,
             dependants,
         }
     }
 
     /// Forgets what another leader may have changed meanwhile: the key of the checksums, if its Secret was made anew.
     pub fn begin_term(&self) {
+        self.known.forget_all();
         *self.checksum_key.lock().unwrap_or_else(PoisonError::into_inner) = Arc::default();
     }
 
@@ -75,6 +81,16 @@ impl Reconciler {
     /// What whoever follows the cluster tells it of rights in other namespaces.
     pub fn abroad(&self) -> &Arc<Abroad> {
         &self.abroad
+    }
+
+    /// What is known of children, for whoever follows the cluster.
+    pub fn known(&self) -> &Arc<Known> {
+        &self.known
+    }
+
+    /// Who applies the children of an object.
+    pub(super) fn applier<'a>(&'a self, object: &'a Object) -> Applier<'a> {
+        Applier { kube: &self.kube, known: &self.known, owner: &object.key, reread: object.is_requested() }
     }
 
     /// The API server it works with.

@@ -50,6 +50,11 @@ impl Object {
         FINALIZER.is_on(&self.value)
     }
 
+    /// Whether somebody asks for a reconcile that was not done yet: then nothing is taken as known.
+    pub(super) fn is_requested(&self) -> bool {
+        self.reconcile_at() != self.status.last_handled_reconcile_at
+    }
+
     /// What it was last asked to be reconciled for.
     pub(super) fn reconcile_at(&self) -> Option<String> {
         self.value["metadata"]["annotations"][annotation::RECONCILE_AT].as_str().map(str::to_owned)

@@ -3,7 +3,7 @@
 
 use super::build;
 use super::dependants::{self, Dependants};
-use crate::controller::children::ChildKind;
+use crate::controller::children::{ChildKind, Known};
 use crate::controller::identity::ObjectKey;
 use crate::controller::runtime::queue::Queue;
 use crate::controller::runtime::watches::{Changed, Follower};
@@ -36,6 +36,7 @@ pub enum Trigger {
 pub struct Triggers {
     control_planes: ControlPlanes,
     abroad: Arc<Abroad>,
+    known: Arc<Known>,
     records: Mutex<Records>,
     queue: Queue<ObjectKey>,
 }
@@ -45,10 +46,11 @@ impl Triggers {
     pub fn new(
         control_planes: ControlPlanes,
         abroad: Arc<Abroad>,
+        known: Arc<Known>,
         home: &str,
         queue: Queue<ObjectKey>,
     ) -> Self {
-        Self { control_planes, abroad, records: Mutex::new(Records::of(home)), queue }
+        Self { control_planes, abroad, known, records: Mutex::new(Records::of(home)), queue }
     }
 
     fn is_lost(&self, change: &Change) -> bool {
@@ -89,7 +91,10 @@ impl Triggers {
 impl Follower for Triggers {
     fn changed(&self, changed: Changed, change: &Change) {
         let trigger = match changed {
-            Changed::Child(_) => Trigger::Child,
+            Changed::Child(kind) => {
+                self.known.seen(kind, change);
+                Trigger::Child
+            }
             Changed::Consumed(Source::Secret) if self.is_lost(change) => Trigger::Record,
             Changed::Consumed(source) => Trigger::Consumed(source),
             Changed::Namespace => Trigger::Namespace,
@@ -98,11 +103,19 @@ impl Follower for Triggers {
         self.enqueue(trigger, change);
     }
 
-    fn relisted(&self) {
+    fn listed(&self, kind: ChildKind) {
+        self.known.listed(kind);
+    }
+
+    fn relisted(&self, changed: Changed) {
+        if let Changed::Child(kind) = changed {
+            self.known.relisted(kind);
+        }
         self.control_planes.all().iter().for_each(|one| self.queue.enqueue(ObjectKey::of(one.meta())));
     }
 
     fn served(&self, kind: ChildKind) {
+        self.known.relisted(kind);
         for control_plane in self.control_planes.all() {
             if let Ok(control_plane) = control_plane.read()
                 && asks_for(kind, &control_plane)

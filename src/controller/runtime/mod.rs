@@ -6,4 +6,5 @@ pub mod objects;
 pub mod queue;
 pub mod schedule;
 pub mod telemetry;
+pub mod verify;
 pub mod watches;

@@ -123,6 +123,16 @@ pub const NOT_RENEWED: Reason = Reason::NotRenewed;
 const NOT_RENEWED_MESSAGE: &str = "the object cannot be read, so that its token is neither used nor renewed and one of \
      the operator's own ends within a day; correct the object as SpecAccepted says";
 
+/// Whether a token may be used, made or taken back: one that was given, or one of our own while something needs it or may
+/// need it.
+pub fn uses_token(spec: &CoderControlPlaneSpec, needs: Needs) -> bool {
+    match plan::plan(spec) {
+        Plan::Given { .. } => true,
+        Plan::Disabled => false,
+        Plan::NoUrl | Plan::Unresolvable(_) | Plan::Generated(_) => needs.need() != Need::Nothing,
+    }
+}
+
 /// Brings the access to what the spec asks for, as far as it goes now.
 pub async fn settle(asked: &Asked<'_>) -> Accessed {
     let (needed, need) = (asked.needs.gate_ready(), asked.needs.need());

@@ -31,8 +31,10 @@ pub trait Follower: Send + Sync + 'static {
     fn changed(&self, changed: Changed, change: &Change);
     /// Enqueues the objects that ask for a kind that the cluster lacked and serves now.
     fn served(&self, kind: ChildKind);
+    /// Everything that there is of a child's kind has been told.
+    fn listed(&self, kind: ChildKind);
     /// Enqueues every object: nobody tells what went while a watch was broken and had to list again.
-    fn relisted(&self);
+    fn relisted(&self, changed: Changed);
 }
 
 /// The kinds of ours that are told.
@@ -71,8 +73,11 @@ async fn listen(mut changes: Changes, changed: Changed, followers: Followers) {
         match sight {
             Ok(Sight::Changed(change)) => followers.iter().for_each(|one| one.changed(changed, &change)),
             Ok(Sight::Listed) => {
+                if let Changed::Child(kind) = changed {
+                    followers.iter().for_each(|one| one.listed(kind));
+                }
                 if std::mem::replace(&mut listed, true) {
-                    followers.iter().for_each(|one| one.relisted());
+                    followers.iter().for_each(|one| one.relisted(changed));
                 }
             }
             Err(error) => tracing::warn!(?changed, %error, "watch failed; it is tried again"),
