@@ -37,7 +37,7 @@ test-contract: cluster-tools ## the coderd double and the operator's access besi
 	RUST_BACKTRACE=0 cargo test --locked --test contract -- --include-ignored --nocapture --test-threads=1
 
 .PHONY: test-faults
-test-faults: cluster-tools ## every fault of coderd and its database, and a death of the operator at every write (about eight minutes)
+test-faults: cluster-tools ## every fault of coderd and its database, and a death of the operator at every write (about seven minutes)
 	RUST_BACKTRACE=0 cargo test --locked --test error_matrix -- --ignored
 	RUST_BACKTRACE=0 cargo test --locked --test crashes -- --ignored --nocapture
 
