@@ -23,13 +23,13 @@
 use super::dynamic::PAGE;
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt};
-use kube::runtime::utils::{Backoff, ResetTimerBackoff};
+use kube::runtime::utils::Backoff;
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt, watcher as watch_objects};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Events of a kind, beginning with all there is. Failures are passed on and tried again, later each time.
 pub(super) fn events<K>(
@@ -46,8 +46,13 @@ where
 }
 
 /// The pauses between failures. The first are short: a kind that was defined a moment ago is not served at once, and
-/// whoever has just installed us waits for it.
-struct Pauses(Duration);
+/// whoever has just installed us waits for it. A list that begins is no success yet, so that only time forgives: the pause
+/// grows until a watch has gone well for a while.
+struct Pauses {
+    next: Duration,
+    /// When the last pause began.
+    since: Option<Instant>,
+}
 
 impl Pauses {
     const FIRST: Duration = Duration::from_millis(50);
@@ -55,8 +60,18 @@ impl Pauses {
     /// How long a watch must go well until the next failure counts as the first.
     const FORGIVEN: Duration = Duration::from_secs(120);
 
-    fn new() -> ResetTimerBackoff<Self> {
-        ResetTimerBackoff::new(Self(Self::FIRST), Self::FORGIVEN)
+    fn new() -> Self {
+        Self { next: Self::FIRST, since: None }
+    }
+
+    /// The pause after a failure at this time.
+    fn after(&mut self, now: Instant) -> Duration {
+        if self.since.is_some_and(|since| now.saturating_duration_since(since) > self.next + Self::FORGIVEN) {
+            self.next = Self::FIRST;
+        }
+        let pause = self.next;
+        (self.next, self.since) = ((pause * 2).min(Self::LONGEST), Some(now));
+        pause
     }
 }
 
@@ -64,16 +79,12 @@ impl Iterator for Pauses {
     type Item = Duration;
 
     fn next(&mut self) -> Option<Duration> {
-        let pause = self.0;
-        self.0 = (pause * 2).min(Self::LONGEST);
-        Some(pause)
+        Some(self.after(Instant::now()))
     }
 }
 
 impl Backoff for Pauses {
-    fn reset(&mut self) {
-        self.0 = Self::FIRST;
-    }
+    fn reset(&mut self) {}
 }
 
 type Events<K> = BoxStream<'static, watcher::Result<Event<K>>>;
@@ -117,13 +128,19 @@ mod tests {
     const FORBIDDEN: &str = "ListOptions.meta.k8s.io \"\" is invalid: sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch";
 
     #[test]
-    fn the_first_pauses_are_short_and_none_is_longer_than_half_a_minute() {
-        let mut pauses = Pauses(Pauses::FIRST);
-        let all: Vec<u128> = pauses.by_ref().take(12).map(|pause| pause.as_millis()).collect();
+    fn pauses_grow_until_a_watch_has_gone_well_for_a_while() {
+        let (mut pauses, mut now, mut all) = (Pauses::new(), Instant::now(), Vec::new());
+        for _ in 0..12 {
+            let pause = pauses.after(now);
+            // A list that begins and fails again is no success.
+            pauses.reset();
+            all.push(pause.as_millis());
+            now += pause;
+        }
         assert_eq!(all[..5], [50, 100, 200, 400, 800]);
         assert_eq!(all[10..], [30_000, 30_000]);
-        pauses.reset();
-        assert_eq!(pauses.next(), Some(Pauses::FIRST));
+        now += Pauses::FORGIVEN + Pauses::LONGEST * 2;
+        assert_eq!(pauses.after(now), Pauses::FIRST);
     }
 
     #[tokio::test]

@@ -39,8 +39,12 @@ pub fn judge(kind: Kind, object: &Value, settings: &Settings) -> Vec<Problem> {
         // Without a default to write, what is stored is what is written.
         Cow::Borrowed(_) => Vec::new(),
     };
-    let mut denied = written.causes;
-    denied.extend(stored.into_iter().filter(|cause| !denied.contains(cause)).collect::<Vec<_>>());
+    let mut denied: Vec<Cause> = Vec::new();
+    for cause in written.causes.into_iter().chain(stored) {
+        if !denied.contains(&cause) {
+            denied.push(cause);
+        }
+    }
     let denied = denied.into_iter().map(|cause| Problem::of(Severity::Error, cause));
     denied.chain(written.warnings.into_iter().map(|cause| Problem::of(Severity::Warning, cause))).collect()
 }

@@ -381,6 +381,28 @@ mod tests {
     }
 
     #[test]
+    fn every_kind_of_child_can_be_watched_read_and_applied() {
+        use crate::controller::children::ChildKind;
+        use std::collections::BTreeSet;
+        for kind in ChildKind::ALL {
+            let [api_version, _, plural] = kind.names();
+            let of = api_version.split_once('/').map_or("", |(group, _)| group);
+            let verbs: BTreeSet<&str> = ROLES
+                .iter()
+                .filter(|role| matches!(role.holder, Holder::OperatorEverywhere | Holder::GrantsEverywhere))
+                .flat_map(|role| role.grants)
+                .filter(|grant| {
+                    matches!(grant.on, On::Resources { group, resources } if group == of && resources.contains(&plural))
+                })
+                .flat_map(|grant| grant.verbs.iter().copied())
+                .collect();
+            for verb in ["get", "list", "watch", "create", "patch"] {
+                assert!(verbs.contains(verb), "nobody may {verb} {plural}: {verbs:?}");
+            }
+        }
+    }
+
+    #[test]
     fn every_row_has_verbs_and_a_reason_and_every_role_a_purpose() {
         for (role, grant) in rows() {
             assert!(!grant.verbs.is_empty(), "{role:?}");

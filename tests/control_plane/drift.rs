@@ -114,6 +114,8 @@ fn of_the_others() -> Vec<Edit> {
         ("service", add("/spec/externalName", json!("elsewhere.example.com")), Undone),
         // Clusters that guard owner references let only those give one to an object who may delete it.
         ("ingress", json!([{ "op": "remove", "path": "/metadata/ownerReferences" }]), Undone),
+        // Made by one create, which leaves another entry in managedFields.
+        ("serviceaccount", json!([{ "op": "remove", "path": "/metadata/ownerReferences" }]), Undone),
         ("ingress", add("/spec/rules/-", rule), Undone),
         ("ingress", add("/spec/tls/0/hosts/-", json!("b.example.com")), Undone),
         ("ingress", add("/spec/tls/-", json!({ "hosts": ["b.example.com"] })), Undone),

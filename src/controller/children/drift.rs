@@ -150,9 +150,15 @@ pub fn is_child_of(live: &Value, uid: &str, labels: &Value) -> bool {
     }
     let managers = live.pointer("/metadata/managedFields").and_then(Value::as_array);
     live["metadata"]["annotations"][annotation::FINGERPRINT].is_string()
-        && managers.into_iter().flatten().any(|entry| is_ours(entry, "Apply"))
+        && managers.into_iter().flatten().any(|entry| is_ours(entry, "Apply") || is_created(entry))
         && labels.is_object()
         && holds(&live["metadata"]["labels"], labels)
+}
+
+/// Whether an entry of `managedFields` is that of our create, which alone writes the fingerprint without an apply.
+fn is_created(entry: &Value) -> bool {
+    let fingerprint = format!("f:{}", annotation::FINGERPRINT);
+    is_ours(entry, "Update") && entry["fieldsV1"]["f:metadata"]["f:annotations"].get(&fingerprint).is_some()
 }
 
 /// The patch by which fields that our `Update` wrote become ours to apply, if there are any. Without it, a field that
@@ -252,6 +258,23 @@ mod tests {
         assert_ne!(one["metadata"]["annotations"], other["metadata"]["annotations"]);
         assert!(!holds(&one, &other), "an object made from the first does not hold the second");
         assert!(holds(&one, &one));
+    }
+
+    #[test]
+    fn a_child_whose_reference_is_gone_is_known_by_our_apply_or_our_create() {
+        let labels = json!({"a": "1"});
+        let live = |operation: &str, fields: Value| {
+            json!({"metadata": {"labels": labels, "annotations": {annotation::FINGERPRINT: "x"}, "managedFields": [
+                {"manager": "coder-k8s", "operation": operation, "fieldsV1": fields}]}})
+        };
+        let created =
+            json!({"f:metadata": {"f:annotations": {format!("f:{}", annotation::FINGERPRINT): {}}}});
+        assert!(is_child_of(&live("Apply", json!({})), "u", &labels));
+        assert!(is_child_of(&live("Update", created.clone()), "u", &labels), "made by one create");
+        assert!(!is_child_of(&live("Update", json!({})), "u", &labels), "the older operator's");
+        let mut owned = live("Update", created);
+        owned["metadata"]["ownerReferences"] = json!([{"uid": "other", "controller": true}]);
+        assert!(!is_child_of(&owned, "u", &labels));
     }
 
     #[test]

@@ -112,7 +112,7 @@ impl Reconciler {
         self.tell(&subject.object, &external.token_events()).await;
         // Somebody must be there to take back what is granted or made elsewhere, until nothing of it is left.
         let hold = abroad || external.hold() || (subject.object.is_held() && !applied.pruned);
-        if finalizing == Finalizing::Unchanged {
+        if !matches!(finalizing, Finalizing::Refused(_)) {
             finalizing = self.finalizer(&subject.object, hold).await?;
         }
         if finalizing == Finalizing::Written {

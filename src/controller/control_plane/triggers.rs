@@ -198,7 +198,13 @@ pub fn asks_for(kind: ChildKind, control_plane: &CoderControlPlane) -> bool {
         ChildKind::ServiceMonitor => {
             spec.metrics.as_ref().is_some_and(|metrics| metrics.service_monitor.is_some())
         }
-        _ => false,
+        ChildKind::ServiceAccount
+        | ChildKind::Role
+        | ChildKind::RoleBinding
+        | ChildKind::Deployment
+        | ChildKind::Service
+        | ChildKind::Ingress
+        | ChildKind::PodDisruptionBudget => false,
     }
 }
 

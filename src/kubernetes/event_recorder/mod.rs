@@ -68,10 +68,11 @@ impl Recorder {
         let (identity, now) = (said.identity(about), Timestamp::now());
         let subject = about.name.as_deref().unwrap_or_default();
         let step = self.recent().next(identity, subject, now);
+        let counts = matches!(step, Step::Count { .. });
         let sent = self.send(step, &said, about, now).await;
         let sent = match sent {
             // Somebody has deleted it, or it is still on its way to the API server: it is told anew.
-            Err(error) if error.is_not_found() => {
+            Err(error) if counts && error.is_not_found() => {
                 self.recent().forget(&identity);
                 let step = self.recent().next(identity, subject, Timestamp::now());
                 self.send(step, &said, about, now).await

@@ -76,7 +76,15 @@ impl Conditions {
         conditions: impl Iterator<Item = (&'static str, Truth)>,
     ) {
         let Some(mut shown) = self.shown() else { return };
-        let full = shown.kinds.values().map(|kind| kind.objects.len()).sum::<usize>() >= MOST;
+        let is_full =
+            |shown: &Shown| shown.kinds.values().map(|kind| kind.objects.len()).sum::<usize>() >= MOST;
+        if is_full(&shown) {
+            // Those that are gone keep nobody out.
+            for Kind { exists, objects } in shown.kinds.values_mut() {
+                objects.retain(|(namespace, name), _| exists(namespace, name));
+            }
+        }
+        let full = is_full(&shown);
         let Some(of_kind) = shown.kinds.get_mut(kind) else { return };
         let key = (namespace.to_owned(), name.to_owned());
         if !full || of_kind.objects.contains_key(&key) {

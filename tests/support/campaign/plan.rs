@@ -53,13 +53,14 @@ pub fn plans(workload: &'static str, recordings: &[Vec<Point>]) -> Planned {
     Planned { plans, left_out: sometimes.into_iter().cloned().collect() }
 }
 
-/// A handful of many: the first and the last, and others as far apart as they can be, with every way among them.
+/// A handful of many: the first and the last, and others as far apart as they can be, one way after the other.
 pub fn representative(plans: Vec<Plan>, count: usize) -> Vec<Plan> {
-    let total = plans.len();
+    let (total, ways) = (plans.len(), Way::ALL.len());
     if total <= count || count < 2 {
         return plans.into_iter().take(count.max(1)).collect();
     }
-    let at = |number: usize| number * (total - 1) / (count - 1);
+    // Plans lie together by the point they are of: the points are chosen, and then a way of each.
+    let at = |number: usize| number * (total / ways - 1) / (count - 1) * ways + number % ways;
     (0..count).map(|number| plans[at(number)].clone()).collect()
 }
 
@@ -84,13 +85,18 @@ mod tests {
 
     #[test]
     fn a_handful_has_the_ends_and_every_way() {
-        let recording: Vec<Point> = (1..=9).map(|number| point("status", number)).collect();
-        let all = plans("creation", &[recording]).plans;
-        let some = representative(all.clone(), 5);
-        assert_eq!((some.len(), &some[0], some.last()), (5, &all[0], all.last()));
-        for way in Way::ALL {
-            assert!(some.iter().any(|plan| plan.way == way), "{way}");
+        for points in [3, 4, 8, 9] {
+            let recording: Vec<Point> = (1..=points).map(|number| point("status", number)).collect();
+            let all = plans("creation", &[recording]).plans;
+            for count in [3, 5] {
+                let some = representative(all.clone(), count);
+                assert_eq!((some.len(), &some[0].point), (count, &all[0].point));
+                assert_eq!(some.last().map(|plan| &plan.point), all.last().map(|plan| &plan.point));
+                for way in Way::ALL {
+                    assert!(some.iter().any(|plan| plan.way == way), "{way} of {points} points");
+                }
+            }
+            assert_eq!(representative(all[..2].to_vec(), 5), all[..2]);
         }
-        assert_eq!(representative(all[..2].to_vec(), 5), all[..2]);
     }
 }

@@ -13,7 +13,7 @@ use serde_json::Value;
 pub struct Kind(pub &'static str, pub &'static str, pub &'static str, pub &'static str);
 
 /// Every kind that an operator of ours may write, and our own.
-const KINDS: [Kind; 13] = [
+const KINDS: [Kind; 14] = [
     Kind("coder.com", "v1alpha1", "CoderControlPlane", "codercontrolplanes"),
     Kind("coder.com", "v1alpha1", "CoderProvisioner", "coderprovisioners"),
     Kind("coder.com", "v1alpha1", "CoderWorkspaceProxy", "coderworkspaceproxies"),
@@ -27,6 +27,7 @@ const KINDS: [Kind; 13] = [
     Kind("networking.k8s.io", "v1", "Ingress", "ingresses"),
     Kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets"),
     Kind("gateway.networking.k8s.io", "v1", "HTTPRoute", "httproutes"),
+    Kind("monitoring.coreos.com", "v1", "ServiceMonitor", "servicemonitors"),
 ];
 
 /// What the controller manager puts into every namespace.

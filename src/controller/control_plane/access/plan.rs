@@ -18,7 +18,7 @@ pub enum Plan {
     Given {
         /// Name of the Secret.
         secret: String,
-        /// ObjectKey inside it.
+        /// Key inside it.
         key: String,
     },
     /// A token of our own, if one of these places has the database's URL; the first that has it counts.

@@ -1,4 +1,4 @@
-//! Decides what is told of a token that came or went: token_events, which no condition shows because access is there before and
+//! Decides what is told of a token that came or went, which no condition shows because access is there before and
 //! after. Of the token itself it knows nothing.
 
 use crate::controller::control_plane::reasons::Reason;
