@@ -16,10 +16,10 @@ use crate::shared::bounded_string_map;
     "message": "only one of ingress or gateway may be set",
 }]))]
 pub struct ExposeSpec {
-    /// Expose through an Ingress of the name of this object.
+    /// Expose through an Ingress named like this object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ingress: Option<IngressExposeSpec>,
-    /// Expose through an HTTPRoute of the name of this object. The cluster needs the Gateway API.
+    /// Expose through an HTTPRoute named like this object. The cluster needs the Gateway API.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gateway: Option<GatewayExposeSpec>,
 }

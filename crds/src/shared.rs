@@ -96,7 +96,7 @@ pub struct RbacSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub extra_rules: Vec<PolicyRule>,
-    /// Namespaces that hold workspaces, besides the own one. Each of them consents with the label
+    /// Namespaces that hold workspaces, besides that of this object. Each of them consents with the label
     /// `coder.com/workspaces-from: <namespace of this object>`.
     // Atomic and not a set: repeated entries have always been accepted and are read once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -37,7 +37,7 @@ pub struct Flags {
     #[arg(long, env = "CODER_K8S_KUBECONFIG")]
     pub kubeconfig: Option<PathBuf>,
 
-    /// The ServiceAccount of our own namespace that Roles and RoleBindings are written as; it holds what may be handed on.
+    /// The ServiceAccount of our own namespace that Roles and RoleBindings are written as; it holds the permissions that the operator may grant.
     #[arg(long, default_value = crate::manifests::rbac::GRANTS_ACCOUNT, env = "CODER_K8S_GRANTS_ACCOUNT")]
     pub grants_account: String,
 
@@ -74,11 +74,11 @@ pub struct Flags {
     #[arg(long, value_enum, default_value_t, env = "CODER_K8S_NAMESPACE_CONSENT")]
     pub namespace_consent: Consent,
 
-    /// How often rights and tokens are looked for whose control plane is gone.
+    /// How often to look for permissions and tokens left behind by deleted control planes.
     #[arg(long, default_value = "1h", value_parser = durations::parse, env = "CODER_K8S_ORPHAN_CHECK_INTERVAL")]
     pub orphan_check_interval: Duration,
 
-    /// How long a control plane must be gone before what is left of it is removed.
+    /// How long a control plane must be gone before what it left behind is removed.
     #[arg(long, default_value = "10m", value_parser = durations::parse, env = "CODER_K8S_ORPHAN_GRACE")]
     pub orphan_grace: Duration,
 
@@ -86,7 +86,7 @@ pub struct Flags {
     #[arg(long, default_value = "5m", value_parser = durations::parse, env = "CODER_K8S_VERIFY_INTERVAL")]
     pub verify_interval: Duration,
 
-    /// Whether the conditions of objects are shown as metrics, of a thousand objects at most.
+    /// Whether to expose the conditions of objects as metrics, for at most 1000 objects.
     #[arg(long, action = ArgAction::Set, default_value_t = true, env = "CODER_K8S_CONDITION_METRICS")]
     pub condition_metrics: bool,
 
@@ -118,16 +118,16 @@ pub struct Flags {
 /// Where our own connections to coderd and its database may lead.
 #[derive(Debug, Clone, Args)]
 pub struct EgressFlags {
-    /// Leads a host to an address, as in curl: HOST[:PORT]=ADDR[:PORT], also *.suffix. Repeatable, or by commas.
+    /// Leads a host to an address, as in curl: HOST[:PORT]=ADDR[:PORT], also *.suffix. Repeatable, or comma-separated.
     #[arg(long, value_name = "HOST[:PORT]=ADDR[:PORT]", value_delimiter = ',', env = "CODER_K8S_RESOLVE")]
     pub resolve: Vec<resolve::Rule>,
 
-    /// External URLs that objects may name: those below this prefix. Repeatable, or by commas.
+    /// External URLs that objects may name: those below this prefix. Repeatable, or comma-separated.
     #[arg(long, value_name = "PREFIX", value_delimiter = ',', env = "CODER_K8S_ALLOW_URL")]
     pub allow_url: Vec<allowed::Prefix>,
 
-    /// Addresses that are never dialled for an object, beside those that never are: loopback, link-local, cloud metadata.
-    /// --resolve can lead there on purpose. Repeatable, or by commas.
+    /// More addresses that are never dialled for an object, besides loopback, link-local and cloud metadata.
+    /// --resolve can lead there on purpose. Repeatable, or comma-separated.
     #[arg(long, value_name = "CIDR", value_delimiter = ',', env = "CODER_K8S_DENY_CIDR")]
     pub deny_cidr: Vec<addresses::Cidr>,
 }
@@ -167,7 +167,7 @@ pub struct Certificates {
     #[arg(long, env = "CODER_K8S_TLS_DIR")]
     pub tls_dir: Option<PathBuf>,
 
-    /// More names for our certificate: a Service of our namespace, or a host name with dots. Repeatable, or by commas.
+    /// More names for our certificate: a Service of our namespace, or a host name with dots. Repeatable, or comma-separated.
     #[arg(long, value_delimiter = ',', env = "CODER_K8S_SERVING_NAME")]
     pub serving_name: Vec<String>,
 
@@ -191,7 +191,7 @@ pub struct Certificates {
 /// How leaders are elected.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct Leases {
-    /// How long a silent leader is respected by others.
+    /// How long a lease stays valid after its last renewal, before another replica may take it.
     #[arg(long, default_value = "15s", value_parser = durations::parse, env = "CODER_K8S_LEASE_DURATION")]
     pub lease_duration: Duration,
 
@@ -199,7 +199,7 @@ pub struct Leases {
     #[arg(long, default_value = "10s", value_parser = durations::parse, env = "CODER_K8S_LEASE_RENEW_DEADLINE")]
     pub lease_renew_deadline: Duration,
 
-    /// The pause between two attempts to take or renew.
+    /// Time between attempts to acquire or renew a lease.
     #[arg(long, default_value = "2s", value_parser = durations::parse, env = "CODER_K8S_LEASE_RETRY_PERIOD")]
     pub lease_retry_period: Duration,
 }

@@ -8,7 +8,7 @@ use crate::controller::control_plane::reasons::Reason;
 const OPENING: &str = "# Reasons\n\n\
     Every `reason` in a condition or an Event. They are API: a reason keeps its name and its meaning. \
     [control-plane.md](../control-plane.md) says which condition has which of them.\n\n\
-    ## CoderControlPlane\n\n| reason | who acts | meaning |\n|---|---|---|\n";
+    ## CoderControlPlane\n\n| reason | action needed | meaning |\n|---|---|---|\n";
 
 /// `docs/reference/reasons.md`.
 pub(super) fn files() -> Generated {

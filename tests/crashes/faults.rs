@@ -126,7 +126,7 @@ async fn a_conflict_on_a_write_is_tried_again_and_is_no_failure() {
     let writes =
         stage.proxy.seen().iter().filter(|seen| seen.method == "PATCH" && seen.path.contains(STATUS)).count();
     assert!(writes >= 3, "{writes} writes of the status, of which two were refused");
-    let alarms = stage.operator.logged("pass failed; it is tried again");
+    let alarms = stage.operator.logged("reconcile failed; it is tried again");
     assert!(alarms.is_empty(), "{alarms:?}");
 }
 
@@ -137,7 +137,7 @@ async fn an_outage_on_a_write_is_tried_again_and_is_a_failure() {
     stage.proxy.on_next(1, Fault::Answer(500), |method, path| method == "PATCH" && path.contains(STATUS));
     stage.apply().await;
     stage.ready().await;
-    assert_eq!(stage.operator.logged("pass failed; it is tried again").len(), 1);
+    assert_eq!(stage.operator.logged("reconcile failed; it is tried again").len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -43,7 +43,7 @@ async fn every_command_in_the_docs_works() {
     cluster.kubectl("create namespace coder").await.expect_ok();
     let makefile = std::fs::read_to_string(repository().join("Makefile")).unwrap();
     let mut count = 0;
-    // Its commands undo each other: tests/docs/migration.rs runs them in their order.
+    // Its commands undo each other: tests/packaging/docs/migration.rs runs them in their order.
     for page in pages().into_iter().filter(|page| !page.ends_with("docs/migration.md")) {
         for line in commands(&std::fs::read_to_string(&page).unwrap()) {
             count += 1;

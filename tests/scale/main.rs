@@ -48,7 +48,7 @@ async fn three_hundred_control_planes_settle_within_the_budget_and_a_second_pass
 
     let operator = start(&options).await;
     until("a second pass of every control plane", LIMIT, async || {
-        let lines = operator.log().matches("pass ended").count();
+        let lines = operator.log().matches("reconcile ended").count();
         holds(lines >= fleet.members.len(), format!("{lines} passes"))?;
         let left = fleet.members.difference(&passed(&operator)).count();
         holds(left == 0, format!("{left} had none yet"))
@@ -92,7 +92,7 @@ async fn stop(mut operator: Operator) {
 /// The control planes that had a pass which ended well.
 fn passed(operator: &Operator) -> BTreeSet<Key> {
     let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
-    let ended = operator.logged("pass ended").into_iter();
+    let ended = operator.logged("reconcile ended").into_iter();
     ended
         .filter(|line| !text(&line["outcome"]).starts_with("Failed"))
         .map(|line| (text(&line["reconcile"]["namespace"]), text(&line["reconcile"]["name"])))

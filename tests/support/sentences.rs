@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn dumps_and_novels_are_found() {
-        assert_eq!(fault("the Deployment is being made"), None);
+        assert_eq!(fault("the Deployment is being created"), None);
         assert!(fault("ApiError: no: Forbidden (Status { code: 403 })").is_some());
         assert!(fault(&"x".repeat(301)).is_some());
         assert!(fault("gone \u{1b}[2J").is_some() && fault("gone \u{202e}").is_some());

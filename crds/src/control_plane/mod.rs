@@ -91,14 +91,14 @@ pub struct CoderControlPlaneSpec {
     /// Secret with the license to upload. Default key `license`; default: no license is uploaded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub license_secret_ref: Option<SecretKeySelector>,
-    /// The ServiceAccount of coderd. Default: one of the name of this object, made by the operator.
+    /// The ServiceAccount of coderd. Default: one named like this object, created by the operator.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service_account: Option<ServiceAccountSpec>,
     /// What coderd may do in namespaces that hold workspaces. Default: pods, volume claims and Deployments, in
     /// the namespace of this object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rbac: Option<RbacSpec>,
-    /// Processor and memory of the coderd container. Default: nothing requested, no limit.
+    /// CPU and memory of the coderd container. Default: nothing requested, no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceRequirements>,
     /// Security context of the coderd container. Where it is silent: no privilege escalation, all capabilities
@@ -126,7 +126,7 @@ pub struct CoderControlPlaneSpec {
     /// true.
     #[serde(rename = "envUseClusterAccessURL", skip_serializing_if = "Option::is_none")]
     pub env_use_cluster_access_url: Option<bool>,
-    /// How users from outside reach coderd. Default: not at all.
+    /// How users outside the cluster reach coderd. Default: coderd is not exposed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expose: Option<ExposeSpec>,
     /// ConfigMaps and Secrets whose keys become environment variables. Each entry names one of the two.
@@ -147,14 +147,14 @@ pub struct CoderControlPlaneSpec {
     #[schemars(length(max = 256))]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["mountPath"]))]
     pub volume_mounts: Vec<VolumeMount>,
-    /// Certificates of authorities that coderd trusts, besides those of its image.
+    /// CA certificates that coderd trusts, besides those of its image.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub certs: Option<CertsSpec>,
     /// Labels a node must have to run coderd, for example `kubernetes.io/arch: amd64`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(transform = bounded_string_map)]
     pub node_selector: BTreeMap<String, String>,
-    /// Taints of nodes that do not keep coderd away.
+    /// Taints of nodes that coderd tolerates.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub tolerations: Vec<Toleration>,

@@ -177,7 +177,7 @@ impl Reconciler {
 /// Why the rights in a namespace are left as they are, if they are.
 fn bar(access: &WorkspaceAccess, runs_as: &RunsAs, held: &Held) -> Option<Trouble> {
     let place = &access.namespace;
-    let left = format!("the rights of coderd in namespace {place} are left as they are");
+    let left = format!("coderd's permissions in namespace {place} are unchanged");
     match runs_as {
         RunsAs::Refused(_) => {
             Some((Reason::AccountNotOurs, format!("{left}: its account is not ours; Ready says what to do")))

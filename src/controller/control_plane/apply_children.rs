@@ -152,7 +152,7 @@ impl Reconciler {
         let kind = child.kind.as_str();
         if held.has(child) {
             let message =
-                format!("no {kind} is made or changed while admission is disabled; Ready says what to do");
+                format!("no {kind} is created or changed while admission is disabled; see Ready for the fix");
             return Exposure::Held(message);
         }
         let state = self.apply_child(subject, child).await;

@@ -102,7 +102,7 @@ impl Reconciler {
 /// What is said where it does not.
 fn service_changed(name: &str) -> Coderd {
     let message = format!(
-        "coderd is not asked, and no token is sent: somebody changed the type or the selector of Service {name}; undo \
+        "coderd is not contacted and no token is sent: the type or selector of Service {name} was changed; undo \
          that, or end spec.suspend, so that the operator does"
     );
     Coderd::Silent(Reason::ServiceChanged, message)

@@ -50,26 +50,26 @@ pub fn verdict(consent: Consent, from: &str, to: &str, answer: Answer<'_>, grant
         return Verdict::Grant;
     }
     let fix =
-        || format!("whoever owns it runs: kubectl label namespace {to} {WORKSPACES_FROM}={from} --overwrite");
+        || format!("its owner can run: kubectl label namespace {to} {WORKSPACES_FROM}={from} --overwrite");
     match answer {
         Answer::Missing => {
             Verdict::Withhold(Reason::NamespaceMissing, format!("namespace {to} does not exist; create it"))
         }
         Answer::Label(Some(NOBODY)) => Verdict::Revoke(format!(
-            "namespace {to} takes no workspaces: its label says {NOBODY}, so coderd has no rights there; to change that, {}",
+            "namespace {to} accepts no workspaces: its label is {NOBODY}, so coderd has no permissions there; to change that, {}",
             fix()
         )),
         Answer::Label(Some(label)) if label == from => Verdict::Grant,
         Answer::Label(_) if consent == Consent::Off => Verdict::Grant,
         Answer::Label(_) if granted_before => Verdict::Freeze(format!(
-            "namespace {to} does not agree, so the rights of coderd there stay as they are; {}; \
+            "namespace {to} no longer consents, so coderd's permissions there stay as they are; {}; \
              {WORKSPACES_FROM}={NOBODY} revokes them",
             fix()
         )),
         Answer::Label(label) => {
             let says = label.map(|label| format!(": its label names {label}")).unwrap_or_default();
             let message =
-                format!("namespace {to} has not agreed to run workspaces of {from}{says}; {}", fix());
+                format!("namespace {to} has not consented to workspaces from {from}{says}; {}", fix());
             Verdict::Withhold(Reason::NoConsent, message)
         }
     }

@@ -67,7 +67,9 @@ impl Reconciler {
         let downgrade = kept::downgrade(&object.value, running);
         // Without what runs the default image would count, which nobody asked for.
         let complete = self.complete(&given).map_err(|error| {
-            Unread::Unreadable(format!("the object cannot be read with what runs: {error}"))
+            Unread::Unreadable(format!(
+                "the object cannot be combined with the values of its running Deployment: {error}"
+            ))
         })?;
         let key = self.checksum_key();
         let contents = match references::read(&self.kube, &key, &complete, running, deadline).await {

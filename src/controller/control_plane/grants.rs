@@ -95,7 +95,7 @@ impl Reconciler {
             Verdict::Grant => Err((
                 Reason::FinalizerRefused,
                 format!(
-                    "{to}: no rights are granted there before the finalizer {} is set",
+                    "{to}: no permissions are granted there until the finalizer {} is set",
                     name::CONTROL_PLANE
                 ),
             )),
@@ -204,9 +204,9 @@ fn explained(
     let code = if permissions::names_rbac(lacking) { " (CODER0501)" } else { "" };
     let fix = |lacking: &str| match account {
         Some(account) => format!(
-            "the operator may not hand on: {lacking}; bind a ClusterRole with it to ServiceAccount {account}"
+            "the operator may not grant: {lacking}; bind a ClusterRole with it to ServiceAccount {account}"
         ),
-        None => format!("the operator never hands on: {lacking}; remove it from spec.rbac.extraRules{code}"),
+        None => format!("the operator never grants: {lacking}; remove it from spec.rbac.extraRules{code}"),
     };
     let or = if account.is_some() { ", or remove it from spec.rbac.extraRules" } else { "" };
     let refused = |begin: &str| fitted([lacking], |[lacking]| format!("{begin}: {}{or}", fix(&lacking)));
@@ -217,18 +217,18 @@ fn explained(
         ));
     };
     if !permissions::beyond(wanted, live).is_empty() {
-        let begin = format!("the rights of coderd in namespace {place} stay as they are");
+        let begin = format!("coderd's permissions in namespace {place} are unchanged");
         return Err((Reason::Refused, refused(&begin)));
     }
     let excess = permissions::beyond(live, wanted);
     if excess.is_empty() {
         return Ok(Some(fitted([lacking], |[lacking]| {
-            let works = "coderd has the rights it had before, which are those that are wanted";
+            let works = "coderd keeps the permissions it had, which match the spec";
             format!("in namespace {place} {works}; {}", fix(&lacking))
         })));
     }
     let message = fitted([&excess, lacking], |[excess, lacking]| {
-        format!("in namespace {place} coderd keeps more than is wanted, {excess}: {}", fix(&lacking))
+        format!("in namespace {place} coderd keeps more than the spec asks for, {excess}: {}", fix(&lacking))
     });
     Err((Reason::Refused, message))
 }
@@ -287,7 +287,7 @@ mod tests {
         ] {
             let (reason, message) = told(live).unwrap_err();
             assert_eq!(reason, Reason::Refused);
-            let fix = "the operator may not hand on: delete secrets; bind a ClusterRole with it to ServiceAccount \
+            let fix = "the operator may not grant: delete secrets; bind a ClusterRole with it to ServiceAccount \
                        coder-system/coder-k8s-grants, or remove it from spec.rbac.extraRules";
             assert_eq!(message, format!("{begin}: {fix}"));
         }

@@ -36,7 +36,7 @@ impl Held {
     pub fn told(&self, namespace: &str) -> Option<String> {
         (!self.told.is_empty()).then(|| {
             format!(
-                "namespace {namespace} has the label {ADMISSION}={ADMISSION_DISABLED}, so nothing is widened; run kubectl label \
+                "namespace {namespace} has the label {ADMISSION}={ADMISSION_DISABLED}, so nothing new is granted; run kubectl label \
                  namespace {namespace} {ADMISSION}- to apply: {}",
                 self.told.join(", ")
             )

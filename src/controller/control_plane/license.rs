@@ -144,7 +144,7 @@ pub async fn settle(
     let licensed = match left {
         Left::Nothing(end) => Licensed::refused(
             Reason::Expired,
-            format!("the license ended on {end}; put a new one under the key {key} into Secret {secret}"),
+            format!("the license expired on {end}; put a new one under the key {key} into Secret {secret}"),
         ),
         _ => judge(apply(access.client.as_ref(), &jwt).await, hash, hash_before),
     };
@@ -241,7 +241,7 @@ fn failed(error: &ApplyError) -> Licensed {
             Licensed::refused(Reason::Invalid, format!("{text}; correct the Secret of spec.licenseSecretRef"))
         }
         ApplyError::Call(Error::RouteMissing { .. }) => {
-            let fix = "use an image of coderd that takes licenses, or remove spec.licenseSecretRef";
+            let fix = "use a coderd image that supports licenses, or remove spec.licenseSecretRef";
             Licensed::refused(Reason::NotSupported, format!("{text}; {fix}"))
         }
         ApplyError::Call(
@@ -283,7 +283,7 @@ pub fn event_drafts(before: &CoderControlPlaneStatus, after: &CoderControlPlaneS
         news.push(told(
             Severity::Normal,
             Reason::LicenseReplaced.as_str(),
-            "coderd has another license than before",
+            "the license in coderd was replaced",
         ));
     }
     if let Some(new) =

@@ -148,7 +148,7 @@ impl External {
         self.asked.coderd == Coderd::NotAsked(Reason::ScaledToZero)
     }
 
-    /// The operator's access. Nobody waits for access that cannot come while no replicas are asked for.
+    /// The operator's access. Nobody waits for access that cannot come while no replicas are requested.
     pub(super) fn access(&self) -> ExternalState {
         let state = self.accessed.wish.clone();
         if self.is_stopped() && state.phase == ExternalPhase::Pending {
@@ -166,7 +166,7 @@ impl External {
     pub(super) fn license(&self) -> ExternalState {
         let mut state = self.licensed.wish.clone();
         if self.is_stopped() && state.phase == ExternalPhase::Pending {
-            state.message = format!("no replicas are asked for; {}", state.message);
+            state.message = format!("no replicas are requested; {}", state.message);
         }
         state
     }

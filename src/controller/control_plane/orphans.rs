@@ -222,7 +222,7 @@ fn note(kind: &str, owner: &str) -> String {
              ends by itself within a day"
         );
     }
-    format!("CoderControlPlane {owner} is gone: what its coderd might do here was taken back")
+    format!("CoderControlPlane {owner} is gone: the permissions of its coderd here were removed")
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ reasons! {
             TokenIssued: "The operator made a token of its own.",
             TokenRenewed: "The operator's token was replaced by a new one.",
             TokenRevoked: "The operator's token was revoked.",
-            LicenseReplaced: "coderd has another license than before.",
+            LicenseReplaced: "the license in coderd was replaced.",
             OrphanRemoved: "What a control plane that is gone had left was removed.",
             NotRequested: "The spec does not ask for it.",
             NotNeeded: "Nothing needs the operator's access, so that it has no token.",

@@ -43,13 +43,13 @@ pub fn of_made(account: &str, uid: &str, made: &ChildState) -> RunsAs {
         ChildState::InPlace(_) | ChildState::Conflict(_) => {
             refused("exists and is not controlled by this object")
         }
-        ChildState::Refused(why, _) => refused(&format!("could not be made ({why})")),
+        ChildState::Refused(why, _) => refused(&format!("could not be created ({why})")),
     }
 }
 
 fn refusal(account: &str, why: &str) -> String {
     format!(
-        "ServiceAccount {account} {why}, so nothing is run as it or bound to it; set spec.serviceAccount.name to one that \
+        "ServiceAccount {account} {why}, so no pod runs as it and no Role is bound to it; set spec.serviceAccount.name to one that \
          you may use and spec.serviceAccount.disableCreate: true, or give this control plane another name"
     )
 }

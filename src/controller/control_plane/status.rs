@@ -94,7 +94,11 @@ fn summary(observed: &Observed) -> [Finding; 3] {
     if let Some((reason, message)) = stalled(observed) {
         return [
             Finding::no(READY, reason, &*message),
-            Finding::no(RECONCILING, reason, "it waits for somebody to act"),
+            Finding::no(
+                RECONCILING,
+                reason,
+                "nothing more is done until the problem named in Stalled is fixed",
+            ),
             Finding::yes(STALLED, reason, message),
         ];
     }
@@ -112,9 +116,9 @@ fn summary(observed: &Observed) -> [Finding; 3] {
     let (reason, mut message) = match &observed.rollout {
         Rollout::ScaledToZero if observed.license.phase == ExternalPhase::Pending => (
             Reason::ScaledToZero,
-            "no replicas are asked for; the license is uploaded once there are some".to_owned(),
+            "no replicas are requested; the license is uploaded once there are some".to_owned(),
         ),
-        Rollout::ScaledToZero => (Reason::ScaledToZero, "no replicas are asked for".to_owned()),
+        Rollout::ScaledToZero => (Reason::ScaledToZero, "no replicas are requested".to_owned()),
         _ => (Reason::Available, "coderd is rolled out and answers".to_owned()),
     };
     let besides = observed.unimportant.iter().chain(&observed.late).cloned().collect::<Vec<_>>();
@@ -123,8 +127,8 @@ fn summary(observed: &Observed) -> [Finding; 3] {
     }
     [
         Finding::yes(READY, reason, message),
-        Finding::no(RECONCILING, reason, "nothing is left to do"),
-        Finding::no(STALLED, reason, "nothing stands in the way"),
+        Finding::no(RECONCILING, reason, "reconciliation is complete"),
+        Finding::no(STALLED, reason, "no problem needs your attention"),
     ]
 }
 
@@ -140,9 +144,9 @@ const WAITED_FOR: [Reason; 5] = [
 /// Why something that is not finished is not stalled either.
 fn not_stalled(reason: Reason) -> &'static str {
     if WAITED_FOR.contains(&reason) {
-        return "it waits for what Ready names; no change of the spec is needed";
+        return "waiting for the object named in Ready; the spec does not need to change";
     }
-    "it is being worked on"
+    "reconciliation is in progress"
 }
 
 fn all(what: &[String]) -> Option<String> {
@@ -201,7 +205,7 @@ fn ungranted_at_home(observed: &Observed, reason: Reason) -> Option<&str> {
 /// What is still to come, the first thing first.
 fn unfinished(observed: &Observed) -> Option<Because> {
     let rollout = || match &observed.rollout {
-        Rollout::Absent => Some((Reason::Creating, "the Deployment is being made".to_owned())),
+        Rollout::Absent => Some((Reason::Creating, "the Deployment is being created".to_owned())),
         Rollout::UnderWay(how_far) => Some((Reason::RollingOut, how_far.clone())),
         Rollout::Unavailable(message) => Some((Reason::ReplicasUnavailable, message.clone())),
         Rollout::Slow(message) => Some((Reason::RolloutSlow, message.clone())),
@@ -243,7 +247,7 @@ fn deployment(rollout: &Rollout) -> Finding {
             Finding::unknown(about, Reason::NotApplied, "the Deployment could not be applied; Ready says why")
         }
         Rollout::ScaledToZero => {
-            Finding::yes(about, Reason::ScaledToZero, "no replicas are asked for and none run")
+            Finding::yes(about, Reason::ScaledToZero, "no replicas are requested and none run")
         }
         Rollout::UnderWay(how_far) => Finding::no(about, Reason::RollingOut, &**how_far),
         Rollout::Unavailable(message) => Finding::no(about, Reason::ReplicasUnavailable, &**message),
@@ -288,7 +292,7 @@ fn workspaces(grants: Option<&Grants>) -> Finding {
         }
         return Finding::no(about, first.reason, message);
     }
-    let granted = "coderd may run workspaces where it was asked to".to_owned();
+    let granted = "coderd has its permissions in every workspace namespace".to_owned();
     let notes = grants.notes.iter().fold(granted, |all, note| format!("{all}; {note}"));
     Finding::yes(about, Reason::Granted, notes)
 }
@@ -297,10 +301,10 @@ fn workspaces(grants: Option<&Grants>) -> Finding {
 pub fn coderd(coderd: &Coderd) -> Finding {
     match coderd {
         Coderd::NotAsked(Reason::ServiceNotOurs) => {
-            let message = "coderd was not asked: no Service of its name is ours; delete or rename one of somebody else's";
+            let message = "coderd was not contacted: the Service with its name does not belong to this control plane; delete that Service, or give the control plane another name";
             Finding::unknown(CODERD_REACHABLE, Reason::ServiceNotOurs, message)
         }
-        Coderd::NotAsked(why) => Finding::unknown(CODERD_REACHABLE, *why, "coderd was not asked"),
+        Coderd::NotAsked(why) => Finding::unknown(CODERD_REACHABLE, *why, "coderd was not contacted"),
         Coderd::Answered { version, trouble } => {
             let trouble = trouble.as_ref().map(|trouble| format!(", but {trouble}")).unwrap_or_default();
             Finding::yes(

@@ -45,7 +45,7 @@ impl Deadline {
         let (step, took) = self.longest.filter(|_| self.is_over(now))?;
         let (limit, took) = (LIMIT.as_secs(), took.as_secs());
         Some(format!(
-            "the reconcile had its {limit} seconds, of which {took} went into {step}; the rest is done in the next one"
+            "the reconcile ran out of its {limit} seconds, of which {took} went into {step}; the rest follows in the next one"
         ))
     }
 }

@@ -79,7 +79,7 @@ impl<K: Ord + Clone + Namespaced + Send + 'static> Queue<K> {
 
     fn note(&self, ended: Result<(Id, Action), JoinError>, keys: &mut HashMap<Id, K>) {
         let (id, outcome) = ended.unwrap_or_else(|error| {
-            tracing::error!(%error, "a pass panicked; its object is tried again, later each time");
+            tracing::error!(%error, "a reconcile panicked; its object is tried again, later each time");
             (error.id(), Action::BackOff(AFTER_A_PANIC))
         });
         if let Some(key) = keys.remove(&id) {

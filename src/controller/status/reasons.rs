@@ -18,10 +18,10 @@ impl Class {
     /// For the tables of the documentation.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::Settled => "as it should be",
-            Self::Progress => "comes by itself",
-            Self::NeedsYou => "needs you",
-            Self::Fault => "wrong, tried again",
+            Self::Settled => "none",
+            Self::Progress => "none, in progress",
+            Self::NeedsYou => "yes",
+            Self::Fault => "none, retried",
         }
     }
 }

@@ -23,11 +23,11 @@ pub fn judge(pods: &[Value], now: Timestamp) -> Rollout {
     match waiting.first() {
         Some(pod) => Rollout::Slow(format!(
             "the rollout takes longer than the deadline of its Deployment, but its pods run: {} is not ready yet; a \
-             migration of the database can take hours, its log tells",
+             migration of the database can take hours, see its log",
             name(pod)
         )),
         None => Rollout::Stuck(
-            "the rollout does not go on and no pod is on its way; look at the events of the \
+            "the rollout makes no progress and no pod is starting; look at the events of the \
             ReplicaSet: a quota or an admission policy may refuse the pods"
                 .to_owned(),
         ),

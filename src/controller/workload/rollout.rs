@@ -46,7 +46,7 @@ pub fn rollout(deployment: Option<&Value>) -> Rollout {
         return Rollout::Stuck(format!("{message}; look at the pods: image, Secrets and events"));
     }
     if let Some(why) = refusal(deployment) {
-        return Rollout::UnderWay(format!("pods cannot be made: {why}"));
+        return Rollout::UnderWay(format!("pods cannot be created: {why}"));
     }
     if updated >= wanted && all <= updated && was_complete(deployment) {
         return Rollout::Unavailable(format!(
@@ -69,7 +69,7 @@ fn refusal(deployment: &Value) -> Option<&str> {
 
 fn under_way(wanted: i64, all: i64, updated: i64, available: i64) -> Rollout {
     Rollout::UnderWay(format!(
-        "{updated} of {wanted} replicas are known to be up to date, {available} are available; {} others are there",
+        "{updated} of {wanted} replicas are updated, {available} are available; {} old replicas remain",
         all.saturating_sub(updated)
     ))
 }
@@ -138,7 +138,7 @@ mod tests {
         refused["status"]["conditions"] =
             json!([{"type": "ReplicaFailure", "status": "True", "message": "exceeded quota: none"}]);
         let said = rollout(Some(&refused));
-        assert_eq!(said, Rollout::UnderWay("pods cannot be made: exceeded quota: none".to_owned()));
+        assert_eq!(said, Rollout::UnderWay("pods cannot be created: exceeded quota: none".to_owned()));
     }
 
     #[test]
@@ -152,7 +152,7 @@ mod tests {
     fn more_replicas_are_not_told_as_another_template() {
         let mut scaled = deployment(2, 1, 1, 1);
         scaled["metadata"]["generation"] = json!(4);
-        let said = "0 of 2 replicas are known to be up to date, 1 are available; 1 others are there";
+        let said = "0 of 2 replicas are updated, 1 are available; 1 old replicas remain";
         assert_eq!(rollout(Some(&scaled)), Rollout::UnderWay(said.to_owned()));
     }
 

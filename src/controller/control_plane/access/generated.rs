@@ -188,7 +188,7 @@ impl<'a> Work<'a> {
         }
         Some(Trouble::passing(
             Reason::DatabaseError,
-            "the token was made over and over without coming into use",
+            "the token was created repeatedly and never came into use",
         ))
     }
 

@@ -116,7 +116,7 @@ const NOT_MADE: &str = "no token is made while admission is disabled; remove the
 
 const LOST_WHILE_SUSPENDED: &str = "the Secret with the operator's own token is gone, and none is made while \
      spec.suspend is true; set spec.suspend to false to have one made";
-const DISABLED_WHILE_SUSPENDED: &str = "spec.operatorAccess.disabled is true; a token that was made before is taken back \
+const DISABLED_WHILE_SUSPENDED: &str = "spec.operatorAccess.disabled is true; an existing token is revoked \
      once spec.suspend is false, and is not renewed until then";
 /// Why nothing is said of the access to a control plane whose object cannot be read.
 pub const NOT_RENEWED: Reason = Reason::NotRenewed;

@@ -32,12 +32,12 @@ impl TokenEvent {
                 "the operator's token was replaced by a new one".to_owned(),
             ),
             Self::Revoked => {
-                (Severity::Normal, Reason::TokenRevoked, "the operator's token was taken back".to_owned())
+                (Severity::Normal, Reason::TokenRevoked, "the operator's token was revoked".to_owned())
             }
             Self::LeftToExpire(why) => (
                 Severity::Warning,
                 Reason::TokenNotRevoked,
-                format!("the operator's token ends by itself within a day, it could not be revoked: {why}"),
+                format!("the operator's token could not be revoked and expires within a day: {why}"),
             ),
             Self::FormerLeft(why) => (
                 Severity::Warning,

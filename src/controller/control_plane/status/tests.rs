@@ -239,7 +239,8 @@ fn what_waits_for_others_is_not_said_to_be_worked_on() {
         (Observed { failed: text(), ..healthy() }, false),
     ] {
         let stalled = &findings(&observed)[2];
-        let said = if waits { "it waits for what Ready names" } else { "it is being worked on" };
+        let said =
+            if waits { "waiting for the object named in Ready" } else { "reconciliation is in progress" };
         assert!(stalled.status == ConditionStatus::False && stalled.message.starts_with(said), "{stalled:?}");
     }
 }
