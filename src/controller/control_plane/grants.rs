@@ -283,7 +283,7 @@ mod tests {
         let told = |live: Option<&[PolicyRule]>| explained("team", Some(ACCOUNT), &lacking, live, &wanted);
         for (live, begin) in [
             (None, "coderd has no permissions in namespace team yet"),
-            (Some(&wanted[..1]), "the rights of coderd in namespace team stay as they are"),
+            (Some(&wanted[..1]), "coderd's permissions in namespace team are unchanged"),
         ] {
             let (reason, message) = told(live).unwrap_err();
             assert_eq!(reason, Reason::Refused);
@@ -294,7 +294,7 @@ mod tests {
         assert!(told(Some(&wanted)).unwrap().is_some_and(|note| note.contains("delete secrets")));
         let more = [&wanted[..], &[rule("nodes", "get")]].concat();
         let (_, message) = told(Some(&more)).unwrap_err();
-        assert!(message.contains("more than is wanted, get nodes:"), "{message}");
+        assert!(message.contains("more than the spec asks for, get nodes:"), "{message}");
     }
 
     #[test]
