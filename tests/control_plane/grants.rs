@@ -211,7 +211,7 @@ async fn a_rule_on_roles_that_admission_never_saw_is_not_handed_on() {
             })
             .await;
         let message = text(condition(&plane, "WorkspaceRBACReady"), "/message");
-        assert!(message.contains(&format!("never hands on: {words};")), "{message}");
+        assert!(message.contains(&format!("never grants: {words};")), "{message}");
         assert_eq!(grant(stage, &ns, name, &ns).await, [None, None], "nothing of it is granted");
     }
     let plane = stage.get("codercontrolplane", &ns, "roles").await.unwrap();

@@ -101,8 +101,12 @@ impl Applier<'_> {
     }
 
     fn noted(&self, child: &Child, state: ChildState) -> ChildState {
+        let wanted = drift::fingerprinted(child.manifest.clone());
         match &state {
-            ChildState::InPlace(live) => self.known.note(self.owner, child, live),
+            // An apply may leave something behind that takes another one, such as the name of an ExternalName Service.
+            ChildState::InPlace(live) if drift::holds(live, &wanted) => {
+                self.known.note(self.owner, child, live)
+            }
             _ => self.known.forget(child),
         }
         state
