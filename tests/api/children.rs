@@ -106,6 +106,13 @@ async fn a_restart_stays_and_a_new_checksum_changes_the_pods() {
     assert!(after["kubectl.kubernetes.io/restartedAt"].is_string(), "{after}");
 }
 
+/// The operations by which our name stands in `managedFields`.
+fn operations(live: &Value) -> Vec<String> {
+    let managers = live["metadata"]["managedFields"].as_array().unwrap().iter();
+    let ours = managers.filter(|entry| entry["manager"] == "coder-k8s");
+    ours.map(|entry| entry["operation"].as_str().unwrap().to_owned()).collect()
+}
+
 /// An account that somebody makes while we look at ours is not taken over, whatever we saw a moment before.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_account_that_is_replaced_meanwhile_does_not_become_ours() {
@@ -133,11 +140,6 @@ async fn an_account_that_is_replaced_meanwhile_does_not_become_ours() {
         (&made["metadata"]["labels"]["a"], &made["metadata"]["ownerReferences"]),
         (&json!("1"), &owner)
     );
-    let operations = |live: &Value| {
-        let managers = live["metadata"]["managedFields"].as_array().unwrap().iter();
-        let ours = managers.filter(|entry| entry["manager"] == "coder-k8s");
-        ours.map(|entry| entry["operation"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
-    };
     assert_eq!(operations(&made), ["Update"], "one write makes it");
     let again = create_or_apply(&kube, target, manifest("1"), |_| true).await;
     let ChildState::InPlace(again) = again else { panic!("{again:?}") };

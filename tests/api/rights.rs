@@ -124,6 +124,15 @@ async fn granted_minus_used_is_nothing_and_nothing_is_refused() {
     }
 }
 
+async fn account_is_changed(cluster: &Cluster, namespace: &str) {
+    let words = format!("get serviceaccount coder -n {namespace} -o jsonpath={{.metadata.annotations.role}}");
+    until("the account to be changed", LIMIT, async || {
+        let role = cluster.kubectl(&words).await.expect_ok();
+        holds(role == "r", role)
+    })
+    .await;
+}
+
 /// Makes the operator do everything it does for a control plane, and take all of it back again. Returns what coderd was
 /// given in a namespace of its workspaces.
 async fn run_a_control_plane(cluster: &Cluster, namespace: &str) -> BTreeSet<Right> {
@@ -134,10 +143,8 @@ async fn run_a_control_plane(cluster: &Cluster, namespace: &str) -> BTreeSet<Rig
         .kubectl(&format!("label namespace {team} coder.com/workspaces-from={namespace}"))
         .await
         .expect_ok();
-    cluster
-        .kubectl(&format!("create configmap settings -n {namespace} --from-literal=A=1"))
-        .await
-        .expect_ok();
+    let settings = format!("create configmap settings -n {namespace} --from-literal=A=1");
+    cluster.kubectl(&settings).await.expect_ok();
     let apply = async |spec: serde_json::Value| {
         let manifest = serde_json::json!({ "apiVersion": "coder.com/v1alpha1", "kind": "CoderControlPlane",
             "metadata": { "name": "coder", "namespace": namespace }, "spec": spec });
@@ -165,13 +172,7 @@ async fn run_a_control_plane(cluster: &Cluster, namespace: &str) -> BTreeSet<Rig
     count("deployment,ingress,poddisruptionbudget,servicemonitor", 4).await;
     everything["serviceAccount"] = serde_json::json!({ "annotations": { "role": "r" } });
     apply(everything).await;
-    until("the account to be changed", LIMIT, async || {
-        let words =
-            format!("get serviceaccount coder -n {namespace} -o jsonpath={{.metadata.annotations.role}}");
-        let role = cluster.kubectl(&words).await.expect_ok();
-        holds(role == "r", role)
-    })
-    .await;
+    account_is_changed(cluster, namespace).await;
     let handed_on = handed_on(cluster, &team).await;
     // Nobody else writes it here: a rollout that is late, so that its pods are looked at.
     let late = r#"{"status":{"conditions":[{"type":"Progressing","status":"False","reason":"ProgressDeadlineExceeded","message":"late"}],"observedGeneration":9}}"#;

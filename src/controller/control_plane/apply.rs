@@ -76,16 +76,7 @@ impl Reconciler {
         if let Some(monitor) = service_monitor {
             problems.note_unimportant(self.apply_child(subject, monitor).await);
         }
-        let service = self
-            .apply_service(
-                subject,
-                service,
-                held,
-                left.is_some(),
-                self.sends_token(subject, read),
-                &mut problems,
-            )
-            .await;
+        let service = self.apply_service(subject, service, held, left.is_some(), read, &mut problems).await;
         let (deployment, rollout) = if may_run {
             self.apply_deployment(subject, deployment, read, &mut problems).await
         } else {
@@ -100,10 +91,7 @@ impl Reconciler {
         let wanted = Wanted { access: workspace_access, in_place: &in_place, rolled };
         let is_exposed = matches!(exposure, Exposure::InPlace(_) | Exposure::NotAsked);
         let pruned = self.prune(subject, children, wanted, is_exposed, frozen, &mut problems).await;
-        let account = match runs_as {
-            RunsAs::Refused(why) => Some(why),
-            RunsAs::Allowed | RunsAs::Unknown => None,
-        };
+        let account = runs_as.refusal();
         Applied {
             service,
             deployment,

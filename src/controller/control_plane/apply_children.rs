@@ -63,7 +63,7 @@ impl Reconciler {
         child: &Child,
         held: &Held,
         left: bool,
-        sends_token: bool,
+        read: &Dereferenced,
         problems: &mut Problems,
     ) -> Result<Value, Reason> {
         let is_held = held.has(child);
@@ -76,7 +76,7 @@ impl Reconciler {
         }
         // Whoever may change Services could send our token elsewhere: it is read before a token leaves.
         let applier = self.applier(&subject.object);
-        let applier = Applier { reread: applier.reread || sends_token, ..applier };
+        let applier = Applier { reread: applier.reread || self.sends_token(subject, read), ..applier };
         let state = applier.apply(child, is_ours(subject, child)).await;
         problems.note(&state);
         service_to_ask(state)

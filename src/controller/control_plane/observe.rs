@@ -51,7 +51,7 @@ impl Reconciler {
         let url = webhooks::cluster_url(&complete, &self.config.cluster_domain).unwrap_or_default();
         let client = asked.client.clone();
         let context = self.asked(subject, &complete.spec, client.as_ref(), applied.frozen, deadline);
-        let (accessed, licensed, entitlements, cut) = settle(&context).await;
+        let (accessed, licensed, entitlements, cut) = Box::pin(settle(&context)).await;
         deadline.ended("the operator's access and the license", Instant::now());
         let late = cut.then(|| deadline.told(Instant::now())).flatten();
         External { asked, accessed, licensed, entitlements, late, url }
@@ -94,7 +94,8 @@ type Entitlements = Option<Result<(&'static str, &'static str), Error>>;
 async fn settle(asked: &Asked<'_>) -> (Accessed, Licensed, Entitlements, bool) {
     let is_over = || asked.deadline.is_over(Instant::now());
     let mut cut = asked.client.is_some() && is_over();
-    let mut accessed = access::settle(&Asked { client: asked.client.filter(|_| !cut), ..*asked }).await;
+    let mut accessed =
+        Box::pin(access::settle(&Asked { client: asked.client.filter(|_| !cut), ..*asked })).await;
     if accessed.client.is_some() && is_over() {
         (accessed.client, cut) = (None, true);
     }

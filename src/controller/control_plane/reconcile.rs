@@ -37,7 +37,9 @@ pub(super) enum Finalizing {
 impl Reconciler {
     /// One reconcile.
     pub async fn reconcile(&self, key: ObjectKey) -> Action {
-        self.telemetry.observed(&key.namespace, &key.name, self.reconcile_or_back_off(&key)).await
+        // On the heap, and so are its steps: all of them together are too much for the stack of a worker.
+        let reconcile = Box::pin(self.reconcile_or_back_off(&key));
+        self.telemetry.observed(&key.namespace, &key.name, reconcile).await
     }
 
     async fn reconcile_or_back_off(&self, key: &ObjectKey) -> Action {
@@ -66,7 +68,7 @@ impl Reconciler {
         let object = Object::new(key.clone(), value);
         telemetry::of_generation(object.generation);
         if object.is_deleting() {
-            return self.finalize(&object).await;
+            return Box::pin(self.finalize(&object)).await;
         }
         // Whoever refuses owes nothing to the spec: not that it can be read, and not that it is in force.
         let honoured = self.honour_refusals(&object).await;
@@ -75,11 +77,12 @@ impl Reconciler {
                 self.write_unreadable(&object, format!("the object cannot be read: {error}")).await?
             }
             Ok(complete) if complete.spec.suspend == Some(true) => {
-                self.keep_suspended(&Subject { object, complete, broken: Vec::new() }, deadline).await?
+                let subject = Subject { object, complete, broken: Vec::new() };
+                Box::pin(self.keep_suspended(&subject, deadline)).await?
             }
             Ok(complete) => {
                 let broken = broken_rules(&object.value);
-                self.work_on(&Subject { object, complete, broken }, deadline).await?
+                Box::pin(self.work_on(&Subject { object, complete, broken }, deadline)).await?
             }
         };
         Ok(if honoured { action } else { Action::BackOff(Duration::ZERO) })
@@ -87,7 +90,7 @@ impl Reconciler {
 
     /// The path: dereference, resolve, build, apply, observe, status, write.
     async fn work_on(&self, subject: &Subject, mut deadline: Deadline) -> Result<Action, CallError> {
-        let read = match self.dereference(subject, &mut deadline).await {
+        let read = match Box::pin(self.dereference(subject, &mut deadline)).await {
             Ok(read) => read,
             Err(unread) => return self.write_unread(&subject.object, unread).await,
         };
@@ -103,11 +106,11 @@ impl Reconciler {
         if finalizing == Finalizing::Written {
             return Ok(Action::RequeueAfter(Duration::ZERO));
         }
-        let applied = self.apply(subject, &children, &read, &held, frozen).await;
+        let applied = Box::pin(self.apply(subject, &children, &read, &held, frozen)).await;
         // Children that were slow to come must not keep a token from being renewed, or a license from being uploaded: they
         // would be as slow the next time.
         deadline.begin_next(Instant::now());
-        let external = self.observe(subject, &read.complete, &applied, &mut deadline).await;
+        let external = Box::pin(self.observe(subject, &read.complete, &applied, &mut deadline)).await;
         // Recorded where they were done, so that they are never done, and told, twice.
         self.tell(&subject.object, &external.token_events()).await;
         // Somebody must be there to take back what is granted or made elsewhere, until nothing of it is left.

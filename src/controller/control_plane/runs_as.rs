@@ -16,6 +16,16 @@ pub enum RunsAs {
     Unknown,
 }
 
+impl RunsAs {
+    /// Why it is not used.
+    pub fn refusal(self) -> Option<String> {
+        match self {
+            Self::Refused(why) => Some(why),
+            Self::Allowed | Self::Unknown => None,
+        }
+    }
+}
+
 /// Whether somebody answers for the use of this account: the author, who was asked at admission for an account that the
 /// spec names or leaves to others to make; or whoever let the Deployment of this uid have it. The object is read as it
 /// is stored: with its defaults in it every spec names an account.

@@ -50,7 +50,7 @@ impl Wanted {
             generation: metadata.generation,
             deleting: metadata.deletion_timestamp.is_some(),
             finalizers: metadata.finalizers.clone().unwrap_or_default(),
-            annotations: acting.map(|name| annotation(name)).collect(),
+            annotations: acting.map(annotation).collect(),
         }
     }
 }
