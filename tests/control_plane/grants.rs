@@ -228,7 +228,7 @@ async fn a_rule_on_roles_that_admission_never_saw_is_not_handed_on() {
     stage.apply(&ns, "before", &spec(false)).await;
     let plane = stage
         .until(&ns, "before", "what stays to be told", |plane| {
-            text(condition(plane, "WorkspaceRBACReady"), "/message").contains("never hands on")
+            text(condition(plane, "WorkspaceRBACReady"), "/message").contains("never grants")
         })
         .await;
     assert_eq!(condition(&plane, "WorkspaceRBACReady")["status"], "True", "it works: {}", plane["status"]);
