@@ -28,8 +28,8 @@ fn is_ours(subject: &Subject, child: &Child) -> impl Fn(&Value) -> bool {
 }
 
 impl Reconciler {
-    /// The account of coderd, and whether it may run as it. It is read now, whatever was said of it before: somebody may
-    /// have put another in its place.
+    /// The account of coderd, and whether it may run as it. One that is known by its version is not read again: until the
+    /// watch tells that somebody has put another in its place, this one counts.
     pub(super) async fn apply_account(
         &self,
         subject: &Subject,
