@@ -116,8 +116,10 @@ fn operations(live: &Value) -> Vec<String> {
 /// An account that somebody makes while we look at ours is not taken over, whatever we saw a moment before.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_account_that_is_replaced_meanwhile_does_not_become_ours() {
-    use coder_k8s::controller::children::apply::{ChildState, create_or_apply};
-    use coder_k8s::kubernetes::{Kube, Target};
+    use coder_k8s::controller::children::apply::{Applier, ChildState};
+    use coder_k8s::controller::children::{Child, ChildKind, Known};
+    use coder_k8s::controller::identity::ObjectKey;
+    use coder_k8s::kubernetes::Kube;
     let cluster: &'static Cluster = Cluster::shared().await;
     let namespace = cluster.namespace("replaced").await;
     let kube = Kube::connect(Some(&cluster.kubeconfig()), namespace.clone(), String::new()).await.unwrap();
@@ -127,21 +129,18 @@ async fn an_account_that_is_replaced_meanwhile_does_not_become_ours() {
         json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "coder",
             "namespace": namespace, "labels": { "a": value }, "ownerReferences": owner } })
     };
-    let target = Target {
-        api_version: "v1",
-        kind: "ServiceAccount",
-        plural: "serviceaccounts",
-        namespace: &namespace,
-        name: "coder",
-    };
-    let made = create_or_apply(&kube, target, manifest("1"), |_| true).await;
+    let child = |manifest| Child::new(ChildKind::ServiceAccount, &namespace, "coder", manifest);
+    let (known, key) =
+        (Known::default(), ObjectKey { namespace: namespace.clone(), name: "coder".to_owned() });
+    let applier = Applier { kube: &kube, known: &known, owner: &key, reread: true };
+    let made = applier.create_or_apply(&child(manifest("1")), |_| true).await;
     let ChildState::InPlace(made) = made else { panic!("{made:?}") };
     assert_eq!(
         (&made["metadata"]["labels"]["a"], &made["metadata"]["ownerReferences"]),
         (&json!("1"), &owner)
     );
     assert_eq!(operations(&made), ["Update"], "one write makes it");
-    let again = create_or_apply(&kube, target, manifest("1"), |_| true).await;
+    let again = applier.create_or_apply(&child(manifest("1")), |_| true).await;
     let ChildState::InPlace(again) = again else { panic!("{again:?}") };
     assert_eq!(
         again["metadata"]["resourceVersion"], made["metadata"]["resourceVersion"],
@@ -151,7 +150,7 @@ async fn an_account_that_is_replaced_meanwhile_does_not_become_ours() {
     // With the first change it becomes ours to apply, so that a field that is no longer wanted goes.
     let mut bare = manifest("1");
     bare["metadata"].as_object_mut().unwrap().remove("labels");
-    let changed = create_or_apply(&kube, target, bare, |_| true).await;
+    let changed = applier.create_or_apply(&child(bare), |_| true).await;
     let ChildState::InPlace(changed) = changed else { panic!("{changed:?}") };
     assert_eq!(
         (operations(&changed), &changed["metadata"]["labels"]),
@@ -170,7 +169,7 @@ async fn an_account_that_is_replaced_meanwhile_does_not_become_ours() {
         });
         true
     };
-    let settled = create_or_apply(&kube, target, manifest("2"), replace).await;
+    let settled = applier.create_or_apply(&child(manifest("2")), replace).await;
     assert!(matches!(settled, ChildState::Failed(..)), "{settled:?}");
     let theirs =
         cluster.kubectl(&format!("get serviceaccount coder -n {namespace} -o json")).await.expect_ok();

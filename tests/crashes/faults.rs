@@ -32,6 +32,10 @@ struct Stage {
 
 impl Stage {
     async fn set(purpose: &str) -> Self {
+        Self::verified_every("2s", purpose).await
+    }
+
+    async fn verified_every(interval: &str, purpose: &str) -> Self {
         let cluster = cluster().await;
         let (home, installation) =
             (cluster.namespace(purpose).await, Installation::new(cluster, "operator").await);
@@ -41,7 +45,7 @@ impl Stage {
         let coderd = Coderd::builder().api_rate_limit(None).start().await;
         let mut options = installation.operator_through("controller", &proxy.url()).await;
         options.flags.push(format!("--resolve=*.svc.cluster.local={}", coderd.addr()));
-        options.flags.push("--verify-interval=2s".to_owned());
+        options.flags.push(format!("--verify-interval={interval}"));
         let mut operator = Operator::start(CUSTOMER.binary, &options).await;
         operator.ready(LIMIT).await;
         Self { cluster, home, proxy, journal, operator, _coderd: coderd }
@@ -49,7 +53,11 @@ impl Stage {
 
     /// A stage with a control plane that is ready.
     async fn with_a_control_plane(purpose: &str) -> Self {
-        let stage = Self::set(purpose).await;
+        Self::set(purpose).await.and_a_control_plane().await
+    }
+
+    async fn and_a_control_plane(self) -> Self {
+        let stage = self;
         stage.apply().await;
         stage.ready().await;
         stage
@@ -198,4 +206,27 @@ async fn an_event_that_is_dropped_is_made_up_for_within_the_verify_interval() {
     .await;
     stage.another_service(&before).await;
     assert_eq!(condition(&stage.ready().await, "Ready")["status"], "True");
+}
+
+/// The moment in which an account is another one and no watch has told: nothing may be run as it.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_pod_runs_as_an_account_that_was_replaced_before_the_watch_told() {
+    const ACCOUNTS: &str = "/api/v1/serviceaccounts";
+    let stage = Stage::verified_every("1h", "replaced").await.and_a_control_plane().await;
+    stage.proxy.drop_event(|url, event| url.starts_with(ACCOUNTS) && event["type"] == "DELETED");
+    for words in ["delete serviceaccount/coder", "create serviceaccount coder"] {
+        stage.cluster.kubectl(&format!("{words} -n {}", stage.home)).await.expect_ok();
+    }
+    until("the event to be dropped", LIMIT, async || {
+        holds(stage.proxy.dropped().len() == 1, format!("{:?}", stage.proxy.dropped()))
+    })
+    .await;
+    stage.cluster.kubectl(&format!("delete deployment/coder -n {}", stage.home)).await.expect_ok();
+    until("the account to be refused", LIMIT, async || {
+        let plane = stage.get("codercontrolplane/coder").await.unwrap_or_default();
+        let ready = condition(&plane, "Ready");
+        holds(ready["reason"] == "AccountNotOurs", ready.to_string())
+    })
+    .await;
+    assert_eq!(stage.get("deployment/coder").await, None);
 }

@@ -100,13 +100,11 @@ impl Applier<'_> {
         good.map(ChildState::InPlace)
     }
 
+    /// Takes note of what became of a child.
     fn noted(&self, child: &Child, state: ChildState) -> ChildState {
-        let wanted = drift::fingerprinted(child.manifest.clone());
         match &state {
             // An apply may leave something behind that takes another one, such as the name of an ExternalName Service.
-            ChildState::InPlace(live) if drift::holds(live, &wanted) => {
-                self.known.note(self.owner, child, live)
-            }
+            ChildState::InPlace(live) if child.is_held_by(live) => self.known.note(self.owner, child, live),
             _ => self.known.forget(child),
         }
         state
@@ -117,51 +115,38 @@ impl Applier<'_> {
         if let Some(good) = self.good(child) {
             return good;
         }
-        let state = apply(self.kube, child.target(), child.manifest.clone(), is_ours).await;
+        let state = match self.kube.read(child.target()).await {
+            Ok(live) => apply_over(self.kube, child, live, is_ours).await,
+            Err(error) => ChildState::failed(&error, None),
+        };
         self.noted(child, state)
     }
 
-    /// The same for an account.
+    /// The same for an account: whoever has it may do what it may, so that one of somebody else must never become ours, not
+    /// even if he makes it while we look. One that is not there is created, which fails where another was faster; ours is
+    /// applied to the very version that was read. What the create wrote becomes ours to apply with the first change.
     pub async fn create_or_apply(&self, child: &Child, is_ours: impl Fn(&Value) -> bool) -> ChildState {
         if let Some(good) = self.good(child) {
             return good;
         }
-        let absent = !self.reread && !self.known.is_there(child);
-        if absent {
-            // Made without a look: the create fails where there is one.
-            match self.kube.create(child.target(), &drift::fingerprinted(child.manifest.clone())).await {
-                Ok(made) => return self.noted(child, ChildState::InPlace(made)),
-                Err(error) if error.is_already_exists() => {}
-                Err(error) => return self.noted(child, ChildState::failed(&error, None)),
-            }
-        }
-        let state = create_or_apply(self.kube, child.target(), child.manifest.clone(), is_ours).await;
+        let made = if self.known.is_absent(child) { create(self.kube, child).await } else { None };
+        let state = match made {
+            Some(state) => state,
+            None => read_and_apply_version(self.kube, child, is_ours).await,
+        };
         self.noted(child, state)
     }
 }
 
-/// Brings the child to `manifest`; `is_ours` tells whether an object that is there already is the one meant.
-pub async fn apply(
-    kube: &Kube,
-    target: Target<'_>,
-    manifest: Value,
-    is_ours: impl Fn(&Value) -> bool,
-) -> ChildState {
-    match kube.read(target).await {
-        Ok(live) => apply_over(kube, target, live, manifest, is_ours).await,
-        Err(error) => ChildState::failed(&error, None),
-    }
-}
-
-/// The same for a child that was read already.
+/// Brings a child to what it should be where it was read already; `is_ours` tells whether an object that is there is the one
+/// meant.
 pub async fn apply_over(
     kube: &Kube,
-    target: Target<'_>,
+    child: &Child,
     mut live: Option<Value>,
-    manifest: Value,
     is_ours: impl Fn(&Value) -> bool,
 ) -> ChildState {
-    let wanted = drift::fingerprinted(manifest);
+    let (target, wanted) = (child.target(), child.wanted());
     let applied = match apply_once(kube, target, live.as_ref(), &wanted, &is_ours).await {
         // Somebody else was faster, the Deployment controller for example: what they wrote is looked at once more.
         Err(error) if error.is_outdated() => match kube.read(target).await {
@@ -176,34 +161,33 @@ pub async fn apply_over(
     applied.unwrap_or_else(|error| ChildState::failed(&error, live.filter(is_ours)))
 }
 
-/// The same for an account: whoever has it may do what it may, so that one of somebody else must never become ours, not
-/// even if he makes it while we look. One that is not there is created, which fails where another was faster; ours is
-/// applied to the very version that was read. What the create wrote becomes ours to apply with the first change.
-pub async fn create_or_apply(
-    kube: &Kube,
-    target: Target<'_>,
-    manifest: Value,
-    is_ours: impl Fn(&Value) -> bool,
-) -> ChildState {
-    match kube.read(target).await {
-        Ok(Some(live)) => apply_version(kube, target, live, manifest, is_ours).await,
-        Ok(None) => match kube.create(target, &drift::fingerprinted(manifest)).await {
-            Ok(made) => ChildState::InPlace(made),
-            Err(error) if error.is_already_exists() => ChildState::Failed(error.to_string(), None),
-            Err(error) => ChildState::failed(&error, None),
-        },
+/// Creates a child without a look; none if somebody was faster.
+async fn create(kube: &Kube, child: &Child) -> Option<ChildState> {
+    match kube.create(child.target(), &child.wanted()).await {
+        Ok(made) => Some(ChildState::InPlace(made)),
+        Err(error) if error.is_already_exists() => None,
+        Err(error) => Some(ChildState::failed(&error, None)),
+    }
+}
+
+async fn read_and_apply_version(kube: &Kube, child: &Child, is_ours: impl Fn(&Value) -> bool) -> ChildState {
+    match kube.read(child.target()).await {
+        Ok(Some(live)) => apply_version(kube, child, live, is_ours).await,
+        Ok(None) => create(kube, child).await.unwrap_or_else(|| {
+            let told = format!("{} {} was made by somebody else meanwhile", child.kind.as_str(), child.name);
+            ChildState::Failed(told, None)
+        }),
         Err(error) => ChildState::failed(&error, None),
     }
 }
 
 async fn apply_version(
     kube: &Kube,
-    target: Target<'_>,
+    child: &Child,
     mut live: Value,
-    manifest: Value,
     is_ours: impl Fn(&Value) -> bool,
 ) -> ChildState {
-    let wanted = drift::fingerprinted(manifest);
+    let (target, wanted) = (child.target(), child.wanted());
     let applied = match apply_version_once(kube, target, &live, &wanted, &is_ours).await {
         // Somebody else was faster: some clusters write the names of Secrets into every account that is made. Whatever it
         // became is looked at once more.

@@ -1,6 +1,7 @@
 //! The kinds of objects that reconcilers make, once: applying, pruning, watching, rendering and the test of the operator's
 //! permissions all follow this list. It decides nothing about a single object.
 
+use super::drift;
 use crate::kubernetes::{KindName, Target};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Service, ServiceAccount};
@@ -91,21 +92,28 @@ pub struct Child {
     pub namespace: String,
     /// What it is called.
     pub name: String,
-    /// What is applied.
+    /// What is applied, but for the fingerprint.
     pub manifest: Value,
+    /// Of the manifest: taken once, since a manifest may be large.
+    fingerprint: String,
 }
 
 impl Child {
+    /// A child as its manifest says.
+    pub fn new(kind: ChildKind, namespace: &str, name: &str, mut manifest: Value) -> Self {
+        let (namespace, name) = (namespace.to_owned(), name.to_owned());
+        // A spec may give annotations of its own; this one is ours.
+        drift::unmark(&mut manifest);
+        Self { kind, namespace, name, fingerprint: drift::fingerprint(&manifest), manifest }
+    }
+
     /// A child of a type that Kubernetes itself defines.
     pub fn of<K: CoreKind>(object: &K) -> Self {
         let metadata = object.metadata();
-        Self {
-            kind: K::KIND_OF_CHILD,
-            namespace: metadata.namespace.clone().unwrap_or_default(),
-            name: metadata.name.clone().unwrap_or_default(),
-            // Types of the core API always have a JSON form: every key of theirs is a text.
-            manifest: serde_json::to_value(object).unwrap_or_default(),
-        }
+        let place = |field: &Option<String>| field.clone().unwrap_or_default();
+        // Types of the core API always have a JSON form: every key of theirs is a text.
+        let manifest = serde_json::to_value(object).unwrap_or_default();
+        Self::new(K::KIND_OF_CHILD, &place(&metadata.namespace), &place(&metadata.name), manifest)
     }
 
     /// A child of a kind that a CustomResourceDefinition defines.
@@ -114,7 +122,22 @@ impl Child {
         let (namespace, name) = (metadata.namespace.clone(), metadata.name.clone());
         let manifest =
             json!({"apiVersion": api_version, "kind": name_of_kind, "metadata": metadata, "spec": spec});
-        Self { kind, namespace: namespace.unwrap_or_default(), name: name.unwrap_or_default(), manifest }
+        Self::new(kind, &namespace.unwrap_or_default(), &name.unwrap_or_default(), manifest)
+    }
+
+    /// The fingerprint of its manifest.
+    pub fn fingerprint(&self) -> &str {
+        &self.fingerprint
+    }
+
+    /// What is applied: the manifest with its fingerprint on it.
+    pub fn wanted(&self) -> Value {
+        drift::marked(self.manifest.clone(), &self.fingerprint)
+    }
+
+    /// Whether a live object is what was applied last, and has all of it.
+    pub fn is_held_by(&self, live: &Value) -> bool {
+        drift::fingerprint_on(live) == Some(&self.fingerprint) && drift::holds(live, &self.manifest)
     }
 
     /// Where calls about it go.

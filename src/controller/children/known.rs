@@ -5,7 +5,6 @@
 use super::{Child, ChildKind, drift};
 use crate::controller::identity::ObjectKey;
 use crate::kubernetes::Change;
-use crds::well_known::annotation;
 use kube::core::ObjectMeta;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -88,10 +87,6 @@ fn place(child: &Child) -> Place {
     (child.kind, child.namespace.clone(), child.name.clone())
 }
 
-fn fingerprint(manifest: &Value) -> Option<&str> {
-    manifest["metadata"]["annotations"][annotation::FINGERPRINT].as_str()
-}
-
 /// What is kept of a live object: by whom it is controlled, and of a Service where it leads.
 fn kept(kind: ChildKind, live: &Value) -> Value {
     let metadata = &live["metadata"];
@@ -111,16 +106,21 @@ impl Known {
 
     /// What was noted of a child, if it is still as it is wanted now.
     pub fn good(&self, child: &Child) -> Option<Value> {
-        let wanted = drift::fingerprinted(child.manifest.clone());
         let state = self.state();
         let good = state.good.get(&place(child))?;
-        (Some(good.fingerprint.as_str()) == fingerprint(&wanted)).then(|| good.live.clone())
+        (good.fingerprint == child.fingerprint()).then(|| good.live.clone())
+    }
+
+    /// Whether a child is known to be as it is wanted now.
+    pub fn is_good(&self, child: &Child) -> bool {
+        let state = self.state();
+        state.good.get(&place(child)).is_some_and(|good| good.fingerprint == child.fingerprint())
     }
 
     /// Notes that a child of this owner is as it is wanted.
     pub fn note(&self, owner: &ObjectKey, child: &Child, live: &Value) {
         let (Some(version), Some(fingerprint)) =
-            (live["metadata"]["resourceVersion"].as_str(), fingerprint(live))
+            (live["metadata"]["resourceVersion"].as_str(), drift::fingerprint_on(live))
         else {
             return self.forget(child);
         };
@@ -167,9 +167,10 @@ impl Known {
         self.state().good.retain(|(one, ..), _| *one != kind);
     }
 
-    /// Whether the watches show an object of this name.
-    pub fn is_there(&self, child: &Child) -> bool {
-        self.state().there.contains_key(&place(child))
+    /// Whether the watches, which have shown everything of its kind, show no object of this name.
+    pub fn is_absent(&self, child: &Child) -> bool {
+        let state = self.state();
+        state.listed.contains(&child.kind) && !state.there.contains_key(&place(child))
     }
 
     /// Takes note that the cluster serves a kind no more.
@@ -239,12 +240,12 @@ mod tests {
     fn child(kind: ChildKind, value: &str) -> Child {
         let manifest =
             json!({ "metadata": { "name": "coder", "namespace": "team" }, "spec": { "a": value } });
-        Child { kind, namespace: "team".to_owned(), name: "coder".to_owned(), manifest }
+        Child::new(kind, "team", "coder", manifest)
     }
 
     /// The child as the API server has it at a version.
     fn live(child: &Child, version: &str) -> Value {
-        let mut live = drift::fingerprinted(child.manifest.clone());
+        let mut live = child.wanted();
         live["metadata"]["uid"] = json!("u");
         live["metadata"]["resourceVersion"] = json!(version);
         live
@@ -274,6 +275,20 @@ mod tests {
         assert_eq!(known.good(&one), None);
         known.note(&owner(), &one, &json!({ "metadata": { "resourceVersion": "1" } }));
         assert_eq!(known.good(&one), None, "one without our fingerprint is read each time");
+    }
+
+    #[test]
+    fn an_object_is_absent_once_its_kind_is_listed_without_it() {
+        let (known, one, kind) = (Known::default(), child(ChildKind::Role, "1"), ChildKind::Role);
+        assert!(!known.is_absent(&one), "nobody can tell yet");
+        known.listed(kind);
+        assert!(known.is_absent(&one));
+        known.seen(kind, &change("7", false));
+        assert!(!known.is_absent(&one));
+        known.seen(kind, &change("8", true));
+        assert!(known.is_absent(&one));
+        known.forget_all();
+        assert!(!known.is_absent(&one), "it is listed anew");
     }
 
     #[test]

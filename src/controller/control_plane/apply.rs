@@ -56,7 +56,8 @@ impl Reconciler {
         frozen: bool,
     ) -> Applied {
         let Children {
-            service_account,
+            // `apply_account` looks at it beside all others.
+            service_account: _,
             workspace_access,
             deployment,
             service,
@@ -67,7 +68,7 @@ impl Reconciler {
         } = children;
         let mut problems = Problems::default();
         let live = read.deployment.as_ref();
-        let runs_as = self.apply_account(subject, service_account.as_ref(), read, held, &mut problems).await;
+        let runs_as = self.apply_account(subject, children, read, held, &mut problems).await;
         let may_run = runs_as == RunsAs::Allowed && !held.has(deployment);
         let left = live.filter(|live| !may_run && drift::is_controlled_by(live, &subject.object.uid));
         if let Some(budget) = disruption_budget {

@@ -1,6 +1,7 @@
 //! Applies the children in a control plane's own namespace, one by one, and returns what became of each.
 //! One child that cannot be had keeps no other from its place.
 
+use super::build::Children;
 use super::dereference::Dereferenced;
 use super::held::{self, Held};
 use super::kept;
@@ -18,6 +19,7 @@ use crate::kubernetes::Target;
 use crds::names::control_plane::service_account;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
+use std::borrow::Cow;
 
 /// Pods that are looked at when a rollout is late; more would say the same.
 const PODS: u32 = 50;
@@ -28,12 +30,12 @@ fn is_ours(subject: &Subject, child: &Child) -> impl Fn(&Value) -> bool {
 }
 
 impl Reconciler {
-    /// The account of coderd, and whether it may run as it. One that is known by its version is not read again: until the
-    /// watch tells that somebody has put another in its place, this one counts.
+    /// The account of coderd, and whether it may run as it. Before anything is run or granted under it, it is read: a watch
+    /// may be late to tell that somebody has put another in its place.
     pub(super) async fn apply_account(
         &self,
         subject: &Subject,
-        child: Option<&Child>,
+        children: &Children,
         read: &Dereferenced,
         held: &Held,
         problems: &mut Problems,
@@ -42,11 +44,12 @@ impl Reconciler {
         let account = service_account(&object.key.name, &read.complete.spec);
         let deployment = read.deployment.as_ref();
         let asked_for = runs_as::is_asked_for(&object.value, account, &object.uid, deployment);
-        let Some(child) = child.filter(|child| !held.has(child)) else {
+        let Some(child) = children.service_account.as_ref().filter(|child| !held.has(child)) else {
             // One that is left as it is gives nothing that is not there: the pods and their rights are left as well.
             return RunsAs::Allowed;
         };
-        let state = self.applier(object).create_or_apply(child, is_ours(subject, child)).await;
+        let applier = Applier { reread: !self.is_in_place(object, children, read), ..self.applier(object) };
+        let state = applier.create_or_apply(child, is_ours(subject, child)).await;
         let runs_as =
             if asked_for { RunsAs::Allowed } else { runs_as::of_made(account, &object.uid, &state) };
         if !matches!(runs_as, RunsAs::Refused(_)) {
@@ -95,15 +98,17 @@ impl Reconciler {
         read: &Dereferenced,
         problems: &mut Problems,
     ) -> (Option<Value>, Rollout) {
-        let (mut live, mut manifest) = (read.deployment.clone(), child.manifest.clone());
+        let (mut live, mut child) = (read.deployment.clone(), Cow::Borrowed(child));
         if let Some(seen) = &live
-            && !drift::holds(seen, &drift::fingerprinted(manifest.clone()))
+            && !child.is_held_by(seen)
             && let Ok(Some(now)) = self.kube.read(child.target()).await
         {
-            kept::keep_replicas(&subject.object.value, &mut manifest, &now);
+            if let Some(manifest) = kept::with_replicas(&subject.object.value, &child.manifest, &now) {
+                child = Cow::Owned(Child::new(child.kind, &child.namespace, &child.name, manifest));
+            }
             live = Some(now);
         }
-        let state = apply_over(&self.kube, child.target(), live, manifest, is_ours(subject, child)).await;
+        let state = apply_over(&self.kube, &child, live, is_ours(subject, &child)).await;
         problems.note(&state);
         let rollout = match &state {
             ChildState::InPlace(live) => self.looked_into(subject, rollout::rollout(Some(live))).await,

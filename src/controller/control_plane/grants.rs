@@ -345,11 +345,8 @@ mod tests {
     fn what_an_object_of_this_name_had_before_is_taken_over_and_what_is_owned_is_not() {
         let labels = json!({ label::CONTROL_PLANE: "coder", label::CONTROL_PLANE_NAMESPACE: "ns",
             label::MANAGED_BY: "coder-k8s" });
-        let child = |labels: &Value| Child {
-            kind: ChildKind::Role,
-            namespace: "team".to_owned(),
-            name: "role".to_owned(),
-            manifest: json!({ "metadata": { "labels": labels } }),
+        let child = |labels: &Value| {
+            Child::new(ChildKind::Role, "team", "role", json!({ "metadata": { "labels": labels } }))
         };
         let mut live = json!({ "metadata": { "labels": labels,
             "annotations": { annotation::WORKSPACE_RBAC_OWNER_UID: "before" } } });

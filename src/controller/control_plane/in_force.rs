@@ -45,15 +45,12 @@ impl Reconciler {
     }
 
     /// Whether every child is known to be what it should be.
-    fn is_in_place(&self, object: &Object, children: &Children, read: &Dereferenced) -> bool {
-        let runs = |child: &Child| {
-            let wanted = drift::fingerprinted(child.manifest.clone());
-            read.deployment.as_ref().is_some_and(|live| drift::holds(live, &wanted))
-        };
+    pub(super) fn is_in_place(&self, object: &Object, children: &Children, read: &Dereferenced) -> bool {
+        let runs = |child: &Child| read.deployment.as_ref().is_some_and(|live| child.is_held_by(live));
         !object.is_requested()
             && children.all().all(|child| match child.kind {
                 ChildKind::Deployment => runs(child),
-                _ => self.known.good(child).is_some(),
+                _ => self.known.is_good(child),
             })
     }
 

@@ -33,13 +33,16 @@ pub fn with_what_runs(object: &Value, deployment: Option<&Value>) -> Value {
     given
 }
 
-/// Puts the replicas that run now into a manifest that is about to be applied, if the spec leaves them open: an
-/// autoscaler may have decided since the pass began.
-pub fn keep_replicas(object: &Value, manifest: &mut Value, deployment: &Value) {
+/// A manifest that is about to be applied with the replicas that run now, if the spec leaves them open and they are others:
+/// an autoscaler may have decided since the reconcile began.
+pub fn with_replicas(object: &Value, manifest: &Value, deployment: &Value) -> Option<Value> {
     let open = object.pointer("/spec/replicas").is_none_or(Value::is_null);
-    if let Some(replicas) = deployment.pointer("/spec/replicas").filter(|_| open) {
+    let replicas = deployment.pointer("/spec/replicas").filter(|_| open)?;
+    (manifest["spec"]["replicas"] != *replicas).then(|| {
+        let mut manifest = manifest.clone();
         manifest["spec"]["replicas"] = replicas.clone();
-    }
+        manifest
+    })
 }
 
 fn image(deployment: &Value) -> Option<&str> {
@@ -88,12 +91,12 @@ mod tests {
     #[test]
     fn what_an_autoscaler_decided_meanwhile_stays_unless_the_spec_says_how_many() {
         let scaled = json!({"spec": {"replicas": 5}});
-        for (spec, replicas) in [(json!({}), 5), (json!({"replicas": null}), 5), (json!({"replicas": 2}), 2)]
-        {
-            let mut manifest = json!({"spec": {"replicas": 2}});
-            keep_replicas(&json!({ "spec": spec }), &mut manifest, &scaled);
-            assert_eq!(manifest["spec"]["replicas"], replicas, "{spec}");
-        }
+        let manifest = json!({"spec": {"replicas": 2, "template": {}}});
+        let kept = |spec: Value| with_replicas(&json!({ "spec": spec }), &manifest, &scaled);
+        let five = Some(json!({"spec": {"replicas": 5, "template": {}}}));
+        assert_eq!((kept(json!({})), kept(json!({"replicas": null}))), (five.clone(), five));
+        assert_eq!(kept(json!({"replicas": 2})), None, "the spec says how many");
+        assert_eq!(with_replicas(&json!({}), &manifest, &manifest), None, "they are the same");
     }
 
     #[test]

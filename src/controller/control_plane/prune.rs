@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     fn child(kind: ChildKind, namespace: &str, name: &str) -> Child {
-        Child { kind, namespace: namespace.to_owned(), name: name.to_owned(), manifest: Value::Null }
+        Child::new(kind, namespace, name, Value::Null)
     }
 
     #[test]

@@ -27,7 +27,7 @@ fn fields(value: &Value) -> Value {
 
 /// A child as it is live after it was applied: with our mark, defaults of the API server, and what others added.
 fn live(child: &Child) -> Value {
-    let mut live = drift::fingerprinted(child.manifest.clone());
+    let mut live = child.wanted();
     let written = fields(&live);
     live["metadata"]["managedFields"] =
         json!([{ "manager": "coder-k8s", "operation": "Apply", "fieldsV1": written }]);
