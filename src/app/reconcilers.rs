@@ -11,7 +11,7 @@ use crate::controller::runtime::objects;
 use crate::controller::runtime::queue::Queue;
 use crate::controller::runtime::telemetry::Telemetry;
 use crate::controller::runtime::verify;
-use crate::controller::runtime::watches::{self, Follower};
+use crate::controller::runtime::watches::{self, Follower, Followers};
 use crate::serving::metrics::{CoderdRequest, Metrics};
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ pub fn work(context: &Context, control_planes: ControlPlanes, dependants: Depend
             let known = reconciler.known().clone();
             let triggers =
                 Triggers::new(control_planes.clone(), abroad, known.clone(), kube.namespace(), queue.clone());
-            let followers: [Arc<dyn Follower>; 1] = [Arc::new(triggers)];
+            let followers: Followers = Arc::new([Arc::new(triggers) as Arc<dyn Follower>]);
             // As it was before the first reconcile: whatever changes after that is told.
             let seen = dependants.seen();
             let reconciles = queue.run(stop, |key| {
@@ -55,9 +55,9 @@ pub fn work(context: &Context, control_planes: ControlPlanes, dependants: Depend
             });
             tokio::select! {
                 () = reconciles => {}
-                () = watches::follow(kube, Arc::new(followers)) => {}
-                () = verify::follow(kube, &known, &queue, interval) => {}
-                () = objects::follow(control_planes.clone(), queue.clone()) => {}
+                () = watches::follow(kube, followers.clone()) => {}
+                () = verify::follow(kube, &known, &followers, &queue, interval) => {}
+                () = objects::follow(control_planes.clone(), queue.clone(), |key| reconciler.forget(key)) => {}
                 () = follow_dependants(dependants, seen, control_planes.clone(), queue.clone()) => {}
                 () = orphans::remove(kube, &events, &control_planes, times) => {}
             }

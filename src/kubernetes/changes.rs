@@ -23,6 +23,8 @@ pub struct Change {
 /// What a watch tells.
 #[derive(Debug, Clone)]
 pub enum Sight {
+    /// All there is is about to be listed, from nothing.
+    Listing,
     /// All there is has been listed: the API server knows the kind.
     Listed,
     /// An object changed.
@@ -72,12 +74,13 @@ where
     K: Resource + Clone + Debug + Send + Sync + 'static,
     K::DynamicType: Clone + Send + Sync,
 {
-    watches::events(objects, selection.config()).filter_map(async |event| match event {
-        Ok(Event::Apply(object) | Event::InitApply(object)) => Some(Ok(Sight::of(object, false))),
-        Ok(Event::Delete(object)) => Some(Ok(Sight::of(object, true))),
-        Ok(Event::InitDone) => Some(Ok(Sight::Listed)),
-        Ok(Event::Init) => None,
-        Err(error) => Some(Err(error)),
+    watches::events(objects, selection.config()).map(|event| {
+        Ok(match event? {
+            Event::Apply(object) | Event::InitApply(object) => Sight::of(object, false),
+            Event::Delete(object) => Sight::of(object, true),
+            Event::InitDone => Sight::Listed,
+            Event::Init => Sight::Listing,
+        })
     })
 }
 

@@ -5,14 +5,25 @@
 use super::configuration::{self, ConfigurationError};
 use super::grants;
 use super::objects::{CallError, Objects};
+use hyper_timeout::TimeoutConnector;
+use hyper_util::client::legacy;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use kube::client::{Body, ClientBuilder, ConfigExt};
 use kube::core::NamespaceResourceScope;
 use kube::{Api, Client, Config, Resource};
 use std::path::Path;
 use std::time::Duration;
+use tower::util::option_layer;
+use tower::{BoxError, Layer, ServiceExt};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A connection silent for longer is dead: watches end by themselves before, and calls have deadlines of their own.
 const SILENCE_LIMIT: Duration = Duration::from_secs(300);
+
+/// How long a connection is kept that nobody uses; leases are renewed more often.
+const UNUSED_LIMIT: Duration = Duration::from_secs(20);
+/// Bytes that a connection reads at once, and of the headers of an answer. There are some thirty connections.
+const READ_BUFFER: usize = 64 * 1024;
 
 /// The API server as the rest of the process sees it. Cloning is cheap.
 #[derive(Clone)]
@@ -40,6 +51,27 @@ pub enum ConnectError {
     },
 }
 
+/// A client of the API server. It differs from the one of `kube` in what stays after large answers: the buffers of its
+/// connections are small, and a connection that nobody uses is closed.
+fn client(config: &Config) -> kube::Result<Client> {
+    if config.proxy_url.is_some() {
+        return Client::try_from(config.clone());
+    }
+    let mut connector = TimeoutConnector::new(config.rustls_https_connector()?);
+    connector.set_connect_timeout(config.connect_timeout);
+    connector.set_read_timeout(config.read_timeout);
+    connector.set_write_timeout(config.write_timeout);
+    let http = legacy::Client::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(UNUSED_LIMIT)
+        .http1_max_buf_size(READ_BUFFER)
+        .build::<_, Body>(connector)
+        .map_err(BoxError::from);
+    let authenticated = option_layer(config.auth_layer()?).layer(config.extra_headers_layer()?.layer(http));
+    let service = config.base_uri_layer().layer(authenticated);
+    Ok(ClientBuilder::new(service, config.default_namespace.clone()).build())
+}
+
 impl Kube {
     /// Prepares the clients; nothing is sent yet. Without a kubeconfig, the way is found as every Kubernetes tool does.
     /// `grants_account` is the ServiceAccount of our namespace that Roles and RoleBindings are written as.
@@ -53,8 +85,7 @@ impl Kube {
         config.read_timeout = Some(SILENCE_LIMIT);
         config.connect_timeout = Some(CONNECT_TIMEOUT);
         let client = |config: &Config| {
-            Client::try_from(config.clone())
-                .map_err(|source| ConnectError::Client { source: Box::new(source) })
+            client(config).map_err(|source| ConnectError::Client { source: Box::new(source) })
         };
         let (calls, watches, leases) = (client(&config)?, client(&config)?, client(&config)?);
         // The API server adds the groups of a service account by itself; those a kubeconfig asks for are another user's.

@@ -212,20 +212,27 @@ impl<'de> Deserialize<'de> for Ours {
 }
 
 /// What counts of a list of any length.
-trait Counts {
-    fn counts(&self) -> bool;
+trait Counts: Sized {
+    fn counted(self) -> Option<Self>;
 }
 
 impl Counts for String {
-    fn counts(&self) -> bool {
-        self.len() <= LONGEST
+    fn counted(self) -> Option<Self> {
+        (self.len() <= LONGEST).then_some(self)
     }
 }
 
 impl Counts for OwnerReference {
-    /// There is one controller at most, and no other owner is asked for.
-    fn counts(&self) -> bool {
-        self.controller == Some(true)
+    /// There is one controller at most, and no other owner is asked for. One whose texts are too long is still somebody.
+    fn counted(self) -> Option<Self> {
+        let short = |text: String| text.counted().unwrap_or_default();
+        (self.controller == Some(true)).then(|| Self {
+            api_version: short(self.api_version),
+            kind: short(self.kind),
+            name: short(self.name),
+            uid: short(self.uid),
+            ..self
+        })
     }
 }
 
@@ -255,8 +262,8 @@ impl<'de, T: Deserialize<'de> + Counts> Deserialize<'de> for Few<T> {
             fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Few<T>, A::Error> {
                 let mut few = Few::default();
                 while let Some(item) = items.next_element::<T>()? {
-                    if few.0.len() < MOST && item.counts() {
-                        few.0.push(item);
+                    if few.0.len() < MOST {
+                        few.0.extend(item.counted());
                     }
                 }
                 Ok(few)

@@ -7,7 +7,7 @@
 //! | what | objects | read of each | kept |
 //! |---|---|---|---|
 //! | Secrets, ConfigMaps, Namespaces (all of the cluster) | one at a time | trimmed metadata | nothing; names of a few |
-//! | children by label: Deployments, Services, ServiceAccounts, Roles, RoleBindings, Ingresses, budgets, routes, monitors | one at a time | trimmed metadata | nothing |
+//! | children by label: Deployments, Services, ServiceAccounts, Roles, RoleBindings, Ingresses, budgets, routes, monitors | one at a time | trimmed metadata | hashes of 50,000 at most |
 //! | CustomResourceDefinitions (by name) | one | trimmed metadata | nothing |
 //! | our three kinds | one at a time | trimmed metadata, the text of the spec | both; admission bounds the spec |
 //! | webhook configurations, APIServices (by label; administrators write them) | one at a time | everything | everything |

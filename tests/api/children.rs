@@ -132,7 +132,7 @@ async fn an_account_that_is_replaced_meanwhile_does_not_become_ours() {
     let child = |manifest| Child::new(ChildKind::ServiceAccount, &namespace, "coder", manifest);
     let (known, key) =
         (Known::default(), ObjectKey { namespace: namespace.clone(), name: "coder".to_owned() });
-    let applier = Applier { kube: &kube, known: &known, owner: &key, reread: true };
+    let applier = Applier { kube: &kube, known: &known, owner: &key, snapshot: None };
     let made = applier.create_or_apply(&child(manifest("1")), |_| true).await;
     let ChildState::InPlace(made) = made else { panic!("{made:?}") };
     assert_eq!(

@@ -1,7 +1,7 @@
 //! Brings one child to what it should be: read it, see whether it is ours, apply it if it differs.
 //! It never takes over an object of somebody else, and writes nothing where nothing differs.
 
-use super::{Child, Known, drift};
+use super::{Child, Known, Snapshot, drift};
 use crate::controller::identity::ObjectKey;
 use crate::kubernetes::{CallError, Kube, Target};
 use json_patch::Patch;
@@ -89,15 +89,13 @@ pub struct Applier<'a> {
     pub known: &'a Known,
     /// Whose children they are.
     pub owner: &'a ObjectKey,
-    /// Whether everything is read again, whatever is known.
-    pub reread: bool,
+    /// The children of a reconcile that changes none of them.
+    pub snapshot: Option<&'a Snapshot>,
 }
 
 impl Applier<'_> {
-    /// What is known of a child that needs neither be read nor applied.
-    fn good(&self, child: &Child) -> Option<ChildState> {
-        let good = (!self.reread).then(|| self.known.good(child)).flatten();
-        good.map(ChildState::InPlace)
+    fn unchanged(&self, child: &Child) -> Option<ChildState> {
+        self.snapshot.and_then(|snapshot| snapshot.of(child)).map(ChildState::InPlace)
     }
 
     /// Takes note of what became of a child.
@@ -112,9 +110,15 @@ impl Applier<'_> {
 
     /// Brings a child to what it should be, unless it is known to be.
     pub async fn apply(&self, child: &Child, is_ours: impl Fn(&Value) -> bool) -> ChildState {
-        if let Some(good) = self.good(child) {
-            return good;
+        let good = || self.known.good(child).map(ChildState::InPlace);
+        match self.unchanged(child).or_else(good) {
+            Some(state) => state,
+            None => self.read_and_apply(child, is_ours).await,
         }
+    }
+
+    /// The same for a child that is read whatever is known of it.
+    pub async fn read_and_apply(&self, child: &Child, is_ours: impl Fn(&Value) -> bool) -> ChildState {
         let state = match self.kube.read(child.target()).await {
             Ok(live) => apply_over(self.kube, child, live, is_ours).await,
             Err(error) => ChildState::failed(&error, None),
@@ -126,8 +130,8 @@ impl Applier<'_> {
     /// even if he makes it while we look. One that is not there is created, which fails where another was faster; ours is
     /// applied to the very version that was read. What the create wrote becomes ours to apply with the first change.
     pub async fn create_or_apply(&self, child: &Child, is_ours: impl Fn(&Value) -> bool) -> ChildState {
-        if let Some(good) = self.good(child) {
-            return good;
+        if let Some(unchanged) = self.unchanged(child) {
+            return unchanged;
         }
         let made = if self.known.is_absent(child) { create(self.kube, child).await } else { None };
         let state = match made {
@@ -138,6 +142,12 @@ impl Applier<'_> {
     }
 }
 
+/// Whether a live object needs nothing: it holds what is wanted, and no mark of ours must be put right.
+pub fn is_in_place(live: &Value, child: &Child) -> bool {
+    let is_marked = drift::adoption(live).is_some() || drift::disowning(live).is_some();
+    !is_marked && child.is_held_by(live)
+}
+
 /// Brings a child to what it should be where it was read already; `is_ours` tells whether an object that is there is the one
 /// meant.
 pub async fn apply_over(
@@ -146,13 +156,12 @@ pub async fn apply_over(
     mut live: Option<Value>,
     is_ours: impl Fn(&Value) -> bool,
 ) -> ChildState {
-    let (target, wanted) = (child.target(), child.wanted());
-    let applied = match apply_once(kube, target, live.as_ref(), &wanted, &is_ours).await {
+    let applied = match apply_once(kube, child, live.as_ref(), &is_ours).await {
         // Somebody else was faster, the Deployment controller for example: what they wrote is looked at once more.
-        Err(error) if error.is_outdated() => match kube.read(target).await {
+        Err(error) if error.is_outdated() => match kube.read(child.target()).await {
             Ok(again) => {
                 live = again;
-                apply_once(kube, target, live.as_ref(), &wanted, &is_ours).await
+                apply_once(kube, child, live.as_ref(), &is_ours).await
             }
             Err(error) => Err(error),
         },
@@ -161,11 +170,12 @@ pub async fn apply_over(
     applied.unwrap_or_else(|error| ChildState::failed(&error, live.filter(is_ours)))
 }
 
-/// Creates a child without a look; none if somebody was faster.
+/// Creates a child without a look. None if it may be there all the same: somebody was faster, or it was refused, which
+/// quotas and policies do before anybody looks whether it is there.
 async fn create(kube: &Kube, child: &Child) -> Option<ChildState> {
     match kube.create(child.target(), &child.wanted()).await {
         Ok(made) => Some(ChildState::InPlace(made)),
-        Err(error) if error.is_already_exists() => None,
+        Err(error) if error.is_already_exists() || error.is_refused() => None,
         Err(error) => Some(ChildState::failed(&error, None)),
     }
 }
@@ -173,10 +183,11 @@ async fn create(kube: &Kube, child: &Child) -> Option<ChildState> {
 async fn read_and_apply_version(kube: &Kube, child: &Child, is_ours: impl Fn(&Value) -> bool) -> ChildState {
     match kube.read(child.target()).await {
         Ok(Some(live)) => apply_version(kube, child, live, is_ours).await,
-        Ok(None) => create(kube, child).await.unwrap_or_else(|| {
-            let told = format!("{} {} was made by somebody else meanwhile", child.kind.as_str(), child.name);
-            ChildState::Failed(told, None)
-        }),
+        Ok(None) => match kube.create(child.target(), &child.wanted()).await {
+            Ok(made) => ChildState::InPlace(made),
+            Err(error) if error.is_already_exists() => ChildState::Failed(error.to_string(), None),
+            Err(error) => ChildState::failed(&error, None),
+        },
         Err(error) => ChildState::failed(&error, None),
     }
 }
@@ -187,14 +198,13 @@ async fn apply_version(
     mut live: Value,
     is_ours: impl Fn(&Value) -> bool,
 ) -> ChildState {
-    let (target, wanted) = (child.target(), child.wanted());
-    let applied = match apply_version_once(kube, target, &live, &wanted, &is_ours).await {
+    let applied = match apply_version_once(kube, child, &live, &is_ours).await {
         // Somebody else was faster: some clusters write the names of Secrets into every account that is made. Whatever it
         // became is looked at once more.
-        Err(error) if error.is_outdated() => match kube.read(target).await {
+        Err(error) if error.is_outdated() => match kube.read(child.target()).await {
             Ok(Some(again)) => {
                 live = again;
-                apply_version_once(kube, target, &live, &wanted, &is_ours).await
+                apply_version_once(kube, child, &live, &is_ours).await
             }
             Ok(None) => return ChildState::failed(&error, None),
             Err(error) => Err(error),
@@ -206,15 +216,15 @@ async fn apply_version(
 
 async fn apply_version_once(
     kube: &Kube,
-    target: Target<'_>,
+    child: &Child,
     live: &Value,
-    wanted: &Value,
     is_ours: &impl Fn(&Value) -> bool,
 ) -> Result<ChildState, CallError> {
+    let target = child.target();
     if !is_ours(live) {
         return Ok(ChildState::Conflict(conflict(target)));
     }
-    if drift::holds(live, wanted) {
+    if child.is_held_by(live) {
         return Ok(ChildState::InPlace(live.clone()));
     }
     tracing::info!(kind = target.kind, namespace = target.namespace, name = target.name, "applying");
@@ -222,29 +232,28 @@ async fn apply_version_once(
         Some(patch) => kube.patch(target, patch).await?,
         None => live.clone(),
     };
-    let mut wanted = wanted.clone();
+    let mut wanted = child.wanted();
     wanted["metadata"]["resourceVersion"] = read["metadata"]["resourceVersion"].clone();
     kube.apply(target, &wanted).await.map(ChildState::InPlace)
 }
 
 async fn apply_once(
     kube: &Kube,
-    target: Target<'_>,
+    child: &Child,
     live: Option<&Value>,
-    wanted: &Value,
     is_ours: &impl Fn(&Value) -> bool,
 ) -> Result<ChildState, CallError> {
+    let target = child.target();
     if let Some(live) = live {
         if !is_ours(live) {
             return Ok(ChildState::Conflict(conflict(target)));
         }
-        let marked = drift::adoption(live).is_some() || drift::disowning(live).is_some();
-        if !marked && drift::holds(live, wanted) {
+        if is_in_place(live, child) {
             return Ok(ChildState::InPlace(live.clone()));
         }
     }
     tracing::info!(kind = target.kind, namespace = target.namespace, name = target.name, "applying");
-    put(kube, target, live, wanted).await.map(ChildState::InPlace)
+    put(kube, target, live, &child.wanted()).await.map(ChildState::InPlace)
 }
 
 /// Applies ours, over whatever somebody else made of it. What we applied before and no longer want goes with the apply

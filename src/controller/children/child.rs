@@ -2,6 +2,7 @@
 //! permissions all follow this list. It decides nothing about a single object.
 
 use super::drift;
+use super::fingerprint::Fingerprint;
 use crate::kubernetes::{KindName, Target};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Service, ServiceAccount};
@@ -30,7 +31,7 @@ macro_rules! child_kinds {
         extensions { $($extension:ident: $presence:ident $names:expr),+ $(,)? }
     ) => {
         /// A kind of child.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[expect(missing_docs, reason = "the names are those of Kubernetes")]
         pub enum ChildKind { $($core,)+ $($extension,)+ }
 
@@ -95,7 +96,7 @@ pub struct Child {
     /// What is applied, but for the fingerprint.
     pub manifest: Value,
     /// Of the manifest: taken once, since a manifest may be large.
-    fingerprint: String,
+    fingerprint: Fingerprint,
 }
 
 impl Child {
@@ -103,8 +104,8 @@ impl Child {
     pub fn new(kind: ChildKind, namespace: &str, name: &str, mut manifest: Value) -> Self {
         let (namespace, name) = (namespace.to_owned(), name.to_owned());
         // A spec may give annotations of its own; this one is ours.
-        drift::unmark(&mut manifest);
-        Self { kind, namespace, name, fingerprint: drift::fingerprint(&manifest), manifest }
+        Fingerprint::remove(&mut manifest);
+        Self { kind, namespace, name, fingerprint: Fingerprint::of(&manifest), manifest }
     }
 
     /// A child of a type that Kubernetes itself defines.
@@ -126,18 +127,18 @@ impl Child {
     }
 
     /// The fingerprint of its manifest.
-    pub fn fingerprint(&self) -> &str {
-        &self.fingerprint
+    pub fn fingerprint(&self) -> Fingerprint {
+        self.fingerprint
     }
 
     /// What is applied: the manifest with its fingerprint on it.
     pub fn wanted(&self) -> Value {
-        drift::marked(self.manifest.clone(), &self.fingerprint)
+        self.fingerprint.marked(self.manifest.clone())
     }
 
     /// Whether a live object is what was applied last, and has all of it.
     pub fn is_held_by(&self, live: &Value) -> bool {
-        drift::fingerprint_on(live) == Some(&self.fingerprint) && drift::holds(live, &self.manifest)
+        self.fingerprint.is_on(live) && drift::holds(live, &self.manifest)
     }
 
     /// Where calls about it go.

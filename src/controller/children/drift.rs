@@ -4,41 +4,10 @@
 use super::lists;
 use crds::well_known::{MANAGER, annotation};
 use json_patch::{Patch, PatchOperation, ReplaceOperation, TestOperation, jsonptr::PointerBuf};
-use ring::digest::{SHA256, digest};
 use serde_json::{Map, Value, json};
 
-/// Hexadecimal digits of the fingerprint of a manifest.
-const DIGITS: usize = 16;
 /// Who puts lists right, in `managedFields`. Never the one who applies: what it leaves there is never taken for ours.
 pub const MENDER: &str = "coder-k8s-mending";
-
-/// The fingerprint of a manifest.
-pub fn fingerprint(manifest: &Value) -> String {
-    let digest = digest(&SHA256, manifest.to_string().as_bytes());
-    let text: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-    text[..DIGITS].to_owned()
-}
-
-/// The manifest with its fingerprint on it: what we wanted last, so that a field we no longer want is noticed.
-pub fn marked(mut manifest: Value, fingerprint: &str) -> Value {
-    if let Some(metadata) = manifest.get_mut("metadata").and_then(Value::as_object_mut) {
-        let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
-        annotations[annotation::FINGERPRINT] = json!(fingerprint);
-    }
-    manifest
-}
-
-/// Takes a fingerprint off a manifest.
-pub fn unmark(manifest: &mut Value) {
-    if let Some(Value::Object(annotations)) = manifest.pointer_mut("/metadata/annotations") {
-        annotations.remove(annotation::FINGERPRINT);
-    }
-}
-
-/// The fingerprint that a live object carries.
-pub fn fingerprint_on(live: &Value) -> Option<&str> {
-    live["metadata"]["annotations"][annotation::FINGERPRINT].as_str()
-}
 
 /// Fields whose absence says something else than false or nothing.
 const KEPT: [&str; 3] = ["allowPrivilegeEscalation", "automountServiceAccountToken", "emptyDir"];
@@ -266,19 +235,6 @@ mod tests {
         assert!(!holds(&subjects(&["a", "b"]), &subjects(&["a"])), "somebody else was let in");
         assert!(!holds(&json!({}), &json!({"allowPrivilegeEscalation": false})));
         assert!(!holds(&json!({"hostPath": {}}), &json!({"emptyDir": {}})), "another source");
-    }
-
-    #[test]
-    fn a_field_that_is_no_longer_wanted_changes_the_fingerprint() {
-        let made = |spec: Value| {
-            let manifest = json!({"metadata": {"name": "a"}, "spec": spec});
-            let fingerprint = fingerprint(&manifest);
-            marked(manifest, &fingerprint)
-        };
-        let (one, other) = (made(json!({"x": 1})), made(json!({})));
-        assert_ne!(one["metadata"]["annotations"], other["metadata"]["annotations"]);
-        assert!(!holds(&one, &other), "an object made from the first does not hold the second");
-        assert!(holds(&one, &one));
     }
 
     #[test]

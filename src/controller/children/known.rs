@@ -1,102 +1,88 @@
-//! Remembers which children are as we applied them, by uid, version and fingerprint, so that they are not read again, and
-//! which children there are at all, so that nothing is looked for that is not there. It follows the watches: whatever they
-//! show that is not the version we noted is forgotten, and then read live. It never decides what to do about a child.
+//! Remembers which children are as we applied them, so that they are not read again, and asks the watches what there is. A child
+//! counts as good while the version that its watch shows now is the very one we noted: whatever else the watch shows, or
+//! while it shows nothing for certain, the child is read live. It never decides what to do about a child.
 
-use super::{Child, ChildKind, drift};
+use super::fingerprint::Fingerprint;
+use super::shown::{Place, Shown, Version};
+use super::{Child, ChildKind};
 use crate::controller::identity::ObjectKey;
 use crate::kubernetes::Change;
 use kube::core::ObjectMeta;
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The children of all objects, as far as we know them. It is a hint: what a token is sent to, and what is about to be
-/// deleted, is always read live.
+/// The children of all objects, as far as we know them. It is a hint: what a token is sent to, what a pod runs as, and what is
+/// about to be deleted, is always read live.
 #[derive(Debug, Default)]
 pub struct Known(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// Those that are as we applied them.
-    good: BTreeMap<Place, Good>,
-    /// Those that the watches show, with whom they belong to, and the same by owner.
-    there: BTreeMap<Place, Belongs>,
-    of: BTreeMap<By, BTreeSet<Place>>,
-    /// The kinds of which everything has been listed.
-    listed: BTreeSet<ChildKind>,
+    shown: Shown,
+    good: HashMap<Place, Good>,
 }
 
-/// Kind, namespace and name.
-type Place = (ChildKind, String, String);
-
+/// A child that was as it should be when it was read or applied.
 #[derive(Debug)]
 struct Good {
+    kind: ChildKind,
     owner: ObjectKey,
-    version: String,
-    fingerprint: String,
-    /// What is asked of it besides that it is there.
+    version: Version,
+    fingerprint: Fingerprint,
     live: Value,
-    /// Whether it needs no proof: it was noted, or a list has shown it, since the last verification began.
-    verified: bool,
 }
 
-/// By what an owner is known.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum By {
-    /// It is the controller of the child.
-    Uid(String),
-    /// The labels of the child name it.
-    Labels(ObjectKey),
+/// Children that were good at one moment: for a reconcile that changes none of them, whatever is shown meanwhile.
+#[derive(Debug, Default)]
+pub struct Snapshot(HashMap<(ChildKind, String, String), Value>);
+
+impl Snapshot {
+    /// What was known of a child.
+    pub fn of(&self, child: &Child) -> Option<Value> {
+        self.0.get(&(child.kind, child.namespace.clone(), child.name.clone())).cloned()
+    }
 }
 
-/// Whom a child belongs to.
-type Belongs = Vec<By>;
+/// Objects that the watches show beyond those that are wanted; comparable and nothing more.
+pub type Unwanted = BTreeSet<Place>;
 
-fn belongs(metadata: &ObjectMeta) -> Belongs {
-    let mut owners = metadata.owner_references.iter().flatten();
-    let uid = owners.find(|owner| owner.controller == Some(true)).map(|owner| By::Uid(owner.uid.clone()));
-    uid.into_iter().chain(ObjectKey::of_labels(metadata).map(By::Labels)).collect()
+/// What is kept of a live object: by whom it is controlled, or where a Service leads. Anybody may add labels and references.
+fn kept(kind: ChildKind, live: &Value) -> Value {
+    match kind {
+        ChildKind::ServiceAccount => {
+            let mut owners = live["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+            let owner = owners.find(|owner| owner["controller"] == true);
+            let owner = owner.map(|owner| json!({ "uid": owner["uid"], "controller": true }));
+            json!({ "metadata": { "ownerReferences": Vec::from_iter(owner) } })
+        }
+        ChildKind::Service => {
+            let spec = &live["spec"];
+            let mut ports = spec["ports"].as_array().into_iter().flatten();
+            let plain = ports.find(|port| port["name"] == "http");
+            let ports = Vec::from_iter(plain.map(|port| json!({ "name": "http", "port": port["port"] })));
+            json!({ "spec": { "type": spec["type"], "selector": spec["selector"], "ports": ports } })
+        }
+        _ => Value::Null,
+    }
 }
 
 impl State {
-    /// Takes a child out of what is there.
-    fn remove(&mut self, place: &Place) {
-        for by in self.there.remove(place).into_iter().flatten() {
-            if let Some(places) = self.of.get_mut(&by) {
-                places.remove(place);
-                if places.is_empty() {
-                    self.of.remove(&by);
-                }
-            }
-        }
+    fn place(&self, child: &Child) -> Place {
+        self.shown.place(child.kind, &child.namespace, &child.name)
     }
 
-    fn insert(&mut self, place: Place, belongs: Belongs) {
-        if self.there.get(&place) == Some(&belongs) {
-            return;
-        }
-        self.remove(&place);
-        for by in &belongs {
-            self.of.entry(by.clone()).or_default().insert(place.clone());
-        }
-        self.there.insert(place, belongs);
+    fn good(&self, child: &Child) -> Option<&Value> {
+        let place = self.place(child);
+        let good = self.good.get(&place).filter(|good| good.fingerprint == child.fingerprint())?;
+        (self.shown.current(child.kind, place) == Some(good.version)).then_some(&good.live)
     }
-}
 
-fn place(child: &Child) -> Place {
-    (child.kind, child.namespace.clone(), child.name.clone())
-}
-
-/// What is kept of a live object: by whom it is controlled, and of a Service where it leads.
-fn kept(kind: ChildKind, live: &Value) -> Value {
-    let metadata = &live["metadata"];
-    let mut kept = json!({ "metadata": { "uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"],
-        "labels": metadata["labels"], "ownerReferences": metadata["ownerReferences"] } });
-    if kind == ChildKind::Service {
-        kept["spec"] = json!({ "type": live["spec"]["type"], "selector": live["spec"]["selector"],
-            "ports": live["spec"]["ports"] });
+    /// Forgets what is there no more.
+    fn keep_shown(&mut self, kind: ChildKind) {
+        let shown = &self.shown;
+        self.good.retain(|place, good| good.kind != kind || !shown.is_absent(kind, *place));
     }
-    kept
 }
 
 impl Known {
@@ -104,127 +90,127 @@ impl Known {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was noted of a child, if it is still as it is wanted now.
+    /// What was noted of a child, if it is as it is wanted now.
     pub fn good(&self, child: &Child) -> Option<Value> {
-        let state = self.state();
-        let good = state.good.get(&place(child))?;
-        (good.fingerprint == child.fingerprint()).then(|| good.live.clone())
+        self.state().good(child).cloned()
     }
 
-    /// Whether a child is known to be as it is wanted now.
-    pub fn is_good(&self, child: &Child) -> bool {
+    /// The same of all these, if all of them are.
+    pub fn all_good<'a>(&self, children: impl Iterator<Item = &'a Child>) -> Option<Snapshot> {
         let state = self.state();
-        state.good.get(&place(child)).is_some_and(|good| good.fingerprint == child.fingerprint())
+        let entry = |child: &Child| {
+            let place = (child.kind, child.namespace.clone(), child.name.clone());
+            state.good(child).map(|live| (place, live.clone()))
+        };
+        children.map(entry).collect::<Option<_>>().map(Snapshot)
     }
 
     /// Notes that a child of this owner is as it is wanted.
     pub fn note(&self, owner: &ObjectKey, child: &Child, live: &Value) {
-        let (Some(version), Some(fingerprint)) =
-            (live["metadata"]["resourceVersion"].as_str(), drift::fingerprint_on(live))
+        let mut state = self.state();
+        let place = state.place(child);
+        let Some(version) =
+            live["metadata"]["resourceVersion"].as_str().map(|text| state.shown.version(text))
         else {
-            return self.forget(child);
+            state.good.remove(&place);
+            return;
         };
-        let (owner, live_kept) = (owner.clone(), kept(child.kind, live));
-        let (version, fingerprint) = (version.to_owned(), fingerprint.to_owned());
-        let good = Good { owner, version, fingerprint, live: live_kept, verified: true };
-        self.state().good.insert(place(child), good);
+        let (kind, owner, fingerprint) = (child.kind, owner.clone(), child.fingerprint());
+        state.good.insert(place, Good { kind, owner, version, fingerprint, live: kept(kind, live) });
     }
 
     /// Forgets a child: it is read again.
     pub fn forget(&self, child: &Child) {
-        self.state().good.remove(&place(child));
+        let mut state = self.state();
+        let place = state.place(child);
+        state.good.remove(&place);
     }
 
-    /// Forgets everything: another leader may have changed it, or a watch had to begin anew.
+    /// Forgets what is known of the children of an owner.
+    pub fn forget_owner(&self, owner: &ObjectKey) {
+        self.state().good.retain(|_, good| good.owner != *owner);
+    }
+
+    /// Forgets everything: another leader may have changed it.
     pub fn forget_all(&self) {
         *self.state() = State::default();
     }
 
-    /// Takes note of what a watch shows.
-    pub fn seen(&self, kind: ChildKind, change: &Change) {
-        let metadata = &change.metadata;
-        let (Some(namespace), Some(name)) = (&metadata.namespace, &metadata.name) else { return };
-        let place = (kind, namespace.clone(), name.clone());
+    /// Takes note of what a watch shows; returns whose child it was that is another now: it may not say so any more.
+    pub fn seen(&self, kind: ChildKind, change: &Change) -> Option<ObjectKey> {
         let mut state = self.state();
-        let other = |good: &Good| Some(&good.version) != metadata.resource_version.as_ref();
-        if change.gone || state.good.get(&place).is_some_and(other) {
+        let place = state.shown.show(kind, &change.metadata, change.gone)?;
+        let version = state.shown.version(change.metadata.resource_version.as_deref().unwrap_or_default());
+        let good = state.good.get(&place).filter(|good| change.gone || good.version != version)?;
+        let owner = good.owner.clone();
+        if change.gone {
             state.good.remove(&place);
         }
-        if change.gone {
-            state.remove(&place);
-        } else {
-            state.insert(place, belongs(metadata));
-        }
+        Some(owner)
+    }
+
+    /// Takes note that a watch begins to show everything of a kind.
+    pub fn begin_list(&self, kind: ChildKind) {
+        self.state().shown.begin_list(kind);
     }
 
     /// Takes note that everything of a kind has been shown.
-    pub fn listed(&self, kind: ChildKind) {
-        self.state().listed.insert(kind);
+    pub fn end_list(&self, kind: ChildKind) {
+        let mut state = self.state();
+        state.shown.end_list(kind);
+        state.keep_shown(kind);
     }
 
-    /// Takes note that a watch had to list a kind again: what went meanwhile is told by nobody.
-    pub fn relisted(&self, kind: ChildKind) {
-        self.state().good.retain(|(one, ..), _| *one != kind);
+    /// Takes note that the watch of a kind fails.
+    pub fn doubt(&self, kind: ChildKind) {
+        self.state().shown.doubt(kind);
     }
 
-    /// Whether the watches, which have shown everything of its kind, show no object of this name.
+    /// Takes note that the cluster does not serve a kind; returns whether it did.
+    pub fn unserved(&self, kind: ChildKind) -> bool {
+        let mut state = self.state();
+        state.good.retain(|_, good| good.kind != kind);
+        state.shown.unserved(kind)
+    }
+
+    /// Whether there is no such object for certain.
     pub fn is_absent(&self, child: &Child) -> bool {
         let state = self.state();
-        state.listed.contains(&child.kind) && !state.there.contains_key(&place(child))
+        state.shown.is_absent(child.kind, state.place(child))
     }
 
-    /// Takes note that the cluster serves a kind no more.
-    pub fn unserved(&self, kind: ChildKind) {
-        let mut state = self.state();
-        state.good.retain(|(one, ..), _| *one != kind);
-        let gone: Vec<Place> = state.there.keys().filter(|(one, ..)| *one == kind).cloned().collect();
-        gone.iter().for_each(|place| state.remove(place));
-        state.listed.remove(&kind);
-    }
-
-    /// Whether the watches show no child of this owner beyond those that are wanted. While a kind that every cluster has is
-    /// not listed yet, nobody can tell.
-    pub fn has_only(&self, owner: &ObjectKey, uid: &str, wanted: &[&Child]) -> bool {
+    /// What the watches show of this owner beyond the children that are wanted. None while nobody can tell.
+    pub fn unwanted<'a>(
+        &self,
+        owner: &ObjectKey,
+        uid: &str,
+        wanted: impl Iterator<Item = &'a Child>,
+    ) -> Option<Unwanted> {
         let state = self.state();
-        let complete = ChildKind::ALL
-            .iter()
-            .filter(|kind| kind.presence() == super::Presence::Always)
-            .all(|kind| state.listed.contains(kind));
-        let wanted: BTreeSet<Place> = wanted.iter().map(|child| place(child)).collect();
-        let owners = [By::Uid(uid.to_owned()), By::Labels(owner.labelled())];
-        let mut places = owners.iter().filter_map(|by| state.of.get(by)).flatten();
-        complete && places.all(|place| wanted.contains(place))
+        let wanted: HashSet<Place> = wanted.map(|child| state.place(child)).collect();
+        state.shown.beyond(owner, uid, &wanted)
     }
 
-    /// Begins to verify a kind against a list; what is noted from now on needs no proof.
-    pub fn begin_verifying(&self, kind: ChildKind) {
+    /// Whether there is something to verify of a kind.
+    pub fn is_followed(&self, kind: ChildKind) -> bool {
+        self.state().shown.is_followed(kind)
+    }
+
+    /// Begins to verify a kind by a list of all there is.
+    pub fn begin_verification(&self, kind: ChildKind) {
+        self.state().shown.begin_verification(kind);
+    }
+
+    /// Whether the list shows an object otherwise than the watch has.
+    pub fn is_news(&self, kind: ChildKind, metadata: &ObjectMeta) -> bool {
+        self.state().shown.is_news(kind, metadata)
+    }
+
+    /// Ends the verification; returns whose children are gone without a word of the watch.
+    pub fn end_verification(&self, kind: ChildKind) -> BTreeSet<ObjectKey> {
         let mut state = self.state();
-        state
-            .good
-            .iter_mut()
-            .filter(|((one, ..), _)| *one == kind)
-            .for_each(|(_, good)| good.verified = false);
-    }
-
-    /// Takes note of an object that the list shows.
-    pub fn verify(&self, kind: ChildKind, metadata: &ObjectMeta) {
-        let (Some(namespace), Some(name)) = (&metadata.namespace, &metadata.name) else { return };
-        if let Some(good) = self.state().good.get_mut(&(kind, namespace.clone(), name.clone())) {
-            good.verified = Some(&good.version) == metadata.resource_version.as_ref();
-        }
-    }
-
-    /// Forgets what the list did not show as it was noted, and returns whose it was: a watch has lost an event.
-    pub fn end_verifying(&self, kind: ChildKind) -> BTreeSet<ObjectKey> {
-        let mut lost = BTreeSet::new();
-        self.state().good.retain(|(one, ..), good| {
-            let keep = *one != kind || good.verified;
-            if !keep {
-                lost.insert(good.owner.clone());
-            }
-            keep
-        });
-        lost
+        let lost = state.shown.end_verification(kind);
+        lost.iter().filter_map(|place| state.good.remove(place)).map(|good| good.owner).collect()
     }
 }
 
@@ -233,100 +219,115 @@ mod tests {
     use super::*;
     use serde_json::from_value;
 
+    const KIND: ChildKind = ChildKind::ServiceAccount;
+
     fn owner() -> ObjectKey {
         ObjectKey { namespace: "team".to_owned(), name: "coder".to_owned() }
     }
 
-    fn child(kind: ChildKind, value: &str) -> Child {
+    fn child(value: &str) -> Child {
         let manifest =
             json!({ "metadata": { "name": "coder", "namespace": "team" }, "spec": { "a": value } });
-        Child::new(kind, "team", "coder", manifest)
+        Child::new(KIND, "team", "coder", manifest)
     }
 
     /// The child as the API server has it at a version.
     fn live(child: &Child, version: &str) -> Value {
         let mut live = child.wanted();
-        live["metadata"]["uid"] = json!("u");
         live["metadata"]["resourceVersion"] = json!(version);
+        live["metadata"]["labels"] = json!({ "of": "others" });
+        live["metadata"]["ownerReferences"] =
+            json!([{ "uid": "other", "name": "x" }, { "uid": "u", "name": "coder", "controller": true }]);
         live
     }
 
     fn change(version: &str, gone: bool) -> Change {
-        let metadata = json!({ "name": "coder", "namespace": "team", "resourceVersion": version,
-            "ownerReferences": [{ "apiVersion": "v1", "kind": "X", "name": "coder", "uid": "o", "controller": true }] });
+        let metadata = json!({ "name": "coder", "namespace": "team", "resourceVersion": version });
         Change { metadata: from_value(metadata).unwrap(), gone }
+    }
+
+    fn listed() -> Known {
+        let known = Known::default();
+        known.end_list(KIND);
+        known
     }
 
     #[test]
     fn a_child_is_good_while_the_watch_shows_the_version_we_noted_and_nothing_else_is_wanted() {
-        let (known, one, kind) = (Known::default(), child(ChildKind::Role, "1"), ChildKind::Role);
+        let (known, one) = (listed(), child("1"));
+        known.note(&owner(), &one, &live(&one, "7"));
+        assert_eq!(known.good(&one), None, "the watch has not shown it yet");
+        known.seen(KIND, &change("7", false));
+        assert_eq!(
+            known.good(&one),
+            Some(json!({ "metadata": { "ownerReferences": [{ "uid": "u", "controller": true }] } })),
+            "nothing else is kept of it"
+        );
+        assert_eq!(known.good(&child("2")), None, "something else is wanted");
+        assert_eq!(known.seen(KIND, &change("8", false)), Some(owner()), "somebody else wrote it");
+        assert_eq!(known.good(&one), None);
+        known.note(&owner(), &one, &live(&one, "9"));
+        assert_eq!(known.seen(KIND, &change("9", false)), None, "we wrote it");
+        assert!(known.good(&one).is_some());
+        assert_eq!(known.seen(KIND, &change("10", true)), Some(owner()), "it is gone");
+        assert_eq!(known.good(&one), None);
+    }
+
+    #[test]
+    fn a_note_that_comes_after_the_watch_has_shown_more_counts_for_nothing() {
+        let (known, one) = (listed(), child("1"));
+        known.seen(KIND, &change("8", false));
+        known.note(&owner(), &one, &live(&one, "7"));
+        assert_eq!(known.good(&one), None);
+        known.seen(KIND, &change("9", true));
+        known.note(&owner(), &one, &live(&one, "8"));
+        assert_eq!(known.good(&one), None);
+    }
+
+    #[test]
+    fn nothing_counts_while_the_watch_of_its_kind_has_not_listed_or_fails() {
+        let (known, one) = (Known::default(), child("1"));
+        known.note(&owner(), &one, &live(&one, "7"));
+        known.begin_list(KIND);
+        known.seen(KIND, &change("7", false));
+        assert_eq!(known.good(&one), None);
+        known.end_list(KIND);
+        assert!(known.good(&one).is_some() && known.all_good([&one].into_iter()).is_some());
+        known.doubt(KIND);
+        assert!(known.good(&one).is_none() && known.all_good([&one].into_iter()).is_none());
+        known.seen(KIND, &change("7", false));
+        assert!(known.good(&one).is_some(), "it goes on");
+        known.forget_owner(&owner());
         assert_eq!(known.good(&one), None);
         known.note(&owner(), &one, &live(&one, "7"));
-        known.seen(kind, &change("7", false));
-        assert_eq!(known.good(&one).unwrap()["metadata"]["uid"], "u");
-        assert_eq!(known.good(&child(kind, "2")), None, "something else is wanted");
-        known.seen(kind, &change("8", false));
-        assert_eq!(known.good(&one), None, "somebody else wrote it");
-        known.note(&owner(), &one, &live(&one, "9"));
-        known.seen(kind, &change("9", true));
-        assert_eq!(known.good(&one), None, "it is gone");
-        known.note(&owner(), &one, &live(&one, "9"));
-        known.forget_all();
-        assert_eq!(known.good(&one), None);
-        known.note(&owner(), &one, &json!({ "metadata": { "resourceVersion": "1" } }));
-        assert_eq!(known.good(&one), None, "one without our fingerprint is read each time");
+        known.begin_list(KIND);
+        known.end_list(KIND);
+        assert!(known.state().good.is_empty(), "it went while the watch was broken");
     }
 
     #[test]
-    fn an_object_is_absent_once_its_kind_is_listed_without_it() {
-        let (known, one, kind) = (Known::default(), child(ChildKind::Role, "1"), ChildKind::Role);
-        assert!(!known.is_absent(&one), "nobody can tell yet");
-        known.listed(kind);
-        assert!(known.is_absent(&one));
-        known.seen(kind, &change("7", false));
-        assert!(!known.is_absent(&one));
-        known.seen(kind, &change("8", true));
-        assert!(known.is_absent(&one));
-        known.forget_all();
-        assert!(!known.is_absent(&one), "it is listed anew");
-    }
-
-    #[test]
-    fn a_list_forgets_what_a_watch_has_missed_and_says_whose_it_was() {
-        let (known, one, kind) = (Known::default(), child(ChildKind::Role, "1"), ChildKind::Role);
+    fn a_verification_tells_whose_children_are_gone_without_a_word() {
+        let (known, one) = (listed(), child("1"));
         known.note(&owner(), &one, &live(&one, "7"));
-        known.begin_verifying(kind);
-        known.verify(kind, &change("7", false).metadata);
-        assert!(known.end_verifying(kind).is_empty() && known.good(&one).is_some());
-        known.begin_verifying(kind);
-        known.verify(kind, &change("8", false).metadata);
-        assert_eq!(known.end_verifying(kind), [owner()].into(), "an event was lost");
+        known.seen(KIND, &change("7", false));
+        known.begin_verification(KIND);
+        assert!(!known.is_news(KIND, &change("7", false).metadata));
+        assert!(known.end_verification(KIND).is_empty() && known.good(&one).is_some());
+        known.begin_verification(KIND);
+        assert!(known.is_news(KIND, &change("8", false).metadata), "an event was lost");
+        assert!(known.end_verification(KIND).is_empty());
+        known.begin_verification(KIND);
+        assert_eq!(known.end_verification(KIND), [owner()].into());
         assert_eq!(known.good(&one), None);
-        known.begin_verifying(kind);
-        known.note(&owner(), &one, &live(&one, "9"));
-        assert!(known.end_verifying(kind).is_empty(), "what is noted meanwhile needs no proof");
-        known.begin_verifying(ChildKind::Service);
-        assert!(known.end_verifying(ChildKind::Service).is_empty() && known.good(&one).is_some());
     }
 
     #[test]
-    fn whether_something_is_left_is_told_once_every_kind_is_listed() {
-        let (known, one) = (Known::default(), child(ChildKind::Role, "1"));
-        known.seen(ChildKind::Role, &change("7", false));
-        assert!(!known.has_only(&owner(), "o", &[&one]), "nobody can tell yet");
-        ChildKind::ALL.iter().for_each(|kind| known.listed(*kind));
-        assert!(known.has_only(&owner(), "o", &[&one]) && !known.has_only(&owner(), "o", &[]));
-        assert!(known.has_only(&owner(), "other", &[]), "another one's");
-        known.seen(ChildKind::Role, &change("8", true));
-        assert!(known.has_only(&owner(), "o", &[]));
-        let mut labelled = change("9", false);
-        labelled.metadata.owner_references = None;
-        labelled.metadata.labels = from_value(json!({ "coder.com/control-plane": "coder",
-            "coder.com/control-plane-namespace": "team" }))
-        .unwrap();
-        known.seen(ChildKind::RoleBinding, &labelled);
-        assert!(!known.has_only(&owner(), "o", &[]), "one in another namespace is found by its labels");
-        known.unserved(ChildKind::RoleBinding);
-        assert!(!known.has_only(&owner(), "o", &[]), "nobody can tell again");
+    fn a_snapshot_stays_what_it_was() {
+        let (known, one) = (listed(), child("1"));
+        known.note(&owner(), &one, &live(&one, "7"));
+        known.seen(KIND, &change("7", false));
+        let snapshot = known.all_good([&one].into_iter()).unwrap();
+        known.seen(KIND, &change("8", true));
+        assert!(known.good(&one).is_none() && snapshot.of(&one).is_some());
     }
 }

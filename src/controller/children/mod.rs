@@ -4,11 +4,14 @@
 pub mod apply;
 mod child;
 pub mod drift;
+mod fingerprint;
 mod known;
 mod lists;
 mod metadata;
 pub mod prune;
+mod shown;
 
 pub use child::{Child, ChildKind, Presence};
-pub use known::Known;
+pub use fingerprint::Fingerprint;
+pub use known::{Known, Snapshot, Unwanted};
 pub use metadata::{ChildOwner, Texts, filled, one_each, texts};

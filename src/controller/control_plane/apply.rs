@@ -1,18 +1,20 @@
 //! Brings the children of a control plane to what they should be and prunes what is no longer asked for. It decides what
 //! depends on what: nothing runs, and nothing is granted, under an account that is not in place.
 
+use super::apply_children::{apply_child, apply_exposure};
 use super::build::{Children, WorkspaceAccess};
 use super::dereference::Dereferenced;
+use super::gate::Gate;
 use super::grants::Trouble;
 use super::held::Held;
 use super::observed::{Exposure, Grants};
 use super::prune::{self, Wanted};
 use super::reasons::Reason;
-use super::reconciler::Reconciler;
+use super::reconciler::{Pruned, Reconciler};
 use super::runs_as::RunsAs;
 use super::subject::{Object, Subject};
 use crate::controller::children::apply::Problems;
-use crate::controller::children::{Child, drift};
+use crate::controller::children::{Unwanted, drift};
 use crate::controller::workload::rollout::Rollout;
 use crate::kubernetes::CallError;
 use serde_json::Value;
@@ -52,12 +54,11 @@ impl Reconciler {
         subject: &Subject,
         children: &Children,
         read: &Dereferenced,
-        held: &Held,
-        frozen: bool,
+        gate: &Gate,
     ) -> Applied {
+        let (applier, held, frozen) = (self.applier(&subject.object, gate), &gate.held, gate.frozen);
         let Children {
-            // `apply_account` looks at it beside all others.
-            service_account: _,
+            service_account,
             workspace_access,
             deployment,
             service,
@@ -68,16 +69,18 @@ impl Reconciler {
         } = children;
         let mut problems = Problems::default();
         let live = read.deployment.as_ref();
-        let runs_as = self.apply_account(subject, children, read, held, &mut problems).await;
+        let runs_as =
+            self.apply_account(subject, applier, service_account.as_ref(), read, held, &mut problems).await;
         let may_run = runs_as == RunsAs::Allowed && !held.has(deployment);
         let left = live.filter(|live| !may_run && drift::is_controlled_by(live, &subject.object.uid));
         if let Some(budget) = disruption_budget {
-            problems.note(&self.apply_child(subject, budget).await);
+            problems.note(&apply_child(subject, applier, budget).await);
         }
         if let Some(monitor) = service_monitor {
-            problems.note_unimportant(self.apply_child(subject, monitor).await);
+            problems.note_unimportant(apply_child(subject, applier, monitor).await);
         }
-        let service = self.apply_service(subject, service, held, left.is_some(), read, &mut problems).await;
+        let left = left.is_some();
+        let service = self.apply_service(subject, applier, service, held, left, read, &mut problems).await;
         let (deployment, rollout) = if may_run {
             self.apply_deployment(subject, deployment, read, &mut problems).await
         } else {
@@ -85,9 +88,9 @@ impl Reconciler {
         };
         let is_asked_for = may_run && rollout != Rollout::Unseen;
         let exposed = ingress.as_ref().or(http_route.as_ref());
-        let exposure = self.apply_exposure(subject, exposed, held, &mut problems).await;
+        let exposure = apply_exposure(subject, applier, exposed, held, &mut problems).await;
         let barred = |access: &WorkspaceAccess| bar(access, &runs_as, held);
-        let (grants, in_place) = self.apply_grants(subject, workspace_access, barred).await;
+        let (grants, in_place) = self.apply_grants(subject, applier, workspace_access, barred).await;
         let rolled = is_asked_for && matches!(rollout, Rollout::Complete(_) | Rollout::ScaledToZero);
         let wanted = Wanted { access: workspace_access, in_place: &in_place, rolled };
         let is_exposed = matches!(exposure, Exposure::InPlace(_) | Exposure::NotAsked);
@@ -119,12 +122,13 @@ impl Reconciler {
         problems: &mut Problems,
     ) -> bool {
         let object = &subject.object;
-        let done = (object.uid.clone(), object.generation, object.reconcile_at());
-        if self.pruned().get(&object.key) == Some(&done) || self.has_nothing_to_prune(object, children) {
+        if self.is_pruned(object, children) {
             return true;
         }
+        let unwanted = self.unwanted(object, children).unwrap_or_default();
         match self.prune_unwanted(subject, children, wanted, exposed, frozen, problems).await {
             Ok(true) => {
+                let done = Pruned { of: object.asked_for(), unwanted };
                 self.pruned().insert(object.key.clone(), done);
                 true
             }
@@ -136,12 +140,20 @@ impl Reconciler {
         }
     }
 
-    /// Whether the watches show nothing but what is asked for. Before our finalizer goes it is looked for live: a watch may
-    /// be late.
-    fn has_nothing_to_prune(&self, object: &Object, children: &Children) -> bool {
+    /// Whether nothing is left of what an earlier generation asked for: it was looked for since this one came, and the
+    /// watches have shown nothing since. The first generation left nothing; and before our finalizer goes it is looked for.
+    pub(super) fn is_pruned(&self, object: &Object, children: &Children) -> bool {
+        let (asked_for, unwanted) = (object.asked_for(), self.unwanted(object, children));
+        if let Some(done) = self.pruned().get(&object.key).filter(|done| done.of == asked_for) {
+            return unwanted.is_none_or(|unwanted| unwanted.is_subset(&done.unwanted));
+        }
         let releases = object.is_held() && !children.reach_beyond(&object.key.namespace);
-        let wanted: Vec<&Child> = children.all().collect();
-        !releases && !object.is_requested() && self.known.has_only(&object.key, &object.uid, &wanted)
+        let is_first = asked_for.generation == 1 && asked_for.request.is_none();
+        is_first && !releases && unwanted.is_some_and(|unwanted| unwanted.is_empty())
+    }
+
+    fn unwanted(&self, object: &Object, children: &Children) -> Option<Unwanted> {
+        self.known.unwanted(&object.key, &object.uid, children.all())
     }
 
     async fn prune_unwanted(

@@ -1,7 +1,6 @@
 //! Applies the children in a control plane's own namespace, one by one, and returns what became of each.
 //! One child that cannot be had keeps no other from its place.
 
-use super::build::Children;
 use super::dereference::Dereferenced;
 use super::held::{self, Held};
 use super::kept;
@@ -35,7 +34,8 @@ impl Reconciler {
     pub(super) async fn apply_account(
         &self,
         subject: &Subject,
-        children: &Children,
+        applier: Applier<'_>,
+        child: Option<&Child>,
         read: &Dereferenced,
         held: &Held,
         problems: &mut Problems,
@@ -44,11 +44,10 @@ impl Reconciler {
         let account = service_account(&object.key.name, &read.complete.spec);
         let deployment = read.deployment.as_ref();
         let asked_for = runs_as::is_asked_for(&object.value, account, &object.uid, deployment);
-        let Some(child) = children.service_account.as_ref().filter(|child| !held.has(child)) else {
+        let Some(child) = child.filter(|child| !held.has(child)) else {
             // One that is left as it is gives nothing that is not there: the pods and their rights are left as well.
             return RunsAs::Allowed;
         };
-        let applier = Applier { reread: !self.is_in_place(object, children, read), ..self.applier(object) };
         let state = applier.create_or_apply(child, is_ours(subject, child)).await;
         let runs_as =
             if asked_for { RunsAs::Allowed } else { runs_as::of_made(account, &object.uid, &state) };
@@ -63,6 +62,7 @@ impl Reconciler {
     pub(super) async fn apply_service(
         &self,
         subject: &Subject,
+        applier: Applier<'_>,
         child: &Child,
         held: &Held,
         left: bool,
@@ -77,16 +77,14 @@ impl Reconciler {
                 return live.ok_or(Reason::ServiceUnseen);
             }
         }
-        // Whoever may change Services could send our token elsewhere: it is read before a token leaves.
-        let applier = self.applier(&subject.object);
-        let applier = Applier { reread: applier.reread || self.sends_token(subject, read), ..applier };
-        let state = applier.apply(child, is_ours(subject, child)).await;
+        let state = if read.sends_token() {
+            // Whoever may change Services could send our token elsewhere: it is read before a token leaves.
+            applier.read_and_apply(child, is_ours(subject, child)).await
+        } else {
+            applier.apply(child, is_ours(subject, child)).await
+        };
         problems.note(&state);
         service_to_ask(state)
-    }
-
-    pub(super) async fn apply_child(&self, subject: &Subject, child: &Child) -> ChildState {
-        self.applier(&subject.object).apply(child, is_ours(subject, child)).await
     }
 
     /// Returns the Deployment that is there if it is ours, and how far it is: a coderd whose change is refused is asked all
@@ -144,34 +142,39 @@ impl Reconciler {
             }
         }
     }
+}
 
-    /// The Ingress or HTTPRoute, if one is asked for.
-    pub(super) async fn apply_exposure(
-        &self,
-        subject: &Subject,
-        child: Option<&Child>,
-        held: &Held,
-        problems: &mut Problems,
-    ) -> Exposure {
-        let Some(child) = child else { return Exposure::NotAsked };
-        let kind = child.kind.as_str();
-        if held.has(child) {
-            let message =
-                format!("no {kind} is created or changed while admission is disabled; see Ready for the fix");
-            return Exposure::Held(message);
-        }
-        let state = self.apply_child(subject, child).await;
-        if child.kind == ChildKind::HttpRoute && matches!(state, ChildState::KindMissing(_)) {
-            return Exposure::NoGatewayApi;
-        }
-        problems.note(&state);
-        match state {
-            ChildState::InPlace(_) => Exposure::InPlace(kind),
-            ChildState::Conflict(message)
-            | ChildState::Refused(message, _)
-            | ChildState::Failed(message, _)
-            | ChildState::KindMissing(message) => Exposure::Failed(message),
-        }
+/// A child of which nothing but its place matters.
+pub(super) async fn apply_child(subject: &Subject, applier: Applier<'_>, child: &Child) -> ChildState {
+    applier.apply(child, is_ours(subject, child)).await
+}
+
+/// The Ingress or HTTPRoute, if one is asked for.
+pub(super) async fn apply_exposure(
+    subject: &Subject,
+    applier: Applier<'_>,
+    child: Option<&Child>,
+    held: &Held,
+    problems: &mut Problems,
+) -> Exposure {
+    let Some(child) = child else { return Exposure::NotAsked };
+    let kind = child.kind.as_str();
+    if held.has(child) {
+        let message =
+            format!("no {kind} is created or changed while admission is disabled; see Ready for the fix");
+        return Exposure::Held(message);
+    }
+    let state = apply_child(subject, applier, child).await;
+    if child.kind == ChildKind::HttpRoute && matches!(state, ChildState::KindMissing(_)) {
+        return Exposure::NoGatewayApi;
+    }
+    problems.note(&state);
+    match state {
+        ChildState::InPlace(_) => Exposure::InPlace(kind),
+        ChildState::Conflict(message)
+        | ChildState::Refused(message, _)
+        | ChildState::Failed(message, _)
+        | ChildState::KindMissing(message) => Exposure::Failed(message),
     }
 }
 

@@ -9,32 +9,37 @@ use super::subject::Subject;
 use crate::coderd::{Client, Retry};
 use crate::control_plane_access::holds::Holds;
 use crate::control_plane_access::{service, trust};
+use crate::controller::identity::ObjectKey;
 use crate::controller::workload::rollout::{self, Rollout};
 use crds::CoderControlPlane;
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// What is remembered of each coderd between reconciles, by the uid of its object: another object of the same name has
-/// another coderd. A restart forgets it.
+/// What is remembered of each coderd between reconciles. Another object of the same name has another coderd, which its uid
+/// tells. A restart forgets it.
 #[derive(Default)]
 pub(super) struct Memory {
     holds: Holds,
-    /// Those whose last question failed.
-    faltered: Mutex<BTreeSet<String>>,
+    /// The uids of those whose last question failed.
+    faltered: Mutex<BTreeMap<ObjectKey, String>>,
 }
 
 impl Memory {
     /// Notes whether a question failed; returns whether the one before it did.
-    fn failed(&self, uid: &str, failed: bool) -> bool {
+    fn failed(&self, key: &ObjectKey, uid: &str, failed: bool) -> bool {
         let mut faltered = self.faltered.lock().unwrap_or_else(PoisonError::into_inner);
-        if failed { !faltered.insert(uid.to_owned()) } else { faltered.remove(uid) }
+        let before = faltered.remove(key);
+        if failed {
+            faltered.insert(key.clone(), uid.to_owned());
+        }
+        before.is_some_and(|before| before == uid)
     }
 
     /// Forgets an object that is gone.
-    pub(super) fn forget(&self, uid: &str) {
-        self.failed(uid, false);
+    pub(super) fn forget(&self, key: &ObjectKey) {
+        self.faltered.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 }
 
@@ -89,7 +94,7 @@ impl Reconciler {
         };
         let url = self.url(complete);
         let Probe { coderd, client, error } = probe(&url, trust, &self.egress, hold).await;
-        let again = self.memory.failed(uid, matches!(coderd, Coderd::Silent(..)));
+        let again = self.memory.failed(&subject.object.key, uid, matches!(coderd, Coderd::Silent(..)));
         Asked { coderd: judged(coderd, before, again), client, retry: error.map(|error| error.retry()) }
     }
 
@@ -115,11 +120,13 @@ mod tests {
     #[test]
     fn a_question_that_fails_is_remembered_until_one_does_not() {
         let memory = Memory::default();
-        assert!(!memory.failed("a", false) && !memory.failed("a", true));
-        assert!(!memory.failed("b", true), "another one's");
-        assert!(memory.failed("a", true) && memory.failed("a", true) && memory.failed("a", false));
-        assert!(!memory.failed("a", true));
-        memory.forget("a");
-        assert!(!memory.failed("a", true));
+        let key = |name: &str| ObjectKey { namespace: "team".to_owned(), name: name.to_owned() };
+        let failed = |name: &str, uid: &str, failed| memory.failed(&key(name), uid, failed);
+        assert!(!failed("a", "1", false) && !failed("a", "1", true));
+        assert!(!failed("b", "2", true), "another one's");
+        assert!(failed("a", "1", true) && failed("a", "1", true) && failed("a", "1", false));
+        assert!(!failed("a", "1", true) && !failed("a", "3", true), "another object of this name");
+        memory.forget(&key("a"));
+        assert!(!failed("a", "3", true));
     }
 }

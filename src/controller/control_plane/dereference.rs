@@ -1,6 +1,7 @@
 //! Reads what a reconcile of a control plane works with, before it changes anything: the Deployment that runs, what the pods
 //! consume. What comes of it is decided by pure functions elsewhere.
 
+use super::access::{self, Needs};
 use super::kept;
 use super::reconciler::Reconciler;
 use super::references::{self, Contents, ReadError};
@@ -25,9 +26,16 @@ pub(super) struct Dereferenced {
     /// What is said of an image that is lower than the one that runs.
     pub(super) downgrade: Option<Cause>,
     pub(super) contents: Contents,
+    /// What needs the operator's access. Asked once: whoever needs it later causes another reconcile.
+    pub(super) needs: Needs,
 }
 
 impl Dereferenced {
+    /// Whether a token or a license may be sent to coderd in this reconcile.
+    pub(super) fn sends_token(&self) -> bool {
+        self.needs.license || access::uses_token(&self.complete.spec, self.needs)
+    }
+
     pub(super) fn facts<'a>(&'a self, cluster_domain: &'a str) -> Facts<'a> {
         Facts {
             consumed_checksum: self.contents.checksum.as_deref(),
@@ -82,6 +90,7 @@ impl Reconciler {
             }
             Err(error) => return Err(Unread::Failed(error.to_string())),
         };
-        Ok(Dereferenced { deployment, given, complete, downgrade, contents })
+        let needs = self.needs(&object.key, &complete.spec);
+        Ok(Dereferenced { deployment, given, complete, downgrade, contents, needs })
     }
 }

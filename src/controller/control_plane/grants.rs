@@ -9,7 +9,7 @@ use super::prune;
 use super::reasons::Reason;
 use super::reconciler::Reconciler;
 use super::subject::{Object, Subject};
-use crate::controller::children::apply::ChildState;
+use crate::controller::children::apply::{Applier, ChildState};
 use crate::controller::children::{Child, drift};
 use crate::controller::identity::Owner;
 use crate::kubernetes::{CallError, Target};
@@ -27,6 +27,7 @@ impl Reconciler {
     pub(super) async fn apply_grants<'a>(
         &self,
         subject: &Subject,
+        applier: Applier<'_>,
         wanted: &'a [WorkspaceAccess],
         barred: impl Fn(&WorkspaceAccess) -> Option<Trouble>,
     ) -> (Option<Grants>, Vec<&'a str>) {
@@ -37,7 +38,7 @@ impl Reconciler {
         for access in wanted {
             let applied = match barred(access) {
                 Some(trouble) => Err(trouble),
-                None => self.apply_grant(subject, access).await,
+                None => self.apply_grant(subject, applier, access).await,
             };
             match applied {
                 Ok(None) => in_place.push(access.namespace.as_str()),
@@ -55,6 +56,7 @@ impl Reconciler {
     async fn apply_grant(
         &self,
         subject: &Subject,
+        applier: Applier<'_>,
         access: &WorkspaceAccess,
     ) -> Result<Option<String>, Trouble> {
         if access.namespace != subject.object.key.namespace {
@@ -68,7 +70,7 @@ impl Reconciler {
         for child in [&access.role, &access.binding] {
             let is_ours = |live: &Value| is_ours(live, subject, child);
             let place = &access.namespace;
-            match self.applier(&subject.object).apply(child, is_ours).await {
+            match applier.apply(child, is_ours).await {
                 ChildState::InPlace(_) => {}
                 ChildState::Conflict(message) => {
                     return Err((Reason::ChildConflict, format!("{place}: {message}")));

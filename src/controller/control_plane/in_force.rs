@@ -1,74 +1,12 @@
-//! Reads whether admission is disabled in the namespace of a control plane, and if so what is live of it.
-//! What follows is decided in `held`; nothing is written here.
+//! Decides which spec counts where the pods that run are left as they are: what they were given, and not what is asked for.
+//! Pure: it looks at the Deployment and the Service.
 
-use super::access::{self, Needs};
-use super::build::Children;
-use super::dereference::Dereferenced;
-use super::held::{self, Held};
-use super::reconciler::Reconciler;
-use super::subject::{Object, Subject};
-use super::{kept, prune};
-use crate::controller::children::{Child, ChildKind, drift};
-use crate::kubernetes::{CallError, Target};
+use super::kept;
 use crds::CoderControlPlaneSpec;
 use crds::control_plane::{CertSecretSelector, CertsSpec};
 use crds::names::control_plane::{SecretVolume, secret_volume};
 use crds::shared::{ServiceSpec, TlsSpec};
 use serde_json::{Value, from_value};
-
-impl Reconciler {
-    /// Whether our webhooks are switched off in a namespace now.
-    pub(super) async fn is_admission_disabled(&self, name: &str) -> Result<bool, CallError> {
-        let (kind, plural) = ("Namespace", "namespaces");
-        let target = Target { api_version: "v1", kind, plural, namespace: "", name };
-        Ok(held::is_admission_disabled(self.kube.read(target).await?.as_ref()))
-    }
-
-    /// Whether admission is disabled, and what is held back then. The namespace is read now, unless nothing would be applied
-    /// and nothing sent: nothing is widened then.
-    pub(super) async fn held_back(
-        &self,
-        subject: &Subject,
-        children: &Children,
-        read: &Dereferenced,
-    ) -> Result<(bool, Held), CallError> {
-        let object = &subject.object;
-        let idle = self.is_in_place(object, children, read) && !self.sends_token(subject, read);
-        if idle || !self.is_admission_disabled(&object.key.namespace).await? {
-            return Ok((false, Held::default()));
-        }
-        let mut live = Vec::new();
-        for child in children.all() {
-            live.push(self.kube.read(child.target()).await?.filter(|live| is_of(live, child, subject)));
-        }
-        Ok((true, held::held(children, &live)))
-    }
-
-    /// Whether every child is known to be what it should be.
-    pub(super) fn is_in_place(&self, object: &Object, children: &Children, read: &Dereferenced) -> bool {
-        let runs = |child: &Child| read.deployment.as_ref().is_some_and(|live| child.is_held_by(live));
-        !object.is_requested()
-            && children.all().all(|child| match child.kind {
-                ChildKind::Deployment => runs(child),
-                _ => self.known.is_good(child),
-            })
-    }
-
-    /// Whether a token or a license may be sent to coderd in this reconcile.
-    pub(super) fn sends_token(&self, subject: &Subject, read: &Dereferenced) -> bool {
-        let (key, spec) = (&subject.object.key, &read.complete.spec);
-        let license = spec.license_secret_ref.is_some();
-        access::uses_token(spec, Needs { license, ..self.dependants.of(key) })
-    }
-}
-
-/// Whether a live child is of this very uid: a mark that anybody can write is not enough here.
-fn is_of(live: &Value, child: &Child, subject: &Subject) -> bool {
-    match child.kind {
-        ChildKind::Role | ChildKind::RoleBinding => prune::is_grant_of(live, subject.object.owner()),
-        _ => drift::is_controlled_by(live, &subject.object.uid),
-    }
-}
 
 /// The spec as far as the pods that run have it, as long as their Deployment is left as it is: where the database is, what
 /// they serve with and whom they trust, and the port of the Service in front of them.

@@ -13,6 +13,7 @@ pub mod consent;
 mod deletion;
 mod dependants;
 mod dereference;
+mod gate;
 mod grants;
 mod held;
 mod in_force;

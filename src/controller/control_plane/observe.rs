@@ -1,9 +1,10 @@
 //! What a control plane has outside of Kubernetes, brought to what it should be in the order in which one needs the other:
 //! coderd itself, the operator's access, then the license. It returns what was seen and done, and decides nothing else.
 
-use super::access::{self, Accessed, Asked};
+use super::access::{self, Accessed, Asked, Needs};
 use super::apply::Applied;
 use super::ask;
+use super::dereference::Dereferenced;
 use super::in_force::in_force;
 use super::license::{self, Licensed};
 use super::observed::{Coderd, ExternalPhase, ExternalState};
@@ -11,9 +12,10 @@ use super::reasons::Reason;
 use super::reconciler::Reconciler;
 use super::subject::Subject;
 use crate::coderd::{Client, Error, Retry};
+use crate::controller::identity::ObjectKey;
 use crate::controller::runtime::deadline::Deadline;
 use crate::kubernetes::events::EventDraft;
-use crds::{CoderControlPlane, CoderControlPlaneSpec, CoderControlPlaneStatus};
+use crds::{CoderControlPlaneSpec, CoderControlPlaneStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use std::time::Instant;
@@ -35,12 +37,12 @@ impl Reconciler {
     pub(super) async fn observe(
         &self,
         subject: &Subject,
-        complete: &CoderControlPlane,
+        read: &Dereferenced,
         applied: &Applied,
         deadline: &mut Deadline,
     ) -> External {
         let (service, deployment) = (applied.service.as_ref(), applied.deployment.as_ref());
-        let mut complete = complete.clone();
+        let mut complete = read.complete.clone();
         if applied.is_left() {
             complete.spec = in_force(&complete.spec, deployment, service.ok());
         }
@@ -50,11 +52,17 @@ impl Reconciler {
         deadline.ended("asking coderd", Instant::now());
         let url = webhooks::cluster_url(&complete, &self.config.cluster_domain).unwrap_or_default();
         let client = asked.client.clone();
-        let context = self.asked(subject, &complete.spec, client.as_ref(), applied.frozen, deadline);
+        let context =
+            self.asked(subject, &complete.spec, read.needs, client.as_ref(), applied.frozen, deadline);
         let (accessed, licensed, entitlements, cut) = Box::pin(settle(&context)).await;
         deadline.ended("the operator's access and the license", Instant::now());
         let late = cut.then(|| deadline.told(Instant::now())).flatten();
         External { asked, accessed, licensed, entitlements, late, url }
+    }
+
+    /// What needs the operator's access to a control plane now.
+    pub(super) fn needs(&self, key: &ObjectKey, spec: &CoderControlPlaneSpec) -> Needs {
+        Needs { license: spec.license_secret_ref.is_some(), ..self.dependants.of(key) }
     }
 
     /// What the operator's access and the license are brought into place with.
@@ -62,12 +70,12 @@ impl Reconciler {
         &'a self,
         subject: &'a Subject,
         spec: &'a CoderControlPlaneSpec,
+        needs: Needs,
         client: Option<&'a Client>,
         frozen: bool,
         deadline: &'a Deadline,
     ) -> Asked<'a> {
         let object = &subject.object;
-        let license = spec.license_secret_ref.is_some();
         Asked {
             kube: &self.kube,
             egress: &self.egress,
@@ -75,7 +83,7 @@ impl Reconciler {
             spec,
             before: &object.status,
             held: object.is_held(),
-            needs: access::Needs { license, ..self.dependants.of(&object.key) },
+            needs,
             frozen,
             client,
             now: Timestamp::now(),

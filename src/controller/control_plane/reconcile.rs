@@ -67,6 +67,7 @@ impl Reconciler {
         };
         let object = Object::new(key.clone(), value);
         telemetry::of_generation(object.generation);
+        self.begin_request(&object);
         if object.is_deleting() {
             return Box::pin(self.finalize(&object)).await;
         }
@@ -96,8 +97,8 @@ impl Reconciler {
         };
         let resolved = resolve(&read.complete, read.facts(&self.config.cluster_domain));
         let children = build(&resolved);
-        let (frozen, held) = match self.held_back(subject, &children, &read).await {
-            Ok(held) => held,
+        let gate = match self.gate(subject, &children, &read).await {
+            Ok(gate) => gate,
             Err(error) => return self.write_unread(&subject.object, error.into()).await,
         };
         // Before the first right in another namespace is granted, somebody must be there to take it back.
@@ -106,11 +107,11 @@ impl Reconciler {
         if finalizing == Finalizing::Written {
             return Ok(Action::RequeueAfter(Duration::ZERO));
         }
-        let applied = Box::pin(self.apply(subject, &children, &read, &held, frozen)).await;
+        let applied = Box::pin(self.apply(subject, &children, &read, &gate)).await;
         // Children that were slow to come must not keep a token from being renewed, or a license from being uploaded: they
         // would be as slow the next time.
         deadline.begin_next(Instant::now());
-        let external = Box::pin(self.observe(subject, &read.complete, &applied, &mut deadline)).await;
+        let external = Box::pin(self.observe(subject, &read, &applied, &mut deadline)).await;
         // Recorded where they were done, so that they are never done, and told, twice.
         self.tell(&subject.object, &external.token_events()).await;
         // Somebody must be there to take back what is granted or made elsewhere, until nothing of it is left.
@@ -121,7 +122,7 @@ impl Reconciler {
         if finalizing == Finalizing::Written {
             return Ok(Action::RequeueAfter(Duration::ZERO));
         }
-        let observed = Observed::new(subject, &read, &held, &applied, &external, &finalizing);
+        let observed = Observed::new(subject, &read, &gate.held, &applied, &external, &finalizing);
         let now = Time(Timestamp::now());
         let status = status(subject, &read, &applied, &external, &observed, &self.config, &now);
         self.write(&subject.object, status).await?;

@@ -5,11 +5,12 @@ use super::ask::Memory;
 use super::checksum_key::ChecksumKey;
 use super::consent::Consent;
 use super::dependants::Dependants;
-use super::subject::Object;
+use super::gate::Gate;
+use super::subject::{AskedFor, Object};
 use super::triggers::Abroad;
 use crate::coderd::Egress;
-use crate::controller::children::Known;
 use crate::controller::children::apply::Applier;
+use crate::controller::children::{Fingerprint, Known, Unwanted};
 use crate::controller::identity::ObjectKey;
 use crate::controller::runtime::telemetry::Telemetry;
 use crate::kubernetes::Kube;
@@ -28,6 +29,8 @@ pub struct Reconciler {
     pub(super) telemetry: Telemetry,
     /// For what everything no longer wanted was pruned: it is not looked for again.
     pruned: Mutex<BTreeMap<ObjectKey, Pruned>>,
+    /// The last request of each to have it reconciled.
+    requests: Mutex<BTreeMap<ObjectKey, Fingerprint>>,
     pub(super) memory: Memory,
     checksum_key: Mutex<Arc<ChecksumKey>>,
     pub(super) abroad: Arc<Abroad>,
@@ -35,8 +38,12 @@ pub struct Reconciler {
     pub(super) dependants: Dependants,
 }
 
-/// Uid, generation and the request that was made last.
-pub(super) type Pruned = (String, i64, Option<String>);
+/// For what everything no longer wanted was looked for.
+pub(super) struct Pruned {
+    pub(super) of: AskedFor,
+    /// What the watches showed of it then: it is gone, or not ours.
+    pub(super) unwanted: Unwanted,
+}
 
 impl Reconciler {
     /// A reconciler of control planes.
@@ -49,8 +56,8 @@ impl Reconciler {
         egress: Egress,
         dependants: Dependants,
     ) -> Self {
-        let (pruned, memory, abroad) = (Mutex::default(), Memory::default(), Arc::default());
-        let (checksum_key, known) = (Mutex::default(), Arc::default());
+        let (pruned, requests, memory) = (Mutex::default(), Mutex::default(), Memory::default());
+        let (checksum_key, abroad, known) = (Mutex::default(), Arc::default(), Arc::default());
         Self {
             kube,
             config,
@@ -59,6 +66,7 @@ impl Reconciler {
             events,
             telemetry,
             pruned,
+            requests,
             memory,
             checksum_key,
             abroad,
@@ -70,6 +78,8 @@ impl Reconciler {
     /// Forgets what another leader may have changed meanwhile: the key of the checksums, if its Secret was made anew.
     pub fn begin_term(&self) {
         self.known.forget_all();
+        self.abroad.begin_term();
+        self.pruned().clear();
         *self.checksum_key.lock().unwrap_or_else(PoisonError::into_inner) = Arc::default();
     }
 
@@ -89,8 +99,18 @@ impl Reconciler {
     }
 
     /// Who applies the children of an object.
-    pub(super) fn applier<'a>(&'a self, object: &'a Object) -> Applier<'a> {
-        Applier { kube: &self.kube, known: &self.known, owner: &object.key, reread: object.is_requested() }
+    pub(super) fn applier<'a>(&'a self, object: &'a Object, gate: &'a Gate) -> Applier<'a> {
+        Applier { kube: &self.kube, known: &self.known, owner: &object.key, snapshot: gate.snapshot.as_ref() }
+    }
+
+    /// Takes nothing for known of an object that somebody asks to have reconciled, once for each request. The status is not
+    /// asked whether that was done: others may write it.
+    pub(super) fn begin_request(&self, object: &Object) {
+        let Some(request) = object.request() else { return };
+        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        if requests.insert(object.key.clone(), request) != Some(request) {
+            self.known.forget_owner(&object.key);
+        }
     }
 
     /// The API server it works with.
@@ -99,11 +119,10 @@ impl Reconciler {
     }
 
     /// Forgets an object that is gone.
-    pub(super) fn forget(&self, key: &ObjectKey) {
-        let known = self.pruned().remove(key);
-        if let Some((uid, ..)) = known {
-            self.memory.forget(&uid);
-        }
+    pub fn forget(&self, key: &ObjectKey) {
+        self.pruned().remove(key);
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+        self.memory.forget(key);
     }
 
     pub(super) fn pruned(&self) -> MutexGuard<'_, BTreeMap<ObjectKey, Pruned>> {

@@ -1,6 +1,7 @@
 //! The object of a reconcile, as it was read. Nothing here changes while the reconcile goes on, and nothing is decided.
 
 use super::KIND;
+use crate::controller::children::Fingerprint;
 use crate::controller::finalizer::Finalizer;
 use crate::controller::identity::{ObjectKey, Owner};
 use crate::kubernetes::Target;
@@ -11,6 +12,14 @@ use webhooks::Cause;
 
 /// Our finalizer on a control plane: there is something outside its namespace to clean up.
 pub(super) const FINALIZER: Finalizer = Finalizer(finalizer::CONTROL_PLANE);
+
+/// What is asked of a control plane.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct AskedFor {
+    pub(super) uid: String,
+    pub(super) generation: i64,
+    pub(super) request: Option<Fingerprint>,
+}
 
 /// A control plane as the API server has it.
 pub(super) struct Object {
@@ -50,9 +59,14 @@ impl Object {
         FINALIZER.is_on(&self.value)
     }
 
-    /// Whether somebody asks for a reconcile that was not done yet: then nothing is taken as known.
-    pub(super) fn is_requested(&self) -> bool {
-        self.reconcile_at() != self.status.last_handled_reconcile_at
+    /// What is asked of this object: a later one of its name, another spec and another request ask for something else.
+    pub(super) fn asked_for(&self) -> AskedFor {
+        AskedFor { uid: self.uid.clone(), generation: self.generation, request: self.request() }
+    }
+
+    /// The last request to have it reconciled; its text may be of any length.
+    pub(super) fn request(&self) -> Option<Fingerprint> {
+        self.reconcile_at().map(|text| Fingerprint::of(&Value::String(text)))
     }
 
     /// What it was last asked to be reconciled for.

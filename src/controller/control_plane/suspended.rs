@@ -37,7 +37,8 @@ impl Reconciler {
             complete.spec = in_force(&complete.spec, live.as_ref(), service.as_ref());
         }
         let mut status = object.status.clone();
-        if !access::is_kept(&self.asked(subject, &complete.spec, None, frozen, &deadline)).await? {
+        let needs = self.needs(&object.key, &complete.spec);
+        if !access::is_kept(&self.asked(subject, &complete.spec, needs, None, frozen, &deadline)).await? {
             let lost = access::not_kept(&complete.spec, &status);
             lost.iter().for_each(|lost| lost.describe(&mut status));
             let findings =
@@ -46,7 +47,7 @@ impl Reconciler {
             return self.write_suspended(object, status, findings).await.map(|()| Action::AwaitChange);
         }
         let (coderd, client) = self.client_of_suspended(subject, &complete).await?;
-        let asked = self.asked(subject, &complete.spec, client.as_ref(), frozen, &deadline);
+        let asked = self.asked(subject, &complete.spec, needs, client.as_ref(), frozen, &deadline);
         let accessed = access::renew(&asked).await;
         let news: Vec<EventDraft> = accessed.token_events.iter().map(access::TokenEvent::draft).collect();
         self.tell(object, &news).await;

@@ -23,7 +23,7 @@ pub type ControlPlanes = Reflected<Kept<CoderControlPlane>>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trigger {
     /// A child of ours changed.
-    Child,
+    Child(ChildKind),
     /// A Secret or ConfigMap of anybody changed.
     Consumed(Source),
     /// Somebody else wrote the record of an operator's token.
@@ -79,7 +79,7 @@ impl Triggers {
     fn candidates(&self, trigger: Trigger, change: &Change) -> Vec<Arc<Kept<CoderControlPlane>>> {
         let mut owners = change.metadata.owner_references.iter().flatten();
         match (trigger, owners.find(|owner| owner.controller == Some(true))) {
-            (Trigger::Child, Some(owner)) => {
+            (Trigger::Child(_), Some(owner)) => {
                 let namespace = change.metadata.namespace.as_deref().unwrap_or_default();
                 self.control_planes.named(namespace, &owner.name).into_iter().collect()
             }
@@ -92,8 +92,9 @@ impl Follower for Triggers {
     fn changed(&self, changed: Changed, change: &Change) {
         let trigger = match changed {
             Changed::Child(kind) => {
-                self.known.seen(kind, change);
-                Trigger::Child
+                // Whoever changed it may have taken off what says whose it is.
+                self.known.seen(kind, change).into_iter().for_each(|owner| self.queue.enqueue(owner));
+                Trigger::Child(kind)
             }
             Changed::Consumed(Source::Secret) if self.is_lost(change) => Trigger::Record,
             Changed::Consumed(source) => Trigger::Consumed(source),
@@ -103,19 +104,35 @@ impl Follower for Triggers {
         self.enqueue(trigger, change);
     }
 
-    fn listed(&self, kind: ChildKind) {
-        self.known.listed(kind);
+    fn listing(&self, kind: ChildKind) {
+        self.known.begin_list(kind);
     }
 
-    fn relisted(&self, changed: Changed) {
-        if let Changed::Child(kind) = changed {
-            self.known.relisted(kind);
-        }
+    fn listed(&self, kind: ChildKind) {
+        self.known.end_list(kind);
+    }
+
+    fn relisted(&self) {
         self.control_planes.all().iter().for_each(|one| self.queue.enqueue(ObjectKey::of(one.meta())));
     }
 
+    fn doubted(&self, kind: ChildKind) {
+        self.known.doubt(kind);
+    }
+
     fn served(&self, kind: ChildKind) {
-        self.known.relisted(kind);
+        self.enqueue_asking_for(kind);
+    }
+
+    fn unserved(&self, kind: ChildKind) {
+        if self.known.unserved(kind) {
+            self.enqueue_asking_for(kind);
+        }
+    }
+}
+
+impl Triggers {
+    fn enqueue_asking_for(&self, kind: ChildKind) {
         for control_plane in self.control_planes.all() {
             if let Ok(control_plane) = control_plane.read()
                 && asks_for(kind, &control_plane)
@@ -167,7 +184,7 @@ pub fn concerns(trigger: Trigger, change: &Change, control_plane: &Kept<CoderCon
     };
     let read = || control_plane.read().ok();
     match trigger {
-        Trigger::Child | Trigger::Record => belongs(metadata, control_plane.meta()),
+        Trigger::Child(_) | Trigger::Record => belongs(metadata, control_plane.meta()),
         // Its own one says whether admission is disabled.
         Trigger::Namespace if control_plane.meta().namespace.as_ref() == Some(name) => true,
         Trigger::Namespace => {
@@ -287,10 +304,26 @@ mod tests {
             .unwrap(),
         }
         };
-        assert!(concerns(Trigger::Child, &child("CoderControlPlane", "coder", "team"), &plane));
-        assert!(!concerns(Trigger::Child, &child("CoderControlPlane", "other", "team"), &plane));
-        assert!(!concerns(Trigger::Child, &child("CoderProvisioner", "coder", "team"), &plane));
-        assert!(!concerns(Trigger::Child, &child("CoderControlPlane", "coder", "elsewhere"), &plane));
+        assert!(concerns(
+            Trigger::Child(ChildKind::Service),
+            &child("CoderControlPlane", "coder", "team"),
+            &plane
+        ));
+        assert!(!concerns(
+            Trigger::Child(ChildKind::Service),
+            &child("CoderControlPlane", "other", "team"),
+            &plane
+        ));
+        assert!(!concerns(
+            Trigger::Child(ChildKind::Service),
+            &child("CoderProvisioner", "coder", "team"),
+            &plane
+        ));
+        assert!(!concerns(
+            Trigger::Child(ChildKind::Service),
+            &child("CoderControlPlane", "coder", "elsewhere"),
+            &plane
+        ));
     }
 
     #[test]
@@ -314,6 +347,6 @@ mod tests {
         let metadata = from_value(json!({"name": "role", "namespace": "elsewhere", "labels": {
             "coder.com/control-plane": instance_label(&name), "coder.com/control-plane-namespace": "team"}}));
         let change = Change { gone: false, metadata: metadata.unwrap() };
-        assert!(concerns(Trigger::Child, &change, &plane));
+        assert!(concerns(Trigger::Child(ChildKind::Service), &change, &plane));
     }
 }

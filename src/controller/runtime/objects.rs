@@ -13,8 +13,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// Follows until it is dropped.
-pub async fn follow<K>(mut objects: Reflected<K>, queue: Queue<ObjectKey>)
+/// Follows until it is dropped; `forget` is told what is gone.
+pub async fn follow<K>(mut objects: Reflected<K>, queue: Queue<ObjectKey>, forget: impl Fn(&ObjectKey))
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
 {
@@ -25,7 +25,10 @@ where
     loop {
         let (news, gone) = seen.update(objects.all());
         news.into_iter().for_each(|key| queue.enqueue(key));
-        gone.iter().for_each(|key| queue.forget(key));
+        for key in &gone {
+            queue.forget(key);
+            forget(key);
+        }
         objects.changed().await;
     }
 }

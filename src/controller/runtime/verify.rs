@@ -1,21 +1,30 @@
-//! Lists what children there are every now and then, so that a lost event of a watch is healed within that time.
-//! It reads names and versions; what is wrong is found by a reconcile.
+//! Lists what children there are every now and then, so that a lost event of a watch is healed within that time: whatever the
+//! list shows otherwise is told as if the watch had. It reads metadata; what is wrong is found by a reconcile.
 
 use super::queue::Queue;
-use crate::controller::children::{ChildKind, Known, Presence};
+use super::watches::{Changed, Followers};
+use crate::controller::children::{ChildKind, Known};
 use crate::controller::identity::ObjectKey;
-use crate::kubernetes::{CallError, Kube, Target};
+use crate::kubernetes::{CallError, Change, Kube, Target};
 use crds::well_known::{MANAGER, label};
 use std::time::Duration;
 
 /// Verifies until it is dropped.
-pub async fn follow(kube: &Kube, known: &Known, queue: &Queue<ObjectKey>, interval: Duration) {
+pub async fn follow(
+    kube: &Kube,
+    known: &Known,
+    followers: &Followers,
+    queue: &Queue<ObjectKey>,
+    interval: Duration,
+) {
     loop {
         tokio::time::sleep(interval).await;
-        for kind in ChildKind::ALL.iter().copied().filter(|kind| kind.presence() == Presence::Always) {
-            match verify(kube, known, kind).await {
-                Ok(()) => known.end_verifying(kind).into_iter().for_each(|key| queue.enqueue(key)),
+        for kind in ChildKind::ALL.iter().copied().filter(|kind| known.is_followed(*kind)) {
+            match verify(kube, known, followers, kind).await {
+                Ok(()) => known.end_verification(kind).into_iter().for_each(|key| queue.enqueue(key)),
                 Err(error) => {
+                    // Until a list or the watch has told, children of this kind are read.
+                    known.doubt(kind);
                     tracing::warn!(kind = kind.as_str(), %error, "children could not be verified; it is tried again")
                 }
             }
@@ -23,9 +32,15 @@ pub async fn follow(kube: &Kube, known: &Known, queue: &Queue<ObjectKey>, interv
     }
 }
 
-async fn verify(kube: &Kube, known: &Known, kind: ChildKind) -> Result<(), CallError> {
-    known.begin_verifying(kind);
+async fn verify(kube: &Kube, known: &Known, followers: &Followers, kind: ChildKind) -> Result<(), CallError> {
+    known.begin_verification(kind);
     let ours = format!("{}={MANAGER}", label::MANAGED_BY);
     let all = Target::of(kind.names(), "", "");
-    kube.labelled_metadata(all, &ours, |metadata| known.verify(kind, &metadata)).await
+    let look = |metadata| {
+        if known.is_news(kind, &metadata) {
+            let change = Change { metadata, gone: false };
+            followers.iter().for_each(|one| one.changed(Changed::Child(kind), &change));
+        }
+    };
+    kube.labelled_metadata(all, &ours, look).await
 }

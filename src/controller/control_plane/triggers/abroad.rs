@@ -2,6 +2,7 @@
 //! them. It is a hint that saves requests: whoever acts on it asks the API server first.
 
 use super::Trigger;
+use crate::controller::children::ChildKind;
 use crate::controller::control_plane::consent;
 use crate::controller::identity::ObjectKey;
 use crate::kubernetes::Change;
@@ -10,14 +11,20 @@ use kube::core::ObjectMeta;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+/// Grants that are remembered; each takes some three hundred bytes. What is beyond is found when its namespace or its owner
+/// is looked at.
+const MOST: usize = 30_000;
+
 /// What is known of rights in other namespaces. Names only.
 #[derive(Debug, Default)]
 pub struct Abroad(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
-    /// Namespace and uid of each Role and RoleBinding, by their owner as labels name it.
-    grants: BTreeMap<ObjectKey, BTreeSet<(String, String)>>,
+    /// The owner of each Role and RoleBinding as its labels name it now, by uid, and where it is.
+    grants: BTreeMap<String, (ObjectKey, String)>,
+    /// The namespaces of them, by owner, with how many there are in each.
+    places: BTreeMap<ObjectKey, BTreeMap<String, usize>>,
     /// The namespaces that take workspaces of nobody.
     refusing: BTreeSet<String>,
 }
@@ -28,16 +35,23 @@ impl Abroad {
         let (metadata, mut known) = (&change.metadata, self.known());
         match trigger {
             Trigger::Namespace => known.note_namespace(metadata, change.gone),
-            Trigger::Child => known.note_grant(metadata, change.gone).into_iter().collect(),
-            Trigger::Consumed(_) | Trigger::Record => Vec::new(),
+            Trigger::Child(ChildKind::Role | ChildKind::RoleBinding) => {
+                known.note_grant(metadata, change.gone).into_iter().collect()
+            }
+            Trigger::Child(_) | Trigger::Consumed(_) | Trigger::Record => Vec::new(),
         }
     }
 
     /// Where a control plane has rights that are refused, as far as is known.
     pub fn refused(&self, key: &ObjectKey) -> BTreeSet<String> {
         let (owner, known) = (key.labelled(), self.known());
-        let places = known.grants.get(&owner).into_iter().flatten().map(|(place, _)| place);
+        let places = known.places.get(&owner).into_iter().flat_map(BTreeMap::keys);
         places.filter(|place| known.refusing.contains(*place)).cloned().collect()
+    }
+
+    /// Forgets everything: a term begins, and its watches tell all there is.
+    pub fn begin_term(&self) {
+        *self.known() = Known::default();
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -55,27 +69,36 @@ impl Known {
             return Vec::new();
         }
         self.refusing.insert(name.clone());
-        let has_some = |grants: &BTreeSet<(String, String)>| grants.iter().any(|(place, _)| place == name);
-        self.grants.iter().filter(|(_, grants)| has_some(grants)).map(|(owner, _)| owner.clone()).collect()
+        let owners = self.places.iter().filter(|(_, places)| places.contains_key(name));
+        owners.map(|(owner, _)| owner.clone()).collect()
     }
 
     fn note_grant(&mut self, metadata: &ObjectMeta, gone: bool) -> Option<ObjectKey> {
-        let owner = ObjectKey::of_labels(metadata)?;
         let (place, uid) = (metadata.namespace.clone()?, metadata.uid.clone()?);
-        if place == owner.namespace {
-            return None;
-        }
-        if gone {
-            let left = self.grants.get_mut(&owner)?;
-            left.remove(&(place, uid));
-            if left.is_empty() {
-                self.grants.remove(&owner);
-            }
+        // Its labels may have named another before.
+        self.forget_grant(&uid);
+        let owner = ObjectKey::of_labels(metadata).filter(|owner| owner.namespace != place)?;
+        if gone || self.grants.len() >= MOST {
             return None;
         }
         let refused = self.refusing.contains(&place);
-        self.grants.entry(owner.clone()).or_default().insert((place, uid));
+        *self.places.entry(owner.clone()).or_default().entry(place.clone()).or_default() += 1;
+        self.grants.insert(uid, (owner.clone(), place));
         refused.then_some(owner)
+    }
+
+    fn forget_grant(&mut self, uid: &str) {
+        let Some((owner, place)) = self.grants.remove(uid) else { return };
+        let Some(places) = self.places.get_mut(&owner) else { return };
+        if let Some(count) = places.get_mut(&place) {
+            *count -= 1;
+            if *count == 0 {
+                places.remove(&place);
+            }
+        }
+        if places.is_empty() {
+            self.places.remove(&owner);
+        }
     }
 }
 
@@ -100,7 +123,7 @@ mod tests {
     fn a_refusal_finds_whoever_has_rights_there_in_whatever_order_they_are_seen() {
         let (abroad, name) = (Abroad::default(), "x".repeat(70));
         let key = ObjectKey { namespace: "team".to_owned(), name: name.clone() };
-        let child = |change: &Change| abroad.note(Trigger::Child, change);
+        let child = |change: &Change| abroad.note(Trigger::Child(ChildKind::Role), change);
         let says = |says: &str, gone| abroad.note(Trigger::Namespace, &namespace(says, gone));
         let places = || abroad.refused(&key).into_iter().collect::<Vec<_>>();
         assert!(child(&grant("theirs", &name, "1", false)).is_empty() && says("team", false).is_empty());
@@ -118,5 +141,15 @@ mod tests {
         says("none", true);
         child(&grant("theirs", &name, "5", false));
         assert_eq!(places(), Vec::<String>::new(), "the namespace that refused is gone");
+        for name in ["a", "b", "c"] {
+            child(&grant("theirs", name, "5", false));
+        }
+        let kept = || {
+            let known = abroad.known();
+            (known.grants.len(), known.places.len())
+        };
+        assert_eq!(kept(), (1, 1), "relabelled");
+        child(&grant("theirs", "else", "5", true));
+        assert_eq!(kept(), (0, 0), "it is gone");
     }
 }

@@ -29,12 +29,18 @@ pub enum Changed {
 pub trait Follower: Send + Sync + 'static {
     /// Enqueues the objects that a change concerns.
     fn changed(&self, changed: Changed, change: &Change);
-    /// Enqueues the objects that ask for a kind that the cluster lacked and serves now.
-    fn served(&self, kind: ChildKind);
+    /// Everything that there is of a child's kind is about to be told, from nothing.
+    fn listing(&self, kind: ChildKind);
     /// Everything that there is of a child's kind has been told.
     fn listed(&self, kind: ChildKind);
     /// Enqueues every object: nobody tells what went while a watch was broken and had to list again.
-    fn relisted(&self, changed: Changed);
+    fn relisted(&self);
+    /// The watch of a child's kind fails.
+    fn doubted(&self, kind: ChildKind);
+    /// Enqueues the objects that ask for a kind that the cluster lacked and serves now.
+    fn served(&self, kind: ChildKind);
+    /// The same for a kind that the cluster does not serve, or no longer does.
+    fn unserved(&self, kind: ChildKind);
 }
 
 /// The kinds of ours that are told.
@@ -70,17 +76,26 @@ type Changes = BoxStream<'static, watcher::Result<Sight>>;
 async fn listen(mut changes: Changes, changed: Changed, followers: Followers) {
     let mut listed = false;
     while let Some(sight) = changes.next().await {
+        tell(&followers, changed, &sight);
         match sight {
-            Ok(Sight::Changed(change)) => followers.iter().for_each(|one| one.changed(changed, &change)),
-            Ok(Sight::Listed) => {
-                if let Changed::Child(kind) = changed {
-                    followers.iter().for_each(|one| one.listed(kind));
-                }
-                if std::mem::replace(&mut listed, true) {
-                    followers.iter().for_each(|one| one.relisted(changed));
-                }
+            Ok(Sight::Listed) if std::mem::replace(&mut listed, true) => {
+                followers.iter().for_each(|one| one.relisted());
             }
+            Ok(_) => {}
             Err(error) => tracing::warn!(?changed, %error, "watch failed; it is tried again"),
+        }
+    }
+}
+
+/// Tells every kind what a watch shows.
+fn tell(followers: &Followers, changed: Changed, sight: &watcher::Result<Sight>) {
+    for follower in followers.iter() {
+        match (sight, changed) {
+            (Ok(Sight::Changed(change)), _) => follower.changed(changed, change),
+            (Ok(Sight::Listing), Changed::Child(kind)) => follower.listing(kind),
+            (Ok(Sight::Listed), Changed::Child(kind)) => follower.listed(kind),
+            (Err(_), Changed::Child(kind)) => follower.doubted(kind),
+            (_, Changed::Consumed(_) | Changed::Namespace) => {}
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Follows a kind that a cluster may lack, such as HTTPRoute, while the cluster knows it.
 //! Nothing is asked about a kind that nobody has defined: a watch on its one CustomResourceDefinition tells when it comes.
 
-use super::{Changed, Followers};
+use super::{Changed, Followers, tell};
 use crate::controller::children::ChildKind;
 use crate::kubernetes::{KindName, Kube, Selection, Sight, is_unknown};
 use futures::{Stream, StreamExt};
@@ -15,22 +15,25 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// Follows the objects selected until it is dropped.
 pub(super) async fn follow(kube: Kube, kind: ChildKind, selection: Selection, followers: Followers) {
-    let definitions = kube.changes::<CustomResourceDefinition>(&Selection::Named(definition(kind.names())));
-    let mut definitions = std::pin::pin!(definitions);
-    let (mut defined, mut pause) = (false, FIRST_PAUSE);
+    let changes = kube.changes::<CustomResourceDefinition>(&Selection::Named(definition(kind.names())));
+    let mut definition = Definition { changes: std::pin::pin!(changes), shown: false };
+    let mut pause = FIRST_PAUSE;
+    let mut defined = definition.is_there().await;
     loop {
         if !defined {
-            (defined, pause) = (is_defined(&mut definitions).await, FIRST_PAUSE);
+            followers.iter().for_each(|one| one.unserved(kind));
+            (defined, pause) = (definition.is_there().await, FIRST_PAUSE);
             continue;
         }
         let changes = kube.changes_of(kind.names(), &selection);
         tokio::select! {
             served = listen(changes, kind, &followers) => {
+                followers.iter().for_each(|one| one.unserved(kind));
                 pause = if served { FIRST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
-                let next = tokio::time::timeout(pause, is_defined(&mut definitions)).await;
+                let next = tokio::time::timeout(pause, definition.is_there()).await;
                 defined = next.unwrap_or(true);
             }
-            () = gone(&mut definitions) => defined = false,
+            () = definition.is_gone() => defined = false,
         }
     }
 }
@@ -43,22 +46,36 @@ fn definition([api_version, _, plural]: KindName) -> String {
 
 type Sights = watcher::Result<Sight>;
 
-/// The next word on whether the kind is defined.
-async fn is_defined(definitions: &mut (impl Stream<Item = Sights> + Unpin)) -> bool {
-    loop {
-        match definitions.next().await {
-            Some(Ok(Sight::Changed(change))) => return !change.gone,
-            Some(Ok(Sight::Listed)) => {}
-            Some(Err(error)) => {
-                tracing::warn!(%error, "watch on a CustomResourceDefinition failed; it is tried again")
-            }
-            None => std::future::pending().await,
-        }
-    }
+/// The one CustomResourceDefinition of a kind.
+struct Definition<S> {
+    changes: S,
+    /// Whether the list that is under way has shown it.
+    shown: bool,
 }
 
-async fn gone(definitions: &mut (impl Stream<Item = Sights> + Unpin)) {
-    while is_defined(definitions).await {}
+impl<S: Stream<Item = Sights> + Unpin> Definition<S> {
+    /// The next word on whether there is one.
+    async fn is_there(&mut self) -> bool {
+        loop {
+            match self.changes.next().await {
+                Some(Ok(Sight::Changed(change))) => {
+                    self.shown = !change.gone;
+                    return self.shown;
+                }
+                Some(Ok(Sight::Listing)) => self.shown = false,
+                Some(Ok(Sight::Listed)) if !self.shown => return false,
+                Some(Ok(Sight::Listed)) => {}
+                Some(Err(error)) => {
+                    tracing::warn!(%error, "watch on a CustomResourceDefinition failed; it is tried again")
+                }
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    async fn is_gone(&mut self) {
+        while self.is_there().await {}
+    }
 }
 
 /// Listens while the kind is served; returns whether it ever was.
@@ -66,15 +83,16 @@ async fn listen(changes: impl Stream<Item = Sights>, kind: ChildKind, followers:
     let mut changes = std::pin::pin!(changes);
     let mut served = false;
     while let Some(sight) = changes.next().await {
+        if sight.as_ref().is_err_and(is_unknown) {
+            break;
+        }
+        tell(followers, Changed::Child(kind), &sight);
         match sight {
-            Ok(Sight::Changed(change)) => {
-                followers.iter().for_each(|one| one.changed(Changed::Child(kind), &change));
-            }
             Ok(Sight::Listed) => {
                 served = true;
                 followers.iter().for_each(|one| one.served(kind));
             }
-            Err(error) if is_unknown(&error) => return served,
+            Ok(_) => {}
             Err(error) => tracing::warn!(kind = kind.as_str(), %error, "watch failed; it is tried again"),
         }
     }
@@ -84,6 +102,27 @@ async fn listen(changes: impl Stream<Item = Sights>, kind: ChildKind, followers:
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kubernetes::Change;
+    use futures::stream;
+    use kube::core::ObjectMeta;
+
+    #[tokio::test]
+    async fn a_definition_that_a_list_does_not_show_is_not_there() {
+        let changed = |gone| Ok(Sight::Changed(Box::new(Change { metadata: ObjectMeta::default(), gone })));
+        let sights = [
+            vec![Ok(Sight::Listing), Ok(Sight::Listed)],
+            vec![changed(false), changed(true)],
+            vec![Ok(Sight::Listing), changed(false), Ok(Sight::Listed)],
+            vec![Ok(Sight::Listing), Ok(Sight::Listed)],
+        ];
+        let changes = stream::iter(sights.into_iter().flatten());
+        let mut definition = Definition { changes, shown: false };
+        let mut told = Vec::new();
+        for _ in 0..5 {
+            told.push(definition.is_there().await);
+        }
+        assert_eq!(told, [false, true, false, true, false], "it went while the watch was broken");
+    }
 
     #[test]
     fn a_definition_is_named_after_plural_and_group() {
