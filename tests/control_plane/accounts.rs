@@ -1,5 +1,6 @@
 //! The account coderd runs as: given away when somebody else is to make it, removed when it is no longer used.
 
+use crate::policies::{refusal, refused};
 use crate::stage::{Stage, condition};
 use crds::names::control_plane::{workspace_role, workspace_role_binding};
 use serde_json::json;
@@ -62,4 +63,26 @@ async fn an_account_of_ours_that_nothing_names_any_more_is_removed_with_its_righ
     ] {
         assert!(stage.get(kind, &ns, &name).await.is_some(), "{kind} {name}");
     }
+}
+
+/// Quotas and policies refuse to create what is there already, and our watch does not show what has lost our label.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_account_that_lost_our_label_is_put_right_although_none_may_be_created() {
+    let stage = Stage::shared().await;
+    let ns = stage.cluster.namespace("unlabelled").await;
+    stage.apply(&ns, "coder", &json!({})).await;
+    stage.ready(&ns, "coder").await;
+    let rule = json!({ "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"],
+        "resources": ["serviceaccounts"] });
+    let message = "no more accounts here";
+    stage.apply_object(&refusal(&ns, &rule, "false", message)).await;
+    refused(stage, &format!("create serviceaccount another -n {ns}"), message).await;
+    let strip = format!("label serviceaccount coder -n {ns} app.kubernetes.io/managed-by-");
+    stage.cluster.kubectl(&strip).await.expect_ok();
+    stage
+        .until_object("serviceaccount", &ns, "coder", "its label to be back", |account| {
+            account["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "coder-k8s"
+        })
+        .await;
+    stage.ready(&ns, "coder").await;
 }

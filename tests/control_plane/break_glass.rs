@@ -89,3 +89,29 @@ async fn nothing_is_widened_while_admission_is_disabled_and_everything_is_once_i
     assert_eq!(stage.cluster.kubectl(&granted).await.expect_ok().lines().count(), 2);
     stage.ready(&ns, "fresh").await;
 }
+
+/// Nothing of the children differs but that one is no longer asked for, which nobody reads the namespace for.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_account_is_not_given_away_while_admission_is_disabled() {
+    let stage = Stage::shared().await;
+    let ns = stage.cluster.namespace("glass-account").await;
+    stage.apply(&ns, "coder", &json!({})).await;
+    stage.ready(&ns, "coder").await;
+    label(stage, &ns, "=disabled").await;
+    stage.apply(&ns, "coder", &json!({ "serviceAccount": { "disableCreate": true } })).await;
+    stage
+        .until(&ns, "coder", "the change to be seen", |plane| {
+            plane["status"]["observedGeneration"] == plane["metadata"]["generation"]
+        })
+        .await;
+    let owners = async || {
+        stage.get("serviceaccount", &ns, "coder").await.unwrap()["metadata"]["ownerReferences"].clone()
+    };
+    assert!(owners().await.is_array(), "it is left as it is");
+    label(stage, &ns, "-").await;
+    stage
+        .until_object("serviceaccount", &ns, "coder", "the account to be given away", |account| {
+            account["metadata"]["ownerReferences"].is_null()
+        })
+        .await;
+}

@@ -119,3 +119,20 @@ async fn status_persistence_across_passes_and_changes_of_the_spec() {
     let since = |plane: &Value, about: &str| text(condition(plane, about), "/lastTransitionTime").to_owned();
     assert_eq!(since(&changed, "CoderdReachable"), since(&first, "CoderdReachable"));
 }
+
+/// What has lost our label is shown by no watch; it is found by its name all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_way_in_that_lost_our_label_while_suspended_goes_when_it_is_no_longer_asked_for() {
+    let stage = Stage::shared().await;
+    let ns = stage.cluster.namespace("stripped").await;
+    let expose = json!({ "ingress": { "host": "a.example.com" } });
+    stage.apply(&ns, "coder", &json!({ "expose": expose })).await;
+    stage.ready(&ns, "coder").await;
+    stage.apply(&ns, "coder", &json!({ "expose": expose, "suspend": true })).await;
+    stage.until(&ns, "coder", "suspended", |plane| condition(plane, "Suspended")["status"] == "True").await;
+    let strip = format!("label ingress coder -n {ns} app.kubernetes.io/managed-by-");
+    stage.cluster.kubectl(&strip).await.expect_ok();
+    stage.apply(&ns, "coder", &json!({})).await;
+    stage.ready(&ns, "coder").await;
+    stage.until_gone("ingress", &ns, "coder").await;
+}

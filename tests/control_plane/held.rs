@@ -1,36 +1,15 @@
 //! Our finalizer: it is there before anything is made outside the namespace, it stays until that is gone, and whoever
 //! keeps us from setting it is told so. And what is left when nobody was held by it is found.
 
+use crate::policies::{refusal, refused};
 use crate::stage::{Stage, condition, is_ready};
 use crate::text;
 use crds::names::control_plane::{operator_token_secret, workspace_role, workspace_role_binding};
-use serde_json::{Value, json};
+use serde_json::json;
 use support::until;
 use support::wait::holds;
 
 const FINALIZER: &str = "coder.com/workspace-rbac-cleanup";
-
-/// A policy that refuses something in one namespace, and its binding.
-fn refusal(namespace: &str, rule: &Value, expression: &str, message: &str) -> Value {
-    let group = "admissionregistration.k8s.io/v1";
-    let policy = json!({ "apiVersion": group, "kind": "ValidatingAdmissionPolicy",
-        "metadata": { "name": namespace }, "spec": { "failurePolicy": "Fail",
-            "matchConstraints": { "resourceRules": [rule],
-                "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": namespace } } },
-            "validations": [{ "expression": expression, "message": message }] } });
-    let binding = json!({ "apiVersion": group, "kind": "ValidatingAdmissionPolicyBinding",
-        "metadata": { "name": namespace }, "spec": { "policyName": namespace, "validationActions": ["Deny"] } });
-    json!({ "apiVersion": "v1", "kind": "List", "items": [policy, binding] })
-}
-
-/// Waits until a request is refused by a policy.
-async fn refused(stage: &Stage, words: &str, message: &str) {
-    until("the policy to be in force", crate::stage::LIMIT, async || {
-        let tried = stage.cluster.kubectl(words).await;
-        holds(tried.stderr.contains(message), tried.stderr)
-    })
-    .await;
-}
 
 async fn kubectl(stage: &Stage, words: &str) -> String {
     stage.cluster.kubectl(words).await.expect_ok()

@@ -10,6 +10,7 @@ mod events;
 mod grants;
 mod held;
 mod kept;
+mod policies;
 mod references;
 mod restart;
 mod stage;

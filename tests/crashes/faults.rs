@@ -17,13 +17,20 @@ const SERVICES: &str = "/api/v1/services";
 
 async fn cluster() -> &'static Cluster {
     static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
-    CLUSTER.get_or_init(|| Cluster::start(ClusterOptions { nodes: 2, ..Default::default() })).await
+    let start = async || {
+        let cluster = Cluster::start(ClusterOptions { nodes: 2, ..Default::default() }).await;
+        cluster.kubectl_with_input("apply --server-side -f -", &support::optional_kinds()).await.expect_ok();
+        cluster
+    };
+    CLUSTER.get_or_init(start).await
 }
 
 /// An operator behind a proxy of its own, which shows it one namespace.
 struct Stage {
     cluster: &'static Cluster,
     home: String,
+    /// The operator's namespace.
+    operators: String,
     proxy: FaultProxy,
     journal: Arc<Journal>,
     operator: Operator,
@@ -48,7 +55,8 @@ impl Stage {
         options.flags.push(format!("--verify-interval={interval}"));
         let mut operator = Operator::start(CUSTOMER.binary, &options).await;
         operator.ready(LIMIT).await;
-        Self { cluster, home, proxy, journal, operator, _coderd: coderd }
+        let operators = installation.namespace.clone();
+        Self { cluster, home, operators, proxy, journal, operator, _coderd: coderd }
     }
 
     /// A stage with a control plane that is ready.
@@ -64,8 +72,12 @@ impl Stage {
     }
 
     async fn apply(&self) {
+        self.apply_with(&json!({})).await;
+    }
+
+    async fn apply_with(&self, spec: &Value) {
         let manifest = json!({ "apiVersion": "coder.com/v1alpha1", "kind": "CoderControlPlane",
-            "metadata": { "name": "coder", "namespace": self.home } });
+            "metadata": { "name": "coder", "namespace": self.home }, "spec": spec });
         let words = "apply --server-side --field-manager=git -f -";
         self.cluster.kubectl_with_input(words, &manifest.to_string()).await.expect_ok();
     }
@@ -102,16 +114,24 @@ impl Stage {
         .await;
     }
 
-    async fn delete_service(&self) -> String {
-        let uid = self.get("service/coder").await.expect("it is there")["metadata"]["uid"].to_string();
-        self.cluster.kubectl(&format!("delete service/coder -n {}", self.home)).await.expect_ok();
+    /// Deletes a child and returns its uid.
+    async fn delete(&self, what: &str) -> String {
+        let uid = self.get(what).await.expect("it is there")["metadata"]["uid"].to_string();
+        self.cluster.kubectl(&format!("delete {what} -n {}", self.home)).await.expect_ok();
         uid
     }
 
-    async fn another_service(&self, than: &str) {
-        until("another Service", LIMIT, async || {
-            let uid = self.get("service/coder").await.map(|service| service["metadata"]["uid"].to_string());
+    async fn another(&self, what: &str, than: &str) {
+        until(&format!("another {what}"), LIMIT, async || {
+            let uid = self.get(what).await.map(|child| child["metadata"]["uid"].to_string());
             holds(uid.as_ref().is_some_and(|uid| uid != than), format!("{uid:?}"))
+        })
+        .await;
+    }
+
+    async fn dropped(&self) {
+        until("the event to be dropped", LIMIT, async || {
+            holds(self.proxy.dropped().len() == 1, format!("{:?}", self.proxy.dropped()))
         })
         .await;
     }
@@ -153,8 +173,8 @@ async fn a_watch_that_is_cut_goes_on_and_misses_nothing() {
     let stage = Stage::with_a_control_plane("cut").await;
     let cut = Instant::now();
     assert_eq!(stage.proxy.cut_watches(|url| url.starts_with(SERVICES)), 1);
-    let before = stage.delete_service().await;
-    stage.another_service(&before).await;
+    let before = stage.delete("service/coder").await;
+    stage.another("service/coder", &before).await;
     let opened = stage.watches_since(cut);
     assert!(opened.iter().any(|url| url.contains("resourceVersion=")), "it was opened again: {opened:?}");
 }
@@ -164,8 +184,8 @@ async fn a_watch_that_is_too_old_lists_again() {
     let stage = Stage::with_a_control_plane("gone").await;
     let expired = Instant::now();
     assert_eq!(stage.proxy.expire_watches(|url| url.starts_with(SERVICES)), 1);
-    let before = stage.delete_service().await;
-    stage.another_service(&before).await;
+    let before = stage.delete("service/coder").await;
+    stage.another("service/coder", &before).await;
     let opened = stage.watches_since(expired);
     assert!(opened.iter().any(|url| url.contains("sendInitialEvents=true")), "it lists: {opened:?}");
 }
@@ -199,12 +219,9 @@ async fn an_event_that_is_dropped_is_made_up_for_within_the_verify_interval() {
     let stage = Stage::with_a_control_plane("dropped").await;
     stage.pass("before").await;
     stage.proxy.drop_event(|url, event| url.starts_with(SERVICES) && event["type"] == "DELETED");
-    let before = stage.delete_service().await;
-    until("the event to be dropped", LIMIT, async || {
-        holds(stage.proxy.dropped().len() == 1, format!("{:?}", stage.proxy.dropped()))
-    })
-    .await;
-    stage.another_service(&before).await;
+    let before = stage.delete("service/coder").await;
+    stage.dropped().await;
+    stage.another("service/coder", &before).await;
     assert_eq!(condition(&stage.ready().await, "Ready")["status"], "True");
 }
 
@@ -217,10 +234,7 @@ async fn no_pod_runs_as_an_account_that_was_replaced_before_the_watch_told() {
     for words in ["delete serviceaccount/coder", "create serviceaccount coder"] {
         stage.cluster.kubectl(&format!("{words} -n {}", stage.home)).await.expect_ok();
     }
-    until("the event to be dropped", LIMIT, async || {
-        holds(stage.proxy.dropped().len() == 1, format!("{:?}", stage.proxy.dropped()))
-    })
-    .await;
+    stage.dropped().await;
     stage.cluster.kubectl(&format!("delete deployment/coder -n {}", stage.home)).await.expect_ok();
     until("the account to be refused", LIMIT, async || {
         let plane = stage.get("codercontrolplane/coder").await.unwrap_or_default();
@@ -229,4 +243,47 @@ async fn no_pod_runs_as_an_account_that_was_replaced_before_the_watch_told() {
     })
     .await;
     assert_eq!(stage.get("deployment/coder").await, None);
+}
+
+/// The same of a kind that a cluster may lack.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_of_a_route_that_is_dropped_is_made_up_for_as_well() {
+    const ROUTES: &str = "/apis/gateway.networking.k8s.io/v1/httproutes";
+    let stage = Stage::set("route").await;
+    let gateway = json!({ "host": "coder.example.com", "parentRefs": [{ "name": "public" }] });
+    stage.apply_with(&json!({ "expose": { "gateway": gateway } })).await;
+    stage.ready().await;
+    stage.pass("before").await;
+    stage.proxy.drop_event(|url, event| url.starts_with(ROUTES) && event["type"] == "DELETED");
+    let before = stage.delete("httproute/coder").await;
+    stage.dropped().await;
+    stage.another("httproute/coder", &before).await;
+}
+
+/// A right that no watch has shown is taken back all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_whose_event_was_dropped_goes_when_its_namespace_is_no_longer_asked_for() {
+    const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/rolebindings";
+    let stage = Stage::verified_every("1h", "unseen").await;
+    let (kept, left) = (stage.cluster.namespace("kept").await, stage.cluster.namespace("left").await);
+    for place in [&kept, &left] {
+        let agree = format!("label namespace {place} coder.com/workspaces-from={}", stage.home);
+        stage.cluster.kubectl(&agree).await.expect_ok();
+    }
+    stage.proxy.show_only([&stage.home, &stage.operators, &kept, &left].map(String::as_str));
+    let unseen = left.clone();
+    stage.proxy.drop_event(move |url, event| {
+        url.starts_with(BINDINGS) && event["object"]["metadata"]["namespace"] == unseen.as_str()
+    });
+    stage.apply_with(&json!({ "rbac": { "workspaceNamespaces": [kept, left] } })).await;
+    stage.ready().await;
+    stage.dropped().await;
+    stage.apply_with(&json!({ "rbac": { "workspaceNamespaces": [kept] } })).await;
+    stage.ready().await;
+    let granted = format!("get role,rolebinding -n {left} -o name");
+    until("the rights to be taken back", LIMIT, async || {
+        let there = stage.cluster.kubectl(&granted).await.expect_ok();
+        holds(there.is_empty(), there)
+    })
+    .await;
 }

@@ -1,0 +1,28 @@
+//! Policies of a cluster that refuse something in one namespace.
+
+use crate::stage::{LIMIT, Stage};
+use serde_json::{Value, json};
+use support::until;
+use support::wait::holds;
+
+/// A policy that refuses something in one namespace, and its binding.
+pub fn refusal(namespace: &str, rule: &Value, expression: &str, message: &str) -> Value {
+    let group = "admissionregistration.k8s.io/v1";
+    let policy = json!({ "apiVersion": group, "kind": "ValidatingAdmissionPolicy",
+        "metadata": { "name": namespace }, "spec": { "failurePolicy": "Fail",
+            "matchConstraints": { "resourceRules": [rule],
+                "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": namespace } } },
+            "validations": [{ "expression": expression, "message": message }] } });
+    let binding = json!({ "apiVersion": group, "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": { "name": namespace }, "spec": { "policyName": namespace, "validationActions": ["Deny"] } });
+    json!({ "apiVersion": "v1", "kind": "List", "items": [policy, binding] })
+}
+
+/// Waits until a request is refused by a policy.
+pub async fn refused(stage: &Stage, words: &str, message: &str) {
+    until("the policy to be in force", LIMIT, async || {
+        let tried = stage.cluster.kubectl(words).await;
+        holds(tried.stderr.contains(message), tried.stderr)
+    })
+    .await;
+}
