@@ -353,7 +353,10 @@ impl Kube {
                 }
             }
             match page.metadata.r#continue.filter(|token| !token.is_empty()) {
-                Some(token) => params = params.continue_token(&token),
+                Some(token) => {
+                    let limit = more(params.limit);
+                    params = params.limit(limit).continue_token(&token);
+                }
                 None => return Ok(true),
             }
         }
@@ -366,6 +369,11 @@ fn fewer(limit: Option<u32>) -> Option<u32> {
         Some(1) => None,
         limit => Some((limit.unwrap_or_default() / 4).max(1)),
     }
+}
+
+/// How many to ask for after a page that was not too large: what follows a few large objects need not be large.
+fn more(limit: Option<u32>) -> u32 {
+    limit.unwrap_or_default().saturating_mul(4).min(FULL_PAGE)
 }
 
 fn kibibytes(bytes: u64) -> String {
@@ -383,6 +391,8 @@ mod tests {
             limits.push(limit);
         }
         assert_eq!(limits, [50, 12, 3, 1]);
+        let grown = [1, 4, 16, 50].map(|limit| more(Some(limit)));
+        assert_eq!(grown, [4, 16, 50, 50], "and grows again");
     }
 
     #[test]

@@ -298,6 +298,18 @@ mod tests {
     }
 
     #[test]
+    fn a_controller_with_texts_of_any_length_is_somebody_and_takes_no_room() {
+        let long = "u".repeat(700_000);
+        let object = json!({ "metadata": { "name": "a", "ownerReferences": [
+            { "apiVersion": "v1", "kind": "X", "name": "theirs", "uid": "1" },
+            { "apiVersion": long, "kind": long, "name": long, "uid": long, "controller": true }] } });
+        let trimmed: Trimmed<Secret> = from_str(&object.to_string()).unwrap();
+        let owners = trimmed.metadata.owner_references.unwrap();
+        assert_eq!((owners.len(), owners[0].controller), (1, Some(true)));
+        assert_eq!([&owners[0].api_version, &owners[0].kind, &owners[0].name, &owners[0].uid], [""; 4]);
+    }
+
+    #[test]
     fn what_nobody_looks_at_is_not_kept() {
         let line =
             json!({"type": "ADDED", "object": {"kind": "PartialObjectMetadata", "metadata": bloated()}});

@@ -6,7 +6,7 @@
 
 use super::{LIMIT, SETTLE, start, stop};
 use futures::{StreamExt, stream};
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret, ServiceAccount};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind, NamespaceResourceScope};
 use kube::{Resource, ResourceExt};
@@ -35,6 +35,9 @@ const DEADLINE: f64 = 3_000.0;
 const OBJECTS: usize = 300;
 /// The API server takes 262,144 bytes of annotations.
 const ANNOTATION: usize = 250_000;
+const ACCOUNTS: usize = 100;
+/// The API server takes a uid of any length, and who wrote it repeats it.
+const UID: usize = 650_000;
 const PLANES: usize = 50;
 /// Namespaces of the control planes: reconciles of one do not run all at once.
 const HOMES: usize = 10;
@@ -43,7 +46,7 @@ const HOMES: usize = 10;
 pub async fn figures(cluster: &Cluster, installation: &Installation<'_>, binary: &str) -> Vec<Figure> {
     let options = installation.operator("all").await;
     let mut figures = Vec::new();
-    for kind in [Kind::ConfigMaps, Kind::Secrets, Kind::ControlPlanes] {
+    for kind in [Kind::ConfigMaps, Kind::Secrets, Kind::Accounts, Kind::ControlPlanes] {
         figures.extend(among(cluster, installation, binary, &options, kind).await);
     }
     figures
@@ -53,6 +56,8 @@ pub async fn figures(cluster: &Cluster, installation: &Installation<'_>, binary:
 enum Kind {
     ConfigMaps,
     Secrets,
+    /// Of somebody else, with our label.
+    Accounts,
     ControlPlanes,
 }
 
@@ -61,6 +66,7 @@ impl Kind {
         match self {
             Self::ConfigMaps => format!("{OBJECTS} ConfigMaps of 250 kB of annotations"),
             Self::Secrets => format!("{OBJECTS} Secrets of 250 kB of annotations"),
+            Self::Accounts => format!("{ACCOUNTS} ServiceAccounts with our label and an owner of 650 kB"),
             Self::ControlPlanes => format!("{PLANES} largest control planes"),
         }
     }
@@ -187,6 +193,13 @@ async fn create(cluster: &Cluster, homes: &[String], kind: Kind) {
     match kind {
         Kind::ConfigMaps => create_annotated::<ConfigMap>(cluster, &homes[0]).await,
         Kind::Secrets => create_annotated::<Secret>(cluster, &homes[0]).await,
+        Kind::Accounts => {
+            let accounts = Api::<ServiceAccount>::namespaced(cluster.client().await, &homes[0]);
+            for number in 0..ACCOUNTS {
+                let created = accounts.create(&PostParams::default(), &owned(number)).await;
+                created.expect("an account of any owner is taken");
+            }
+        }
         Kind::ControlPlanes => {
             for (number, home) in (0..PLANES).zip(homes.iter().cycle()) {
                 let planes = control_planes(cluster, home).await;
@@ -196,6 +209,15 @@ async fn create(cluster: &Cluster, homes: &[String], kind: Kind) {
             }
         }
     }
+}
+
+/// An account with our label and an owner that nobody knows.
+fn owned(number: usize) -> ServiceAccount {
+    serde_json::from_value(json!({ "metadata": { "name": format!("of-others-{number}"),
+        "labels": { "app.kubernetes.io/managed-by": "coder-k8s" },
+        "ownerReferences": [{ "apiVersion": "example.com/v1", "kind": "Unknown", "name": "unknown", "controller": true,
+            "uid": "u".repeat(UID) }] } }))
+    .expect("a ServiceAccount")
 }
 
 /// As large as it may be, in bytes or in values; the values are of a type that takes much room.
@@ -254,6 +276,10 @@ async fn delete(cluster: &Cluster, homes: &[String], kind: Kind) {
             }
             Kind::Secrets => {
                 let objects = Api::<Secret>::namespaced(cluster.client().await, home);
+                objects.delete_collection(&params, &all).await.map(drop).expect("they can be deleted");
+            }
+            Kind::Accounts => {
+                let objects = Api::<ServiceAccount>::namespaced(cluster.client().await, home);
                 objects.delete_collection(&params, &all).await.map(drop).expect("they can be deleted");
             }
             Kind::ControlPlanes => {
