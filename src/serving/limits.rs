@@ -2,13 +2,17 @@
 //! the time from head to answer. Beyond them a caller is told to come back; nothing waits and nothing is read without end.
 
 use super::peer::Peer;
-use super::turns::Turns;
+use super::turns::{Turn, Turns};
+use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Router};
 use http::StatusCode;
 use http::header::RETRY_AFTER;
+use hyper::body::{Frame, SizeHint};
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// How much of everything.
@@ -46,8 +50,34 @@ async fn in_turn(
     next: Next,
 ) -> Response {
     // A short burst waits for its turn; the time limit ends the wait.
-    let _turn = turns.take(peer, 1).await;
-    next.run(request).await
+    let turn = turns.take(peer, 1).await;
+    next.run(request).await.map(|body| Body::new(Sent { body, _turn: turn }))
+}
+
+/// An answer that keeps its turn until it is sent: whoever does not read it cannot have many of them.
+struct Sent {
+    body: Body,
+    _turn: Option<Turn>,
+}
+
+impl HttpBody for Sent {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
 }
 
 async fn within(State(time): State<Duration>, request: Request, next: Next) -> Response {
@@ -57,5 +87,27 @@ async fn within(State(time): State<Duration>, request: Request, next: Next) -> R
             let text = "too busy, or the request took too long; try again\n";
             (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, "1")], text).into_response()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::routing::get;
+    use tower::ServiceExt;
+
+    /// A caller that does not read its answers is not given more of them than its share.
+    #[tokio::test]
+    async fn an_answer_keeps_its_turn_until_it_is_sent() {
+        let router = Router::new().route("/", get(async || "x".repeat(1000)));
+        let time = Duration::from_millis(200);
+        let router = bounded(router, Limits { body: 10, at_once: 2, time })
+            .layer(Extension(Peer::from(std::net::IpAddr::from([10, 0, 0, 1]))));
+        let ask = async || router.clone().oneshot(Request::new(Body::empty())).await.unwrap();
+        let unread = ask().await;
+        assert_eq!((unread.status(), unread.body().size_hint().exact()), (StatusCode::OK, Some(1000)));
+        assert_eq!(ask().await.status(), StatusCode::SERVICE_UNAVAILABLE, "the first is not read yet");
+        drop(unread);
+        assert_eq!(ask().await.status(), StatusCode::OK);
     }
 }
