@@ -141,7 +141,8 @@ impl Reconciler {
         }
         let patch = if hold { FINALIZER.add(&object.value) } else { FINALIZER.remove(&object.value) };
         match self.kube.patch(object.target(), patch).await {
-            Ok(_) => Ok(Finalizing::Written),
+            Ok(after) if FINALIZER.is_on(&after) == hold => Ok(Finalizing::Written),
+            Ok(_) => Ok(Finalizing::Refused(FINALIZER.refusal(&"a policy of the cluster undoes the change"))),
             Err(error) if error.is_outdated() => Err(error),
             Err(error) if error.is_refused() => Ok(Finalizing::Refused(FINALIZER.refusal(&error))),
             Err(error) => Ok(Finalizing::Failed(error.to_string())),
