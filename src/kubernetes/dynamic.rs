@@ -21,6 +21,8 @@ use serde_json::{Value, json};
 pub(super) const PAGE: u32 = 4;
 /// Objects of a page that is asked for; of those that are large, fewer.
 const FULL_PAGE: u32 = 50;
+/// Pages that must not be too large until more objects are asked for again.
+const GOOD_PAGES: u32 = 8;
 /// Objects that are looked at in one list.
 const MOST_LISTED: usize = 100_000;
 
@@ -334,13 +336,14 @@ impl Kube {
     ) -> Result<bool, CallError> {
         let operation = || target.operation("list");
         let mut params = ListParams::default().labels(selector).limit(FULL_PAGE);
+        let mut good = 0;
         loop {
             let build = |request: &Request| list(request, &params);
             let Some(answer) = self.answer(target, "list", LARGEST_PAGE, build).await? else {
                 let limit = || kibibytes(LARGEST_PAGE);
                 let fewer = fewer(params.limit)
                     .ok_or_else(|| CallError::TooLarge { operation: operation(), limit: limit() })?;
-                params = params.limit(fewer);
+                (params, good) = (params.limit(fewer), 0);
                 continue;
             };
             let page: kube::Result<Page> = answer.parsed();
@@ -354,7 +357,8 @@ impl Kube {
             }
             match page.metadata.r#continue.filter(|token| !token.is_empty()) {
                 Some(token) => {
-                    let limit = more(params.limit);
+                    good += 1;
+                    let limit = more(params.limit, good);
                     params = params.limit(limit).continue_token(&token);
                 }
                 None => return Ok(true),
@@ -371,9 +375,10 @@ fn fewer(limit: Option<u32>) -> Option<u32> {
     }
 }
 
-/// How many to ask for after a page that was not too large: what follows a few large objects need not be large.
-fn more(limit: Option<u32>) -> u32 {
-    limit.unwrap_or_default().saturating_mul(4).min(FULL_PAGE)
+/// How many to ask for after so many pages that were not too large: what follows a few large objects need not be large.
+fn more(limit: Option<u32>, good: u32) -> u32 {
+    let factor = if good.is_multiple_of(GOOD_PAGES) { 4 } else { 1 };
+    limit.unwrap_or_default().saturating_mul(factor).min(FULL_PAGE)
 }
 
 fn kibibytes(bytes: u64) -> String {
@@ -391,8 +396,9 @@ mod tests {
             limits.push(limit);
         }
         assert_eq!(limits, [50, 12, 3, 1]);
-        let grown = [1, 4, 16, 50].map(|limit| more(Some(limit)));
+        let grown = [1, 4, 16, 50].map(|limit| more(Some(limit), GOOD_PAGES));
         assert_eq!(grown, [4, 16, 50, 50], "and grows again");
+        assert_eq!(more(Some(4), GOOD_PAGES + 1), 4, "after a while");
     }
 
     #[test]

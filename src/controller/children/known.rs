@@ -3,7 +3,7 @@
 //! while it shows nothing for certain, the child is read live. It never decides what to do about a child.
 
 use super::fingerprint::Fingerprint;
-use super::shown::{Place, Shown, Version};
+use super::shown::{Place, Shown, Unwanted, Version};
 use super::{Child, ChildKind};
 use crate::controller::identity::ObjectKey;
 use crate::kubernetes::Change;
@@ -11,6 +11,7 @@ use kube::core::ObjectMeta;
 use serde_json::{Value, json};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 /// The children of all objects, as far as we know them. It is a hint: what a token is sent to, what a pod runs as, and what is
 /// about to be deleted, is always read live.
@@ -44,9 +45,6 @@ impl Snapshot {
     }
 }
 
-/// Objects that the watches show beyond those that are wanted; comparable and nothing more.
-pub type Unwanted = BTreeSet<Place>;
-
 /// What is kept of a live object: by whom it is controlled, or where a Service leads. Anybody may add labels and references.
 fn kept(kind: ChildKind, live: &Value) -> Value {
     match kind {
@@ -78,10 +76,17 @@ impl State {
         (self.shown.current(child.kind, place) == Some(good.version)).then_some(&good.live)
     }
 
-    /// Forgets what is there no more.
-    fn keep_shown(&mut self, kind: ChildKind) {
-        let shown = &self.shown;
-        self.good.retain(|place, good| good.kind != kind || !shown.is_absent(kind, *place));
+    /// Forgets what is there no more; returns whose it was.
+    fn keep_shown(&mut self, kind: ChildKind) -> BTreeSet<ObjectKey> {
+        let (shown, mut lost) = (&self.shown, BTreeSet::new());
+        self.good.retain(|place, good| {
+            let is_lost = good.kind == kind && shown.is_absent(kind, *place);
+            if is_lost {
+                lost.insert(good.owner.clone());
+            }
+            !is_lost
+        });
+        lost
     }
 }
 
@@ -154,16 +159,16 @@ impl Known {
         self.state().shown.begin_list(kind);
     }
 
-    /// Takes note that everything of a kind has been shown.
-    pub fn end_list(&self, kind: ChildKind) {
+    /// Takes note that everything of a kind has been shown; returns whose children are gone without a word.
+    pub fn end_list(&self, kind: ChildKind) -> BTreeSet<ObjectKey> {
         let mut state = self.state();
         state.shown.end_list(kind);
-        state.keep_shown(kind);
+        state.keep_shown(kind)
     }
 
     /// Takes note that the watch of a kind fails.
     pub fn doubt(&self, kind: ChildKind) {
-        self.state().shown.doubt(kind);
+        self.state().shown.doubt(kind, Instant::now());
     }
 
     /// Takes note that the cluster does not serve a kind; returns whether it did.
@@ -179,13 +184,13 @@ impl Known {
         state.shown.is_absent(child.kind, state.place(child))
     }
 
-    /// What the watches show of this owner beyond the children that are wanted. None while nobody can tell.
+    /// What the watches show of this owner beyond the children that are wanted.
     pub fn unwanted<'a>(
         &self,
         owner: &ObjectKey,
         uid: &str,
         wanted: impl Iterator<Item = &'a Child>,
-    ) -> Option<Unwanted> {
+    ) -> Unwanted {
         let state = self.state();
         let wanted: HashSet<Place> = wanted.map(|child| state.place(child)).collect();
         state.shown.beyond(owner, uid, &wanted)
@@ -201,15 +206,15 @@ impl Known {
         self.state().shown.begin_verification(kind);
     }
 
-    /// Whether the list shows an object otherwise than the watch has.
-    pub fn is_news(&self, kind: ChildKind, metadata: &ObjectMeta) -> bool {
-        self.state().shown.is_news(kind, metadata)
+    /// Takes note of an object that the list shows; returns whether the watch has not shown it like that.
+    pub fn verify(&self, kind: ChildKind, metadata: &ObjectMeta) -> bool {
+        self.state().shown.verify(kind, metadata)
     }
 
     /// Ends the verification; returns whose children are gone without a word of the watch.
     pub fn end_verification(&self, kind: ChildKind) -> BTreeSet<ObjectKey> {
         let mut state = self.state();
-        let lost = state.shown.end_verification(kind);
+        let lost = state.shown.end_verification(kind, Instant::now());
         lost.iter().filter_map(|place| state.good.remove(place)).map(|good| good.owner).collect()
     }
 }
@@ -301,8 +306,8 @@ mod tests {
         assert_eq!(known.good(&one), None);
         known.note(&owner(), &one, &live(&one, "7"));
         known.begin_list(KIND);
-        known.end_list(KIND);
-        assert!(known.state().good.is_empty(), "it went while the watch was broken");
+        assert_eq!(known.end_list(KIND), [owner()].into(), "it went while the watch was broken");
+        assert!(known.state().good.is_empty());
     }
 
     #[test]
@@ -311,11 +316,11 @@ mod tests {
         known.note(&owner(), &one, &live(&one, "7"));
         known.seen(KIND, &change("7", false));
         known.begin_verification(KIND);
-        assert!(!known.is_news(KIND, &change("7", false).metadata));
+        assert!(!known.verify(KIND, &change("7", false).metadata));
         assert!(known.end_verification(KIND).is_empty() && known.good(&one).is_some());
         known.begin_verification(KIND);
-        assert!(known.is_news(KIND, &change("8", false).metadata), "an event was lost");
-        assert!(known.end_verification(KIND).is_empty());
+        assert!(known.verify(KIND, &change("8", false).metadata), "an event was lost");
+        assert!(known.end_verification(KIND).is_empty() && known.good(&one).is_none());
         known.begin_verification(KIND);
         assert_eq!(known.end_verification(KIND), [owner()].into());
         assert_eq!(known.good(&one), None);

@@ -13,5 +13,6 @@ mod shown;
 
 pub use child::{Child, ChildKind, Presence};
 pub use fingerprint::Fingerprint;
-pub use known::{Known, Snapshot, Unwanted};
+pub use known::{Known, Snapshot};
 pub use metadata::{ChildOwner, Texts, filled, one_each, texts};
+pub use shown::{Place, Unwanted};

@@ -6,9 +6,13 @@ use crate::controller::identity::ObjectKey;
 use kube::core::ObjectMeta;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
+use std::time::{Duration, Instant};
 
-/// Objects that are kept; each takes about a hundred bytes. A thousand control planes have some ten thousand children.
+/// Objects that are kept; each takes a hundred to two hundred bytes. A thousand control planes have some ten thousand
+/// children. Beyond it nothing is kept until the next term of leadership.
 const MOST: usize = 50_000;
+/// A watch that fails is tried again within 30 s.
+const LONGEST_DOUBT: Duration = Duration::from_secs(60);
 
 /// One object by its kind, namespace and name. The keys of the hash are made by chance at the start: nobody can choose two
 /// names of one hash.
@@ -20,7 +24,7 @@ pub struct Place(u64);
 pub(super) struct Version(u64);
 
 /// By what an owner is known: its uid, or its name as labels have it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct By(u64);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,8 +41,8 @@ enum Following {
     Incomplete,
     /// Everything of it was shown, and what changes is.
     Complete,
-    /// The same, but its watch fails now. It resumes where it was: with its next word nothing is missing.
-    Doubtful,
+    /// The same, but its watch has failed. It resumes where it was: with its next word nothing is missing.
+    Doubtful(Instant),
     /// The cluster does not know it: there is nothing of it.
     Unserved,
 }
@@ -59,11 +63,28 @@ struct Verification {
     listed: HashSet<Place>,
 }
 
+/// Objects that the watches show of an owner beyond those that are wanted.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Unwanted {
+    /// Which; comparable and nothing more.
+    pub places: BTreeSet<Place>,
+    /// Whether these are all for certain.
+    pub complete: bool,
+}
+
+impl Unwanted {
+    /// Whether there is nothing for certain.
+    pub fn is_nothing(&self) -> bool {
+        self.complete && self.places.is_empty()
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Shown {
     hasher: RandomState,
     kinds: BTreeMap<ChildKind, Kind>,
-    of: HashMap<By, HashSet<Place>>,
+    /// What belongs to whom; flat, since many have one only.
+    of: BTreeSet<(By, Place)>,
     /// There were too many objects in this term.
     overflowed: bool,
 }
@@ -92,23 +113,21 @@ impl Shown {
         self.kinds.get(&kind).filter(|kind| kind.following == Following::Complete && !self.overflowed)
     }
 
-    /// What belongs to an owner beyond `wanted`. None while nobody can tell.
-    pub(super) fn beyond(
-        &self,
-        key: &ObjectKey,
-        uid: &str,
-        wanted: &HashSet<Place>,
-    ) -> Option<BTreeSet<Place>> {
+    /// What belongs to an owner beyond `wanted`.
+    pub(super) fn beyond(&self, key: &ObjectKey, uid: &str, wanted: &HashSet<Place>) -> Unwanted {
         let is_known = |kind: &ChildKind| {
             let following = self.kinds.get(kind).map(|kind| kind.following);
             matches!(following, Some(Following::Complete | Following::Unserved))
         };
-        if self.overflowed || !ChildKind::ALL.iter().all(is_known) {
-            return None;
-        }
         let owners = [self.by_uid(uid), self.by_labels(&key.labelled())];
-        let places = owners.iter().filter_map(|by| self.of.get(by)).flatten().copied();
-        Some(places.filter(|place| !wanted.contains(place)).collect())
+        let places = owners.into_iter().flat_map(|by| {
+            let end = (by, Place(u64::MAX));
+            self.of.range((by, Place(0))..=end).map(|(_, place)| *place)
+        });
+        Unwanted {
+            places: places.filter(|place| !wanted.contains(place)).collect(),
+            complete: !self.overflowed && ChildKind::ALL.iter().all(is_known),
+        }
     }
 
     fn by_uid(&self, uid: &str) -> By {
@@ -141,17 +160,17 @@ impl Shown {
         self.kind(kind).following = Following::Complete;
     }
 
-    /// The watch of a kind fails.
-    pub(super) fn doubt(&mut self, kind: ChildKind) {
+    /// The watch of a kind fails now.
+    pub(super) fn doubt(&mut self, kind: ChildKind, now: Instant) {
         let kind = self.kind(kind);
-        if kind.following == Following::Complete {
-            kind.following = Following::Doubtful;
+        if matches!(kind.following, Following::Complete | Following::Doubtful(_)) {
+            kind.following = Following::Doubtful(now);
         }
     }
 
     /// The cluster does not serve a kind, or no longer does; returns whether it did.
     pub(super) fn unserved(&mut self, kind: ChildKind) -> bool {
-        let served = matches!(self.kind(kind).following, Following::Complete | Following::Doubtful);
+        let served = self.is_followed(kind);
         self.clear(kind, Following::Unserved);
         served
     }
@@ -159,7 +178,7 @@ impl Shown {
     /// Whether a kind is followed, well or not.
     pub(super) fn is_followed(&self, kind: ChildKind) -> bool {
         let following = self.kinds.get(&kind).map(|kind| kind.following);
-        matches!(following, Some(Following::Complete | Following::Doubtful))
+        matches!(following, Some(Following::Complete | Following::Doubtful(_)))
     }
 
     /// A watch shows an object; returns where.
@@ -167,7 +186,7 @@ impl Shown {
         let place = self.place(kind, metadata.namespace.as_deref()?, metadata.name.as_deref()?);
         let entry = self.entry(metadata);
         let of_kind = self.kind(kind);
-        if of_kind.following == Following::Doubtful {
+        if matches!(of_kind.following, Following::Doubtful(_)) {
             of_kind.following = Following::Complete;
         }
         if let Some(verification) = &mut of_kind.verification {
@@ -191,12 +210,12 @@ impl Shown {
                 objects = MOST,
                 "too many objects with our label; children are read in every reconcile from now on"
             );
-            (self.overflowed, self.of) = (true, HashMap::new());
+            (self.overflowed, self.of) = (true, BTreeSet::new());
             self.kinds.values_mut().for_each(|kind| kind.there = HashMap::new());
             return;
         }
         for by in entry.owners.into_iter().flatten() {
-            self.of.entry(by).or_default().insert(place);
+            self.of.insert((by, place));
         }
         self.kind(kind).there.insert(place, entry);
     }
@@ -204,12 +223,7 @@ impl Shown {
     fn remove(&mut self, kind: ChildKind, place: Place) {
         let Some(entry) = self.kind(kind).there.remove(&place) else { return };
         for by in entry.owners.into_iter().flatten() {
-            if let Some(places) = self.of.get_mut(&by) {
-                places.remove(&place);
-                if places.is_empty() {
-                    self.of.remove(&by);
-                }
-            }
+            self.of.remove(&(by, place));
         }
     }
 
@@ -224,21 +238,29 @@ impl Shown {
         self.kind(kind).verification = Some(Verification::default());
     }
 
-    /// Whether the list shows an object otherwise than the watch has.
-    pub(super) fn is_news(&mut self, kind: ChildKind, metadata: &ObjectMeta) -> bool {
+    /// Takes note of an object that the list shows; returns whether the watch has not shown it like that.
+    pub(super) fn verify(&mut self, kind: ChildKind, metadata: &ObjectMeta) -> bool {
         let (Some(namespace), Some(name)) = (&metadata.namespace, &metadata.name) else { return false };
         let (place, entry) = (self.place(kind, namespace, name), self.entry(metadata));
+        let overflowed = self.overflowed;
         let of_kind = self.kind(kind);
         let Some(verification) = &mut of_kind.verification else { return false };
         verification.listed.insert(place);
-        !verification.fresh.contains(&place) && of_kind.there.get(&place) != Some(&entry)
+        let is_same = verification.fresh.contains(&place) || of_kind.there.get(&place) == Some(&entry);
+        if is_same || overflowed {
+            return false;
+        }
+        self.insert(kind, place, entry);
+        true
     }
 
-    /// Ends the verification; returns what the watch has shown and the list did not, which is there no more.
-    pub(super) fn end_verification(&mut self, kind: ChildKind) -> Vec<Place> {
+    /// Ends the verification; returns what the watch has shown and the list did not, which is there no more. It ends a doubt
+    /// that is so old that a watch which still fails would have said so again.
+    pub(super) fn end_verification(&mut self, kind: ChildKind, now: Instant) -> Vec<Place> {
         let of_kind = self.kind(kind);
         let Some(Verification { fresh, listed }) = of_kind.verification.take() else { return Vec::new() };
-        if of_kind.following == Following::Doubtful {
+        let is_over = |since: Instant| now.saturating_duration_since(since) > LONGEST_DOUBT;
+        if matches!(of_kind.following, Following::Doubtful(since) if is_over(since)) {
             of_kind.following = Following::Complete;
         }
         let is_lost = |place: &&Place| !fresh.contains(place) && !listed.contains(place);
@@ -282,7 +304,7 @@ mod tests {
         shown.end_list(KIND);
         assert_eq!(shown.current(KIND, place), Some(shown.version("7")));
         assert!(shown.is_absent(KIND, shown.place(KIND, "team", "b")));
-        shown.doubt(KIND);
+        shown.doubt(KIND, Instant::now());
         assert!(shown.current(KIND, place).is_none() && !shown.is_absent(KIND, place), "its watch fails");
         shown.show(KIND, &metadata("a", "8"), true);
         assert!(shown.is_absent(KIND, place), "it goes on");
@@ -300,26 +322,24 @@ mod tests {
         let beyond = |shown: &Shown, uid: &str, wanted: &[Place]| {
             shown.beyond(&owner(), uid, &wanted.iter().copied().collect())
         };
-        assert_eq!(beyond(&shown, "o", &[]), Some([a].into()));
-        assert_eq!(beyond(&shown, "o", &[a]), Some([].into()));
-        assert_eq!(beyond(&shown, "other", &[]), Some([].into()), "another one's");
+        let only = |places: &[Place]| Unwanted { places: places.iter().copied().collect(), complete: true };
+        assert_eq!(beyond(&shown, "o", &[]), only(&[a]));
+        assert_eq!(beyond(&shown, "o", &[a]), only(&[]));
+        assert_eq!(beyond(&shown, "other", &[]), only(&[]), "another one's");
         let labelled =
             from_value(json!({ "name": "b", "namespace": "elsewhere", "resourceVersion": "9", "labels": {
             "coder.com/control-plane": "coder", "coder.com/control-plane-namespace": "team" } }));
         shown.show(KIND, &labelled.unwrap(), false);
         let b = shown.place(KIND, "elsewhere", "b");
-        assert_eq!(beyond(&shown, "o", &[a]), Some([b].into()), "one elsewhere has labels");
+        assert_eq!(beyond(&shown, "o", &[a]), only(&[b]), "one elsewhere has labels");
         shown.unserved(ChildKind::HttpRoute);
-        assert_eq!(
-            beyond(&shown, "o", &[a]),
-            Some([b].into()),
-            "there is nothing of a kind that nobody serves"
-        );
-        shown.doubt(ChildKind::Service);
-        assert_eq!(beyond(&shown, "o", &[a]), None, "nobody can tell");
+        assert_eq!(beyond(&shown, "o", &[a]), only(&[b]), "there is nothing of a kind that nobody serves");
+        shown.doubt(ChildKind::Service, Instant::now());
+        let more = Unwanted { complete: false, ..only(&[b]) };
+        assert_eq!(beyond(&shown, "o", &[a]), more, "there may be more");
         shown.show(ChildKind::Service, &metadata("c", "1"), true);
         shown.show(KIND, &metadata("a", "8"), true);
-        assert_eq!(beyond(&shown, "o", &[]), Some([b].into()), "it is gone");
+        assert_eq!(beyond(&shown, "o", &[]), only(&[b]), "it is gone");
     }
 
     #[test]
@@ -329,7 +349,7 @@ mod tests {
         let mut other = metadata("a", "8");
         other.owner_references.iter_mut().flatten().for_each(|owner| owner.uid = "p".to_owned());
         shown.show(KIND, &other, false);
-        assert_eq!(shown.beyond(&owner(), "o", &HashSet::new()), Some([].into()));
+        assert!(shown.beyond(&owner(), "o", &HashSet::new()).places.is_empty());
         assert_eq!(shown.of.len(), 1, "nothing is kept of what was");
     }
 
@@ -343,20 +363,22 @@ mod tests {
         shown.show(KIND, &metadata("fresh", "5"), false);
         shown.show(KIND, &metadata("deleted", "6"), true);
         let news =
-            |shown: &mut Shown, name: &str, version: &str| shown.is_news(KIND, &metadata(name, version));
+            |shown: &mut Shown, name: &str, version: &str| shown.verify(KIND, &metadata(name, version));
         assert!(!news(&mut shown, "kept", "1"));
         assert!(news(&mut shown, "changed", "2") && news(&mut shown, "added", "3"));
         assert!(!news(&mut shown, "fresh", "4") && !news(&mut shown, "deleted", "4"), "the list is older");
-        let changed = shown.place(KIND, "team", "changed");
-        shown.show(KIND, &metadata("changed", "2"), false);
-        assert_eq!(shown.end_verification(KIND), [shown.place(KIND, "team", "lost")]);
+        let (changed, now) = (shown.place(KIND, "team", "changed"), Instant::now());
+        assert_eq!(shown.end_verification(KIND, now), [shown.place(KIND, "team", "lost")]);
         assert_eq!(shown.current(KIND, changed), Some(shown.version("2")));
         assert!(shown.is_absent(KIND, shown.place(KIND, "team", "lost")));
         assert!(shown.current(KIND, shown.place(KIND, "team", "fresh")).is_some(), "it came meanwhile");
-        shown.doubt(KIND);
+        shown.doubt(KIND, Instant::now());
         shown.begin_verification(KIND);
-        shown.end_verification(KIND);
-        assert!(shown.is_absent(KIND, changed), "a list ends a doubt");
+        shown.end_verification(KIND, now);
+        assert!(!shown.is_absent(KIND, changed), "its watch may still fail");
+        shown.begin_verification(KIND);
+        shown.end_verification(KIND, now + LONGEST_DOUBT * 2);
+        assert!(shown.is_absent(KIND, changed), "a list ends a doubt that nobody has renewed");
     }
 
     #[test]
@@ -367,7 +389,9 @@ mod tests {
         }
         let place = shown.place(KIND, "team", "1");
         assert!(shown.current(KIND, place).is_none() && !shown.is_absent(KIND, place));
-        assert_eq!(shown.beyond(&owner(), "o", &HashSet::new()), None);
+        assert_eq!(shown.beyond(&owner(), "o", &HashSet::new()), Unwanted::default());
+        shown.begin_verification(KIND);
+        assert!(!shown.verify(KIND, &metadata("1", "2")), "nothing is news");
         assert!(shown.of.is_empty() && shown.kinds[&KIND].there.is_empty());
     }
 }

@@ -1,6 +1,7 @@
 //! Lets go of accounts that the spec no longer has us make: one that somebody else is to make is given away, one that is
 //! no longer named is removed. It never touches an account that this control plane does not own, or that pods still use.
 
+use super::apply::Look;
 use super::build::Children;
 use super::reconciler::Reconciler;
 use super::subject::Subject;
@@ -15,12 +16,13 @@ use serde_json::{Value, from_value, json};
 
 impl Reconciler {
     /// Lets go of what is no longer ours to make; returns whether nothing is left to let go of. `rolled` tells whether
-    /// every pod runs as the account that is asked for now.
+    /// every pod runs as the account that is asked for now. While admission is disabled nothing is let go of.
     pub(super) async fn release_accounts(
         &self,
         subject: &Subject,
         children: &Children,
         rolled: bool,
+        look: Look,
     ) -> Result<bool, CallError> {
         let (key, uid) = (&subject.object.key, &subject.object.uid);
         let named = control_plane::service_account(&key.name, &subject.complete.spec);
@@ -29,19 +31,25 @@ impl Reconciler {
             && let Some(live) = self.kube.read(account(namespace, named)).await?
             && drift::is_controlled_by(&live, uid)
         {
+            if look.frozen {
+                return Ok(false);
+            }
             self.kube.patch(account(namespace, named), disowned(&live, uid)).await?;
+        }
+        if !look.everywhere {
+            return Ok(true);
         }
         let instance = instance_label(&key.name);
         let selector = format!("{}={MANAGER},{}={instance}", label::MANAGED_BY, label::INSTANCE);
         let mut to_go = ToGo::default();
-        let look = |metadata: ObjectMeta| {
+        let note = |metadata: ObjectMeta| {
             let is_named = metadata.name.as_deref() == Some(named);
             if !is_named && drift::is_controlled_by(&json!({ "metadata": metadata }), uid) {
                 to_go.note(metadata);
             }
         };
-        self.kube.labelled_metadata(account(namespace, ""), &selector, look).await?;
-        if !rolled {
+        self.kube.labelled_metadata(account(namespace, ""), &selector, note).await?;
+        if !rolled || look.frozen {
             return Ok(to_go.now.is_empty());
         }
         for Doomed { name, uid, .. } in &to_go.now {

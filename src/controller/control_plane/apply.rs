@@ -8,7 +8,7 @@ use super::gate::Gate;
 use super::grants::Trouble;
 use super::held::Held;
 use super::observed::{Exposure, Grants};
-use super::prune::{self, Wanted};
+use super::prune::{self, Left, Wanted};
 use super::reasons::Reason;
 use super::reconciler::{Pruned, Reconciler};
 use super::runs_as::RunsAs;
@@ -18,6 +18,7 @@ use crate::controller::children::{Unwanted, drift};
 use crate::controller::workload::rollout::Rollout;
 use crate::kubernetes::CallError;
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// What stands of the children afterwards.
 pub(super) struct Applied {
@@ -45,6 +46,17 @@ impl Applied {
     pub(super) fn is_left(&self) -> bool {
         !self.is_asked_for && (self.frozen || self.deployment.is_some())
     }
+}
+
+/// Where what is no longer wanted is looked for, and what may be done about it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Look {
+    /// In all namespaces.
+    pub(super) everywhere: bool,
+    /// Whether the way in from outside that is asked for stands.
+    exposed: bool,
+    /// Whether admission is disabled.
+    pub(super) frozen: bool,
 }
 
 impl Reconciler {
@@ -94,7 +106,9 @@ impl Reconciler {
         let rolled = is_asked_for && matches!(rollout, Rollout::Complete(_) | Rollout::ScaledToZero);
         let wanted = Wanted { access: workspace_access, in_place: &in_place, rolled };
         let is_exposed = matches!(exposure, Exposure::InPlace(_) | Exposure::NotAsked);
-        let pruned = self.prune(subject, children, wanted, is_exposed, frozen, &mut problems).await;
+        // What comes to be shown meanwhile is for the next reconcile, which reads whether it may change anything.
+        let pruned = gate.snapshot.is_some()
+            || self.prune(subject, children, wanted, is_exposed, frozen, &mut problems).await;
         let account = runs_as.refusal();
         Applied {
             service,
@@ -125,10 +139,11 @@ impl Reconciler {
         if self.is_pruned(object, children) {
             return true;
         }
-        let unwanted = self.unwanted(object, children).unwrap_or_default();
-        match self.prune_unwanted(subject, children, wanted, exposed, frozen, problems).await {
+        let unwanted = self.unwanted(object, children);
+        let look = Look { everywhere: self.must_list(object, children, &unwanted), exposed, frozen };
+        match self.prune_unwanted(subject, children, wanted, look, problems).await {
             Ok(true) => {
-                let done = Pruned { of: object.asked_for(), unwanted };
+                let done = Pruned { of: object.asked_for(), unwanted: unwanted.places };
                 self.pruned().insert(object.key.clone(), done);
                 true
             }
@@ -144,15 +159,35 @@ impl Reconciler {
     /// watches have shown nothing since. The first generation left nothing; and before our finalizer goes it is looked for.
     pub(super) fn is_pruned(&self, object: &Object, children: &Children) -> bool {
         let (asked_for, unwanted) = (object.asked_for(), self.unwanted(object, children));
-        if let Some(done) = self.pruned().get(&object.key).filter(|done| done.of == asked_for) {
-            return unwanted.is_none_or(|unwanted| unwanted.is_subset(&done.unwanted));
+        if let Some(done) = self.pruned().get_mut(&object.key).filter(|done| done.of == asked_for) {
+            // What went and comes back is new.
+            let nothing_new = unwanted.places.is_subset(&done.unwanted);
+            done.unwanted.retain(|place| unwanted.places.contains(place));
+            return nothing_new;
         }
-        let releases = object.is_held() && !children.reach_beyond(&object.key.namespace);
         let is_first = asked_for.generation == 1 && asked_for.request.is_none();
-        is_first && !releases && unwanted.is_some_and(|unwanted| unwanted.is_empty())
+        let nothing = is_first && !self.releases(object, children) && unwanted.is_nothing();
+        if nothing {
+            let done = Pruned { of: asked_for, unwanted: BTreeSet::new() };
+            self.pruned().insert(object.key.clone(), done);
+        }
+        nothing
     }
 
-    fn unwanted(&self, object: &Object, children: &Children) -> Option<Unwanted> {
+    /// Whether our finalizer may go.
+    fn releases(&self, object: &Object, children: &Children) -> bool {
+        object.is_held() && !children.reach_beyond(&object.key.namespace)
+    }
+
+    /// Whether what is left is looked for in all namespaces. What an object asked for before this term the first list of
+    /// the watches has shown, which is as good.
+    fn must_list(&self, object: &Object, children: &Children, unwanted: &Unwanted) -> bool {
+        let is_handled = object.reconcile_at() == object.status.last_handled_reconcile_at;
+        let is_known = self.pruned().contains_key(&object.key);
+        is_known || !is_handled || self.releases(object, children) || !unwanted.is_nothing()
+    }
+
+    fn unwanted(&self, object: &Object, children: &Children) -> Unwanted {
         self.known.unwanted(&object.key, &object.uid, children.all())
     }
 
@@ -161,17 +196,19 @@ impl Reconciler {
         subject: &Subject,
         children: &Children,
         wanted: Wanted<'_>,
-        exposed: bool,
-        frozen: bool,
+        look: Look,
         problems: &mut Problems,
     ) -> Result<bool, CallError> {
         let owner = subject.object.owner();
-        prune::optional_children(&self.kube, owner, children, exposed).await?;
-        let left = prune::grants(&self.kube, owner, wanted).await?;
+        // By name: what has lost our label is shown by no watch.
+        let optional = prune::optional_children(&self.kube, owner, children, look.exposed).await?;
+        let mut left = Left::default();
+        if look.everywhere {
+            left = prune::grants(&self.kube, owner, wanted).await?;
+        }
         problems.failed.extend(left.told());
-        // Who has an account is left as it is with the account.
-        let accounts = !frozen && self.release_accounts(subject, children, wanted.rolled).await?;
-        Ok(left.is_nothing() && accounts && exposed)
+        let accounts = self.release_accounts(subject, children, wanted.rolled, look).await?;
+        Ok(left.is_nothing() && accounts && optional)
     }
 }
 

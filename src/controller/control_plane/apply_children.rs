@@ -108,6 +108,10 @@ impl Reconciler {
         }
         let state = apply_over(&self.kube, &child, live, is_ours(subject, &child)).await;
         problems.note(&state);
+        if let ChildState::InPlace(live) = &state {
+            // It is read in every reconcile; but whose it was must be known when it goes without a word.
+            self.known.note(&subject.object.key, &child, live);
+        }
         let rollout = match &state {
             ChildState::InPlace(live) => self.looked_into(subject, rollout::rollout(Some(live))).await,
             _ => Rollout::Unseen,

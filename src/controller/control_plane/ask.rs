@@ -37,6 +37,11 @@ impl Memory {
         before.is_some_and(|before| before == uid)
     }
 
+    /// Forgets all of them: a term begins.
+    pub(super) fn clear(&self) {
+        self.faltered.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     /// Forgets an object that is gone.
     pub(super) fn forget(&self, key: &ObjectKey) {
         self.faltered.lock().unwrap_or_else(PoisonError::into_inner).remove(key);

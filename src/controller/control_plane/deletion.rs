@@ -49,7 +49,10 @@ impl Reconciler {
         let mut left = prune::grants(&self.kube, object.owner(), Wanted::NOTHING).await?;
         left.stuck.extend(self.take_back(object).await?);
         if left.is_nothing() {
-            self.kube.patch(object.target(), FINALIZER.remove(&object.value)).await?;
+            let after = self.kube.patch(object.target(), FINALIZER.remove(&object.value)).await?;
+            if FINALIZER.is_on(&after) {
+                return Ok(Some(FINALIZER.refusal(&"a policy of the cluster undoes the change")));
+            }
         }
         Ok(left.told())
     }

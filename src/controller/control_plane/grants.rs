@@ -11,7 +11,7 @@ use super::reconciler::Reconciler;
 use super::subject::{Object, Subject};
 use crate::controller::children::apply::{Applier, ChildState};
 use crate::controller::children::{Child, drift};
-use crate::controller::identity::Owner;
+use crate::controller::identity::{ObjectKey, Owner};
 use crate::kubernetes::{CallError, Target};
 use crds::well_known::{finalizer as name, label};
 use k8s_openapi::api::rbac::v1::PolicyRule;
@@ -115,7 +115,7 @@ impl Reconciler {
     pub(super) async fn honour_refusals(&self, object: &Object) -> bool {
         let (owner, mut honoured) = (object.owner(), true);
         for place in self.abroad.refused(&object.key) {
-            match self.honour_refusal(owner, &place).await {
+            match self.honour_refusal(&object.key, owner, &place).await {
                 Ok(gone) => honoured &= gone,
                 Err(error) => {
                     tracing::warn!(place, %error, "rights that are refused could not be taken back");
@@ -126,12 +126,20 @@ impl Reconciler {
         honoured
     }
 
-    async fn honour_refusal(&self, owner: Owner<'_>, place: &str) -> Result<bool, CallError> {
+    async fn honour_refusal(
+        &self,
+        key: &ObjectKey,
+        owner: Owner<'_>,
+        place: &str,
+    ) -> Result<bool, CallError> {
         let namespace = self.namespace(place).await?;
         if !namespace.as_ref().is_some_and(|one| consent::refuses(says(one))) {
             return Ok(true);
         }
         let gone = prune::revoke(&self.kube, owner, place).await?;
+        if gone {
+            self.abroad.forget(key, place);
+        }
         tracing::info!(place, gone, "the namespace refuses workspaces: rights there were taken back");
         Ok(gone)
     }

@@ -14,21 +14,25 @@ use serde_json::{Value, json};
 /// What gives coderd its permissions, in the order in which it goes.
 const GRANTS: [ChildKind; 2] = [ChildKind::RoleBinding, ChildKind::Role];
 
-/// Prunes the children of which there is at most one and now none. A way in from outside goes only when the one that
-/// takes its place stands, or none is asked for, which `exposed` tells: until then users have no other.
+/// Prunes the children of which there is at most one and now none; returns whether none of them waits. A way in from outside
+/// goes only when the one that takes its place stands, or none is asked for, which `exposed` tells: until then users have
+/// no other.
 pub async fn optional_children(
     kube: &Kube,
     owner: Owner<'_>,
     wanted: &Children,
     exposed: bool,
-) -> Result<(), CallError> {
+) -> Result<bool, CallError> {
+    let mut done = true;
     for kind in wanted.absent() {
+        let target = Target::of(kind.names(), owner.namespace, &wanted.deployment.name);
         if exposed || !matches!(kind, ChildKind::Ingress | ChildKind::HttpRoute) {
-            let target = Target::of(kind.names(), owner.namespace, &wanted.deployment.name);
             prune::controlled(kube, target, owner.uid).await?;
+        } else {
+            done &= !kube.read(target).await?.is_some_and(|live| drift::is_controlled_by(&live, owner.uid));
         }
     }
-    Ok(())
+    Ok(done)
 }
 
 /// The rights of coderd that are asked for.
@@ -97,16 +101,18 @@ pub async fn grants(kube: &Kube, owner: Owner<'_>, wanted: Wanted<'_>) -> Result
     let (mut left, mut outcome) = (Left::default(), Ok(()));
     for kind in GRANTS {
         let all = Target::of(kind.names(), "", "");
-        let mut to_go = ToGo::default();
+        let (mut to_go, mut former) = (ToGo::default(), ToGo::default());
         let look = |metadata: ObjectMeta| {
             let live = json!({ "metadata": metadata });
-            if !is_grant_of(&live, owner) && !is_former_grant(&live, owner) {
+            let is_ours = is_grant_of(&live, owner);
+            if !is_ours && !is_former_grant(&live, owner) {
                 return;
             }
             match wanted.fate(kind, text(&live, "/metadata/namespace"), text(&live, "/metadata/name")) {
                 Fate::Keep => {}
                 Fate::Wait => left.waiting = true,
-                Fate::Remove => to_go.note(metadata),
+                Fate::Remove if is_ours => to_go.note(metadata),
+                Fate::Remove => former.note(metadata),
             }
         };
         kube.labelled_metadata(all, &selector(owner), look).await?;
@@ -118,8 +124,19 @@ pub async fn grants(kube: &Kube, owner: Owner<'_>, wanted: Wanted<'_>) -> Result
                 Err(error) => outcome = outcome.and(Err(error)),
             }
         }
+        remove_former(kube, all, &former).await;
     }
     outcome.map(|()| left)
+}
+
+/// Removes what an earlier control plane of this name left. Anybody can make an object that looks like it, and hold it: this
+/// one neither waits for it nor fails because of it.
+async fn remove_former(kube: &Kube, all: Target<'_>, former: &ToGo) {
+    for Doomed { namespace, name, uid } in &former.now {
+        if let Err(error) = kube.remove(Target { namespace, name, ..all }, uid).await {
+            tracing::warn!(kind = all.kind, namespace, name, %error, "a right of an earlier control plane is left");
+        }
+    }
 }
 
 /// Takes back every right that a control plane of this name has in a namespace, now or from before; whether all are

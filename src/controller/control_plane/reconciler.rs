@@ -10,12 +10,12 @@ use super::subject::{AskedFor, Object};
 use super::triggers::Abroad;
 use crate::coderd::Egress;
 use crate::controller::children::apply::Applier;
-use crate::controller::children::{Fingerprint, Known, Unwanted};
+use crate::controller::children::{Fingerprint, Known, Place};
 use crate::controller::identity::ObjectKey;
 use crate::controller::runtime::telemetry::Telemetry;
 use crate::kubernetes::Kube;
 use crate::kubernetes::events::Events;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use webhooks::Config;
 
@@ -42,7 +42,7 @@ pub struct Reconciler {
 pub(super) struct Pruned {
     pub(super) of: AskedFor,
     /// What the watches showed of it then: it is gone, or not ours.
-    pub(super) unwanted: Unwanted,
+    pub(super) unwanted: BTreeSet<Place>,
 }
 
 impl Reconciler {
@@ -80,6 +80,8 @@ impl Reconciler {
         self.known.forget_all();
         self.abroad.begin_term();
         self.pruned().clear();
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.memory.clear();
         *self.checksum_key.lock().unwrap_or_else(PoisonError::into_inner) = Arc::default();
     }
 

@@ -57,6 +57,12 @@ impl Triggers {
         self.records.lock().unwrap_or_else(PoisonError::into_inner).is_lost(change)
     }
 
+    /// Enqueues whom a change concerns.
+    fn follow(&self, trigger: Trigger, change: &Change) {
+        self.enqueue_refused(self.abroad.note(trigger, change));
+        self.enqueue(trigger, change);
+    }
+
     fn enqueue(&self, trigger: Trigger, change: &Change) {
         for control_plane in self.candidates(trigger, change) {
             if concerns(trigger, change, &control_plane) {
@@ -66,8 +72,8 @@ impl Triggers {
     }
 
     /// Enqueues whoever has rights where they are refused, also if its spec does not say so or cannot be read.
-    fn enqueue_refused(&self, owners: &[ObjectKey]) {
-        if owners.is_empty() {
+    fn enqueue_refused(&self, owners: Owners) {
+        if owners == Owners::default() {
             return;
         }
         let keys = self.control_planes.all().into_iter().map(|object| ObjectKey::of(object.meta()));
@@ -100,8 +106,11 @@ impl Follower for Triggers {
             Changed::Consumed(source) => Trigger::Consumed(source),
             Changed::Namespace => Trigger::Namespace,
         };
-        self.enqueue_refused(&self.abroad.note(trigger, change));
-        self.enqueue(trigger, change);
+        self.follow(trigger, change);
+    }
+
+    fn found(&self, kind: ChildKind, change: &Change) {
+        self.follow(Trigger::Child(kind), change);
     }
 
     fn listing(&self, kind: ChildKind) {
@@ -109,7 +118,7 @@ impl Follower for Triggers {
     }
 
     fn listed(&self, kind: ChildKind) {
-        self.known.end_list(kind);
+        self.known.end_list(kind).into_iter().for_each(|owner| self.queue.enqueue(owner));
     }
 
     fn relisted(&self) {
@@ -236,6 +245,7 @@ mod abroad;
 mod records;
 
 pub use abroad::Abroad;
+use abroad::Owners;
 use records::Records;
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! list shows otherwise is told as if the watch had. It reads metadata; what is wrong is found by a reconcile.
 
 use super::queue::Queue;
-use super::watches::{Changed, Followers};
+use super::watches::Followers;
 use crate::controller::children::{ChildKind, Known};
 use crate::controller::identity::ObjectKey;
 use crate::kubernetes::{CallError, Change, Kube, Target};
@@ -37,9 +37,9 @@ async fn verify(kube: &Kube, known: &Known, followers: &Followers, kind: ChildKi
     let ours = format!("{}={MANAGER}", label::MANAGED_BY);
     let all = Target::of(kind.names(), "", "");
     let look = |metadata| {
-        if known.is_news(kind, &metadata) {
+        if known.verify(kind, &metadata) {
             let change = Change { metadata, gone: false };
-            followers.iter().for_each(|one| one.changed(Changed::Child(kind), &change));
+            followers.iter().for_each(|one| one.found(kind, &change));
         }
     };
     kube.labelled_metadata(all, &ours, look).await

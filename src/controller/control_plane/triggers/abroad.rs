@@ -11,9 +11,33 @@ use kube::core::ObjectMeta;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Grants that are remembered; each takes some three hundred bytes. What is beyond is found when its namespace or its owner
-/// is looked at.
+/// Control planes that are remembered for one namespace, and for all together; each takes some two hundred bytes. Anybody
+/// who may write Roles can name as many as he likes: beyond that every control plane is looked for there.
+const MOST_OF_PLACE: usize = 500;
 const MOST: usize = 30_000;
+
+/// Control planes, as labels name them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Owners {
+    These(BTreeSet<ObjectKey>),
+    /// Too many to remember.
+    Anybody,
+}
+
+impl Default for Owners {
+    fn default() -> Self {
+        Self::These(BTreeSet::new())
+    }
+}
+
+impl Owners {
+    pub(super) fn contains(&self, owner: &ObjectKey) -> bool {
+        match self {
+            Self::These(owners) => owners.contains(owner),
+            Self::Anybody => true,
+        }
+    }
+}
 
 /// What is known of rights in other namespaces. Names only.
 #[derive(Debug, Default)]
@@ -21,32 +45,42 @@ pub struct Abroad(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
-    /// The owner of each Role and RoleBinding as its labels name it now, by uid, and where it is.
-    grants: BTreeMap<String, (ObjectKey, String)>,
-    /// The namespaces of them, by owner, with how many there are in each.
-    places: BTreeMap<ObjectKey, BTreeMap<String, usize>>,
+    /// Who has, or had, a Role or RoleBinding in a namespace.
+    places: BTreeMap<String, Owners>,
+    /// How many are remembered.
+    count: usize,
     /// The namespaces that take workspaces of nobody.
     refusing: BTreeSet<String>,
 }
 
 impl Abroad {
     /// Takes note of a change; whose rights are refused where it happened.
-    pub(super) fn note(&self, trigger: Trigger, change: &Change) -> Vec<ObjectKey> {
-        let (metadata, mut known) = (&change.metadata, self.known());
+    pub(super) fn note(&self, trigger: Trigger, change: &Change) -> Owners {
+        let mut known = self.known();
         match trigger {
-            Trigger::Namespace => known.note_namespace(metadata, change.gone),
-            Trigger::Child(ChildKind::Role | ChildKind::RoleBinding) => {
-                known.note_grant(metadata, change.gone).into_iter().collect()
+            Trigger::Namespace => known.note_namespace(&change.metadata, change.gone),
+            Trigger::Child(ChildKind::Role | ChildKind::RoleBinding) if !change.gone => {
+                known.note_grant(&change.metadata).unwrap_or_default()
             }
-            Trigger::Child(_) | Trigger::Consumed(_) | Trigger::Record => Vec::new(),
+            Trigger::Child(_) | Trigger::Consumed(_) | Trigger::Record => Owners::default(),
         }
     }
 
-    /// Where a control plane has rights that are refused, as far as is known.
+    /// Where a control plane may have rights that are refused, as far as is known.
     pub fn refused(&self, key: &ObjectKey) -> BTreeSet<String> {
         let (owner, known) = (key.labelled(), self.known());
-        let places = known.places.get(&owner).into_iter().flat_map(BTreeMap::keys);
-        places.filter(|place| known.refusing.contains(*place)).cloned().collect()
+        let has = |place: &&String| known.places.get(*place).is_some_and(|owners| owners.contains(&owner));
+        known.refusing.iter().filter(has).cloned().collect()
+    }
+
+    /// Takes note that a control plane has nothing in a namespace any more.
+    pub fn forget(&self, key: &ObjectKey, place: &str) {
+        let mut known = self.known();
+        if let Some(Owners::These(owners)) = known.places.get_mut(place)
+            && owners.remove(&key.labelled())
+        {
+            known.count -= 1;
+        }
     }
 
     /// Forgets everything: a term begins, and its watches tell all there is.
@@ -60,45 +94,33 @@ impl Abroad {
 }
 
 impl Known {
-    fn note_namespace(&mut self, metadata: &ObjectMeta, gone: bool) -> Vec<ObjectKey> {
-        let Some(name) = &metadata.name else { return Vec::new() };
+    fn note_namespace(&mut self, metadata: &ObjectMeta, gone: bool) -> Owners {
+        let Some(name) = &metadata.name else { return Owners::default() };
         let labels = metadata.labels.as_ref();
         let says = labels.and_then(|labels| labels.get(label::WORKSPACES_FROM)).map(String::as_str);
         if gone || !consent::refuses(says) {
             self.refusing.remove(name);
-            return Vec::new();
+            return Owners::default();
         }
         self.refusing.insert(name.clone());
-        let owners = self.places.iter().filter(|(_, places)| places.contains_key(name));
-        owners.map(|(owner, _)| owner.clone()).collect()
+        self.places.get(name).cloned().unwrap_or_default()
     }
 
-    fn note_grant(&mut self, metadata: &ObjectMeta, gone: bool) -> Option<ObjectKey> {
-        let (place, uid) = (metadata.namespace.clone()?, metadata.uid.clone()?);
-        // Its labels may have named another before.
-        self.forget_grant(&uid);
+    fn note_grant(&mut self, metadata: &ObjectMeta) -> Option<Owners> {
+        let place = metadata.namespace.clone()?;
         let owner = ObjectKey::of_labels(metadata).filter(|owner| owner.namespace != place)?;
-        if gone || self.grants.len() >= MOST {
-            return None;
-        }
         let refused = self.refusing.contains(&place);
-        *self.places.entry(owner.clone()).or_default().entry(place.clone()).or_default() += 1;
-        self.grants.insert(uid, (owner.clone(), place));
-        refused.then_some(owner)
-    }
-
-    fn forget_grant(&mut self, uid: &str) {
-        let Some((owner, place)) = self.grants.remove(uid) else { return };
-        let Some(places) = self.places.get_mut(&owner) else { return };
-        if let Some(count) = places.get_mut(&place) {
-            *count -= 1;
-            if *count == 0 {
-                places.remove(&place);
+        let owners = self.places.entry(place).or_default();
+        if let Owners::These(these) = owners
+            && these.insert(owner.clone())
+        {
+            self.count += 1;
+            if these.len() > MOST_OF_PLACE || self.count > MOST {
+                self.count -= these.len();
+                *owners = Owners::Anybody;
             }
         }
-        if places.is_empty() {
-            self.places.remove(&owner);
-        }
+        refused.then(|| Owners::These([owner].into()))
     }
 }
 
@@ -113,43 +135,52 @@ mod tests {
         Change { metadata: from_value(metadata).unwrap(), gone }
     }
 
-    fn grant(place: &str, name: &str, uid: &str, gone: bool) -> Change {
-        let metadata = json!({"name": "role", "namespace": place, "uid": uid, "labels": {
+    fn grant(place: &str, name: &str) -> Change {
+        let metadata = json!({"name": "role", "namespace": place, "uid": "1", "labels": {
             "coder.com/control-plane": instance_label(name), "coder.com/control-plane-namespace": "team"}});
-        Change { metadata: from_value(metadata).unwrap(), gone }
+        Change { metadata: from_value(metadata).unwrap(), gone: false }
+    }
+
+    fn key(name: &str) -> ObjectKey {
+        ObjectKey { namespace: "team".to_owned(), name: name.to_owned() }
     }
 
     #[test]
     fn a_refusal_finds_whoever_has_rights_there_in_whatever_order_they_are_seen() {
         let (abroad, name) = (Abroad::default(), "x".repeat(70));
-        let key = ObjectKey { namespace: "team".to_owned(), name: name.clone() };
+        let (key, nobody) = (key(&name), Owners::default());
         let child = |change: &Change| abroad.note(Trigger::Child(ChildKind::Role), change);
         let says = |says: &str, gone| abroad.note(Trigger::Namespace, &namespace(says, gone));
         let places = || abroad.refused(&key).into_iter().collect::<Vec<_>>();
-        assert!(child(&grant("theirs", &name, "1", false)).is_empty() && says("team", false).is_empty());
-        assert!(child(&grant("theirs", "other", "2", true)).is_empty(), "never seen and gone");
+        assert_eq!((child(&grant("theirs", &name)), says("team", false)), (nobody.clone(), nobody.clone()));
         assert_eq!(places(), Vec::<String>::new(), "nobody refuses");
         let woken = says("none", false);
-        assert!(woken.len() == 1 && woken[0] == key.labelled(), "{woken:?}");
+        assert!(woken.contains(&key.labelled()) && !woken.contains(&self::key("other")), "{woken:?}");
         assert_eq!(places(), ["theirs"]);
-        assert_eq!(child(&grant("theirs", &name, "3", false)).len(), 1, "refused already when it came");
-        child(&grant("theirs", &name, "1", true));
-        assert_eq!(places(), ["theirs"], "one is left");
-        child(&grant("theirs", &name, "3", true));
-        assert_eq!((places(), says("none", false)), (Vec::new(), Vec::new()), "nothing is left to take back");
-        assert!(child(&grant("team", &name, "4", false)).is_empty() && abroad.known().grants.is_empty());
+        assert!(child(&grant("theirs", "late")).contains(&self::key("late")), "it was granted since");
+        assert_eq!(child(&grant("elsewhere", "late")), nobody, "nobody refuses there");
+        assert_eq!(child(&grant("team", &name)), nobody, "its own namespace");
+        abroad.forget(&key, "theirs");
+        assert_eq!(places(), Vec::<String>::new(), "nothing is left there");
         says("none", true);
-        child(&grant("theirs", &name, "5", false));
-        assert_eq!(places(), Vec::<String>::new(), "the namespace that refused is gone");
-        for name in ["a", "b", "c"] {
-            child(&grant("theirs", name, "5", false));
-        }
-        let kept = || {
-            let known = abroad.known();
-            (known.grants.len(), known.places.len())
+        assert_eq!(abroad.refused(&self::key("late")), BTreeSet::new(), "the namespace that refused is gone");
+        abroad.begin_term();
+        assert!(abroad.known().places.is_empty());
+    }
+
+    #[test]
+    fn whoever_names_many_hides_nobody() {
+        let abroad = Abroad::default();
+        let child = |place: &str, name: &str| {
+            abroad.note(Trigger::Child(ChildKind::RoleBinding), &grant(place, name));
         };
-        assert_eq!(kept(), (1, 1), "relabelled");
-        child(&grant("theirs", "else", "5", true));
-        assert_eq!(kept(), (0, 0), "it is gone");
+        for number in 0..=MOST_OF_PLACE {
+            child("theirs", &number.to_string());
+        }
+        child("other", "coder");
+        assert_eq!(abroad.known().count, 1, "nothing is kept of them");
+        let woken = abroad.note(Trigger::Namespace, &namespace("none", false));
+        assert_eq!(woken, Owners::Anybody);
+        assert_eq!(abroad.refused(&key("coder")), ["theirs".to_owned()].into(), "it is looked for");
     }
 }

@@ -29,6 +29,8 @@ pub enum Changed {
 pub trait Follower: Send + Sync + 'static {
     /// Enqueues the objects that a change concerns.
     fn changed(&self, changed: Changed, change: &Change);
+    /// The same for a child that a list shows and a watch has not.
+    fn found(&self, kind: ChildKind, change: &Change);
     /// Everything that there is of a child's kind is about to be told, from nothing.
     fn listing(&self, kind: ChildKind);
     /// Everything that there is of a child's kind has been told.
