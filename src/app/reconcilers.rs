@@ -1,7 +1,7 @@
 //! The work of the controller's lease: the reconcilers, each with a queue of its own, while this replica leads.
 //! It wires them; what they do is not known here.
 
-use super::duties::Work;
+use super::leader_tasks::Work;
 use super::process::Context;
 use crate::coderd::{Egress, Observer};
 use crate::controller::control_plane::{
