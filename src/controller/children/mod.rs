@@ -14,4 +14,4 @@ mod shown;
 pub use child::{Child, ChildKind, Presence};
 pub use fingerprint::Fingerprint;
 pub use known::{Known, Snapshot, Unwanted};
-pub use metadata::{ChildOwner, Texts, filled, one_each, texts};
+pub use metadata::{ChildOwner, StringMap, last_by_key, non_empty, string_map};

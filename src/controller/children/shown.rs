@@ -342,11 +342,14 @@ mod tests {
         shown.begin_verification(KIND);
         shown.show(KIND, &metadata("fresh", "5"), false);
         shown.show(KIND, &metadata("deleted", "6"), true);
-        let news =
+        let is_new =
             |shown: &mut Shown, name: &str, version: &str| shown.is_news(KIND, &metadata(name, version));
-        assert!(!news(&mut shown, "kept", "1"));
-        assert!(news(&mut shown, "changed", "2") && news(&mut shown, "added", "3"));
-        assert!(!news(&mut shown, "fresh", "4") && !news(&mut shown, "deleted", "4"), "the list is older");
+        assert!(!is_new(&mut shown, "kept", "1"));
+        assert!(is_new(&mut shown, "changed", "2") && is_new(&mut shown, "added", "3"));
+        assert!(
+            !is_new(&mut shown, "fresh", "4") && !is_new(&mut shown, "deleted", "4"),
+            "the list is older"
+        );
         let changed = shown.place(KIND, "team", "changed");
         shown.show(KIND, &metadata("changed", "2"), false);
         assert_eq!(shown.end_verification(KIND), [shown.place(KIND, "team", "lost")]);

@@ -4,7 +4,7 @@
 use super::build::Children;
 use super::reconciler::Reconciler;
 use super::subject::Subject;
-use crate::controller::children::prune::{Doomed, ToGo};
+use crate::controller::children::prune::{PruneCandidate, PruneCandidates};
 use crate::controller::children::{ChildKind, drift};
 use crate::kubernetes::{CallError, Target};
 use crds::names::{control_plane, instance_label};
@@ -33,21 +33,21 @@ impl Reconciler {
         }
         let instance = instance_label(&key.name);
         let selector = format!("{}={MANAGER},{}={instance}", label::MANAGED_BY, label::INSTANCE);
-        let mut to_go = ToGo::default();
+        let mut candidates = PruneCandidates::default();
         let look = |metadata: ObjectMeta| {
             let is_named = metadata.name.as_deref() == Some(named);
             if !is_named && drift::is_controlled_by(&json!({ "metadata": metadata }), uid) {
-                to_go.note(metadata);
+                candidates.note(metadata);
             }
         };
         self.kube.labelled_metadata(account(namespace, ""), &selector, look).await?;
         if !rolled {
-            return Ok(to_go.now.is_empty());
+            return Ok(candidates.now.is_empty());
         }
-        for Doomed { name, uid, .. } in &to_go.now {
+        for PruneCandidate { name, uid, .. } in &candidates.now {
             self.kube.remove(account(namespace, name), uid).await?;
         }
-        Ok(!to_go.more)
+        Ok(!candidates.more)
     }
 }
 

@@ -2,7 +2,7 @@
 //! budget, a monitor. It removes only what carries our mark, by uid.
 
 use super::build::{Children, WorkspaceAccess};
-use crate::controller::children::prune::{self, Doomed, ToGo, removed};
+use crate::controller::children::prune::{self, PruneCandidate, PruneCandidates, removed};
 use crate::controller::children::{Child, ChildKind, drift};
 use crate::controller::identity::Owner;
 use crate::kubernetes::{CallError, Kube, Target};
@@ -97,7 +97,7 @@ pub async fn grants(kube: &Kube, owner: Owner<'_>, wanted: Wanted<'_>) -> Result
     let (mut left, mut outcome) = (Left::default(), Ok(()));
     for kind in GRANTS {
         let all = Target::of(kind.names(), "", "");
-        let mut to_go = ToGo::default();
+        let mut candidates = PruneCandidates::default();
         let look = |metadata: ObjectMeta| {
             let live = json!({ "metadata": metadata });
             if !is_grant_of(&live, owner) && !is_former_grant(&live, owner) {
@@ -106,12 +106,12 @@ pub async fn grants(kube: &Kube, owner: Owner<'_>, wanted: Wanted<'_>) -> Result
             match wanted.fate(kind, text(&live, "/metadata/namespace"), text(&live, "/metadata/name")) {
                 Fate::Keep => {}
                 Fate::Wait => left.waiting = true,
-                Fate::Remove => to_go.note(metadata),
+                Fate::Remove => candidates.note(metadata),
             }
         };
         kube.labelled_metadata(all, &selector(owner), look).await?;
-        left.waiting |= to_go.more;
-        for Doomed { namespace, name, uid } in &to_go.now {
+        left.waiting |= candidates.more;
+        for PruneCandidate { namespace, name, uid } in &candidates.now {
             match removed(kube, Target { namespace, name, ..all }, uid).await {
                 Ok(true) => {}
                 Ok(false) => left.stuck.push(format!("{} {namespace}/{name}", kind.as_str())),
@@ -128,13 +128,13 @@ pub async fn revoke(kube: &Kube, owner: Owner<'_>, namespace: &str) -> Result<bo
     let mut outcome = Ok(true);
     for kind in GRANTS {
         let all = Target::of(kind.names(), namespace, "");
-        let mut to_go = ToGo::default();
-        kube.labelled_metadata(all, &selector(owner), |metadata| to_go.note(metadata)).await?;
-        for Doomed { name, uid, .. } in &to_go.now {
+        let mut candidates = PruneCandidates::default();
+        kube.labelled_metadata(all, &selector(owner), |metadata| candidates.note(metadata)).await?;
+        for PruneCandidate { name, uid, .. } in &candidates.now {
             let gone = removed(kube, Target { name, ..all }, uid).await;
             outcome = outcome.and_then(|before| gone.map(|gone| before && gone));
         }
-        outcome = outcome.map(|gone| gone && !to_go.more);
+        outcome = outcome.map(|gone| gone && !candidates.more);
     }
     outcome
 }

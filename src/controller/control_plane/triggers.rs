@@ -6,7 +6,7 @@ use super::dependants::{self, Dependants};
 use crate::controller::children::{ChildKind, Known};
 use crate::controller::identity::ObjectKey;
 use crate::controller::runtime::queue::Queue;
-use crate::controller::runtime::watches::{Changed, Follower};
+use crate::controller::runtime::watches::{Changed, WatchHandler};
 use crate::controller::workload::consumed::{Consumed, Source};
 use crate::kubernetes::{Change, Kept, Reflected};
 use crds::CoderControlPlane;
@@ -35,22 +35,28 @@ pub enum Trigger {
 /// Enqueues control planes when something changed that concerns them.
 pub struct Triggers {
     control_planes: ControlPlanes,
-    abroad: Arc<Abroad>,
+    grant_index: Arc<GrantIndex>,
     known: Arc<Known>,
     records: Mutex<Records>,
     queue: Queue<ObjectKey>,
 }
 
 impl Triggers {
-    /// Triggers of one term of leadership; `home` is the operator's namespace.
+    /// Triggers of one term of leadership; `operator_namespace` is the operator's namespace.
     pub fn new(
         control_planes: ControlPlanes,
-        abroad: Arc<Abroad>,
+        grant_index: Arc<GrantIndex>,
         known: Arc<Known>,
-        home: &str,
+        operator_namespace: &str,
         queue: Queue<ObjectKey>,
     ) -> Self {
-        Self { control_planes, abroad, known, records: Mutex::new(Records::of(home)), queue }
+        Self {
+            control_planes,
+            grant_index,
+            known,
+            records: Mutex::new(Records::of(operator_namespace)),
+            queue,
+        }
     }
 
     fn is_lost(&self, change: &Change) -> bool {
@@ -88,7 +94,7 @@ impl Triggers {
     }
 }
 
-impl Follower for Triggers {
+impl WatchHandler for Triggers {
     fn changed(&self, changed: Changed, change: &Change) {
         let trigger = match changed {
             Changed::Child(kind) => {
@@ -100,7 +106,7 @@ impl Follower for Triggers {
             Changed::Consumed(source) => Trigger::Consumed(source),
             Changed::Namespace => Trigger::Namespace,
         };
-        self.enqueue_refused(&self.abroad.note(trigger, change));
+        self.enqueue_refused(&self.grant_index.note(trigger, change));
         self.enqueue(trigger, change);
     }
 
@@ -232,10 +238,10 @@ fn operator_reads(control_plane: &CoderControlPlane, name: &str) -> bool {
     [spec.license_secret_ref.as_ref(), token].into_iter().flatten().any(|reference| reference.name == name)
 }
 
-mod abroad;
+mod grant_index;
 mod records;
 
-pub use abroad::Abroad;
+pub use grant_index::GrantIndex;
 use records::Records;
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ const MOST: usize = 30_000;
 
 /// What is known of rights in other namespaces. Names only.
 #[derive(Debug, Default)]
-pub struct Abroad(Mutex<Known>);
+pub struct GrantIndex(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
@@ -29,7 +29,7 @@ struct Known {
     refusing: BTreeSet<String>,
 }
 
-impl Abroad {
+impl GrantIndex {
     /// Takes note of a change; whose rights are refused where it happened.
     pub(super) fn note(&self, trigger: Trigger, change: &Change) -> Vec<ObjectKey> {
         let (metadata, mut known) = (&change.metadata, self.known());
@@ -121,11 +121,11 @@ mod tests {
 
     #[test]
     fn a_refusal_finds_whoever_has_rights_there_in_whatever_order_they_are_seen() {
-        let (abroad, name) = (Abroad::default(), "x".repeat(70));
+        let (grant_index, name) = (GrantIndex::default(), "x".repeat(70));
         let key = ObjectKey { namespace: "team".to_owned(), name: name.clone() };
-        let child = |change: &Change| abroad.note(Trigger::Child(ChildKind::Role), change);
-        let says = |says: &str, gone| abroad.note(Trigger::Namespace, &namespace(says, gone));
-        let places = || abroad.refused(&key).into_iter().collect::<Vec<_>>();
+        let child = |change: &Change| grant_index.note(Trigger::Child(ChildKind::Role), change);
+        let says = |says: &str, gone| grant_index.note(Trigger::Namespace, &namespace(says, gone));
+        let places = || grant_index.refused(&key).into_iter().collect::<Vec<_>>();
         assert!(child(&grant("theirs", &name, "1", false)).is_empty() && says("team", false).is_empty());
         assert!(child(&grant("theirs", "other", "2", true)).is_empty(), "never seen and gone");
         assert_eq!(places(), Vec::<String>::new(), "nobody refuses");
@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(places(), ["theirs"], "one is left");
         child(&grant("theirs", &name, "3", true));
         assert_eq!((places(), says("none", false)), (Vec::new(), Vec::new()), "nothing is left to take back");
-        assert!(child(&grant("team", &name, "4", false)).is_empty() && abroad.known().grants.is_empty());
+        assert!(child(&grant("team", &name, "4", false)).is_empty() && grant_index.known().grants.is_empty());
         says("none", true);
         child(&grant("theirs", &name, "5", false));
         assert_eq!(places(), Vec::<String>::new(), "the namespace that refused is gone");
@@ -145,7 +145,7 @@ mod tests {
             child(&grant("theirs", name, "5", false));
         }
         let kept = || {
-            let known = abroad.known();
+            let known = grant_index.known();
             (known.grants.len(), known.places.len())
         };
         assert_eq!(kept(), (1, 1), "relabelled");
