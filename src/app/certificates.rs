@@ -1,12 +1,12 @@
 //! Starts whatever keeps the serving certificate of this process current: our own authority, or a folder.
 
-use super::duties::{Duty, Work};
 use super::flags::WebhookCa;
 use super::kinds::reflect;
+use super::leader_tasks::{LeaderTask, Work};
 use super::process::{Context, Running};
 use crate::kubernetes::lease::AUTHORITY_LEASE;
 use crate::kubernetes::{Reflected, Selection};
-use crate::serving::authority::{AuthorityDuty, SECRET};
+use crate::serving::authority::{AuthorityTask, SECRET};
 use crate::serving::external::ExternalCertificates;
 use crate::serving::injection::LABEL_SELECTOR;
 use crate::serving::leaf::CurrentLeaf;
@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 pub fn start(
     context: &Context,
     running: &mut Running,
-    duties: &mut Vec<Duty>,
+    leader_tasks: &mut Vec<LeaderTask>,
 ) -> (CurrentLeaf, Option<Reflected<APIService>>) {
     let leaf = CurrentLeaf::default();
     let mut api_services = None;
@@ -37,7 +37,7 @@ pub fn start(
                 Ok(())
             });
         }
-        _ => api_services = Some(start_own(context, running, duties, &leaf)),
+        _ => api_services = Some(start_own(context, running, leader_tasks, &leaf)),
     }
     (leaf, api_services)
 }
@@ -45,7 +45,7 @@ pub fn start(
 fn start_own(
     context: &Context,
     running: &mut Running,
-    duties: &mut Vec<Duty>,
+    leader_tasks: &mut Vec<LeaderTask>,
     leaf: &CurrentLeaf,
 ) -> Reflected<APIService> {
     let kube = &context.kube;
@@ -72,7 +72,7 @@ fn start_own(
         own.run(unfollow).await;
         Ok(())
     });
-    let duty = AuthorityDuty {
+    let leader_task = AuthorityTask {
         kube: kube.clone(),
         secret,
         targets,
@@ -80,8 +80,8 @@ fn start_own(
         events: context.events.clone(),
         metrics: context.metrics.clone(),
     };
-    let work: Work = Box::new(move |stop| Box::pin(duty.clone().run(stop)));
-    duties.push(context.duty(AUTHORITY_LEASE, work));
+    let work: Work = Box::new(move |stop| Box::pin(leader_task.clone().run(stop)));
+    leader_tasks.push(context.leader_task(AUTHORITY_LEASE, work));
     api_services
 }
 

@@ -280,7 +280,7 @@ impl Flags {
     fn check_leases(&self) -> Result<(), Misused> {
         let leases = &self.leases;
         let (duration, deadline) = (leases.lease_duration, leases.lease_renew_deadline);
-        if deadline + super::duties::STOP_LIMIT + Duration::from_secs(1) > duration {
+        if deadline + super::leader_tasks::STOP_LIMIT + Duration::from_secs(1) > duration {
             return Err(Misused(format!(
                 "--lease-renew-deadline={deadline:?} leaves a leader no time to stop before --lease-duration={duration:?} \
                  is over: keep at least 4s between them"

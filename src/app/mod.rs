@@ -4,9 +4,9 @@
 mod certificates;
 mod cli;
 mod durations;
-pub mod duties;
 mod flags;
 mod kinds;
+pub mod leader_tasks;
 mod listeners;
 mod log_lines;
 mod logging;

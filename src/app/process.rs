@@ -1,11 +1,11 @@
 //! The life of the process: start everything the mode asks for, wait for a signal or a failure, stop in order.
-//! Listeners drain and duties end first, then leases are released, then watches stop.
+//! Listeners drain and leader tasks end first, then leases are released, then watches stop.
 
 use super::certificates;
 use super::cli::fail;
-use super::duties::{Duty, DutyError, Work};
 use super::flags::Flags;
 use super::kinds;
+use super::leader_tasks::{LeaderTask, LeaderTaskError, Work};
 use super::listeners;
 use super::logging;
 use super::modes::Part;
@@ -40,9 +40,9 @@ pub enum Fatal {
     /// TLS cannot be set up.
     #[error("cannot set up TLS: {0}")]
     Tls(#[from] rustls::Error),
-    /// A duty failed.
+    /// A leader task failed.
     #[error(transparent)]
-    Duty(#[from] DutyError),
+    LeaderTask(#[from] LeaderTaskError),
     /// A task panicked or ended although it runs for ever.
     #[error("a part of the process failed: {0}")]
     Task(String),
@@ -73,7 +73,7 @@ pub struct Context {
 /// The running parts: workers end at a signal, followers when the workers have ended.
 #[derive(Default)]
 pub struct Running {
-    /// Listeners and duties.
+    /// Listeners and leader tasks.
     pub workers: JoinSet<Result<(), Fatal>>,
     /// Watches and what is derived from them.
     pub followers: JoinSet<Result<(), Fatal>>,
@@ -125,7 +125,7 @@ async fn operate(flags: Flags, set_log_level: SetLogLevel) -> Result<(), Fatal> 
         Some(ended) = running.workers.join_next() => Err(early(ended)),
         Some(ended) = running.followers.join_next() => Err(early(ended)),
     };
-    if matches!(ended, Err(Fatal::Duty(DutyError::Stuck(_)))) {
+    if matches!(ended, Err(Fatal::LeaderTask(LeaderTaskError::Stuck(_)))) {
         // Work that cannot be stopped must not outlive its lease: no time for an orderly end.
         return ended;
     }
@@ -159,26 +159,28 @@ async fn prepare(flags: Flags, set_log_level: SetLogLevel) -> Result<Context, Fa
 
 /// Ports are bound before anybody campaigns: a replica that cannot serve must not lead.
 async fn start(context: &Context, running: &mut Running) -> Result<(), Fatal> {
-    let mut duties = Vec::new();
-    let (leaf, api_services) = certificates::start(context, running, &mut duties);
+    let mut leader_tasks = Vec::new();
+    let (leaf, api_services) = certificates::start(context, running, &mut leader_tasks);
     if context.flags.app.runs(Part::Controller) {
         let api_services =
             api_services.unwrap_or_else(|| certificates::follow_api_services(context, running));
         let (control_planes, dependants) = kinds::follow(context, running, api_services);
-        duties.push(context.duty(CONTROLLER_LEASE, reconcilers::work(context, control_planes, dependants)));
+        leader_tasks.push(
+            context.leader_task(CONTROLLER_LEASE, reconcilers::work(context, control_planes, dependants)),
+        );
     }
     listeners::start(context, running, &leaf).await?;
-    for duty in duties {
+    for leader_task in leader_tasks {
         let stop = context.stop.clone();
-        running.workers.spawn(async move { Ok(duty.run(stop).await?) });
+        running.workers.spawn(async move { Ok(leader_task.run(stop).await?) });
     }
     Ok(())
 }
 
 impl Context {
-    /// A duty of this process.
-    pub fn duty(&self, lease: &'static str, work: Work) -> Duty {
-        Duty {
+    /// A leader task of this process.
+    pub fn leader_task(&self, lease: &'static str, work: Work) -> LeaderTask {
+        LeaderTask {
             lease,
             work,
             kube: self.kube.clone(),

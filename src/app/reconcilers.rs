@@ -1,7 +1,7 @@
 //! The work of the controller's lease: the reconcilers, each with a queue of its own, while this replica leads.
 //! It wires them; what they do is not known here.
 
-use super::duties::Work;
+use super::leader_tasks::Work;
 use super::process::Context;
 use crate::coderd::{Egress, Observer};
 use crate::controller::control_plane::{
@@ -11,7 +11,7 @@ use crate::controller::runtime::objects;
 use crate::controller::runtime::queue::Queue;
 use crate::controller::runtime::telemetry::Telemetry;
 use crate::controller::runtime::verify;
-use crate::controller::runtime::watches::{self, Follower, Followers};
+use crate::controller::runtime::watches::{self, WatchHandler, WatchHandlers};
 use crate::serving::metrics::{CoderdRequest, Metrics};
 use std::sync::Arc;
 
@@ -42,11 +42,16 @@ pub fn work(context: &Context, control_planes: ControlPlanes, dependants: Depend
             let there = control_planes.clone();
             let _shown =
                 telemetry.show(&queue, move |namespace, name| there.named(namespace, name).is_some());
-            let (kube, abroad) = (reconciler.kube(), reconciler.abroad().clone());
+            let (kube, grant_index) = (reconciler.kube(), reconciler.grant_index().clone());
             let known = reconciler.known().clone();
-            let triggers =
-                Triggers::new(control_planes.clone(), abroad, known.clone(), kube.namespace(), queue.clone());
-            let followers: Followers = Arc::new([Arc::new(triggers) as Arc<dyn Follower>]);
+            let triggers = Triggers::new(
+                control_planes.clone(),
+                grant_index,
+                known.clone(),
+                kube.namespace(),
+                queue.clone(),
+            );
+            let handlers: WatchHandlers = Arc::new([Arc::new(triggers) as Arc<dyn WatchHandler>]);
             // As it was before the first reconcile: whatever changes after that is told.
             let seen = dependants.seen();
             let reconciles = queue.run(stop, |key| {
@@ -55,8 +60,8 @@ pub fn work(context: &Context, control_planes: ControlPlanes, dependants: Depend
             });
             tokio::select! {
                 () = reconciles => {}
-                () = watches::follow(kube, followers.clone()) => {}
-                () = verify::follow(kube, &known, &followers, &queue, interval) => {}
+                () = watches::follow(kube, handlers.clone()) => {}
+                () = verify::follow(kube, &known, &handlers, &queue, interval) => {}
                 () = objects::follow(control_planes.clone(), queue.clone(), |key| reconciler.forget(key)) => {}
                 () = follow_dependants(dependants, seen, control_planes.clone(), queue.clone()) => {}
                 () = orphans::remove(kube, &events, &control_planes, times) => {}

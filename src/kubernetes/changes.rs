@@ -22,7 +22,7 @@ pub struct Change {
 
 /// What a watch tells.
 #[derive(Debug, Clone)]
-pub enum Sight {
+pub enum MetadataEvent {
     /// All there is is about to be listed, from nothing.
     Listing,
     /// All there is has been listed: the API server knows the kind.
@@ -31,7 +31,7 @@ pub enum Sight {
     Changed(Box<Change>),
 }
 
-impl Sight {
+impl MetadataEvent {
     fn of<K>(object: Trimmed<K>, gone: bool) -> Self {
         Self::Changed(Box::new(Change { metadata: object.metadata, gone }))
     }
@@ -46,11 +46,11 @@ impl Kube {
     pub fn changes<K>(
         &self,
         selection: &Selection,
-    ) -> impl Stream<Item = watcher::Result<Sight>> + Send + use<K>
+    ) -> impl Stream<Item = watcher::Result<MetadataEvent>> + Send + use<K>
     where
         K: Resource<DynamicType = ()> + Clone + Debug + Send + Sync + 'static,
     {
-        sights(Api::<Trimmed<K>>::all(self.watches.clone()), selection)
+        metadata_events(Api::<Trimmed<K>>::all(self.watches.clone()), selection)
     }
 
     /// The same for a kind that is a value, which the API server may not know: see [`is_unknown`].
@@ -58,28 +58,28 @@ impl Kube {
         &self,
         [api_version, kind, plural]: KindName,
         selection: &Selection,
-    ) -> impl Stream<Item = watcher::Result<Sight>> + Send + use<> {
+    ) -> impl Stream<Item = watcher::Result<MetadataEvent>> + Send + use<> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let kind = GroupVersionKind::gvk(group, version, kind);
         let resource = ApiResource::from_gvk_with_plural(&kind, plural);
-        sights(Api::<Trimmed<DynamicObject>>::all_with(self.watches.clone(), &resource), selection)
+        metadata_events(Api::<Trimmed<DynamicObject>>::all_with(self.watches.clone(), &resource), selection)
     }
 }
 
-fn sights<K>(
+fn metadata_events<K>(
     objects: Api<Trimmed<K>>,
     selection: &Selection,
-) -> impl Stream<Item = watcher::Result<Sight>> + Send + use<K>
+) -> impl Stream<Item = watcher::Result<MetadataEvent>> + Send + use<K>
 where
     K: Resource + Clone + Debug + Send + Sync + 'static,
     K::DynamicType: Clone + Send + Sync,
 {
     watches::events(objects, selection.config()).map(|event| {
         Ok(match event? {
-            Event::Apply(object) | Event::InitApply(object) => Sight::of(object, false),
-            Event::Delete(object) => Sight::of(object, true),
-            Event::InitDone => Sight::Listed,
-            Event::Init => Sight::Listing,
+            Event::Apply(object) | Event::InitApply(object) => MetadataEvent::of(object, false),
+            Event::Delete(object) => MetadataEvent::of(object, true),
+            Event::InitDone => MetadataEvent::Listed,
+            Event::Init => MetadataEvent::Listing,
         })
     })
 }

@@ -109,31 +109,31 @@ impl Events {
     /// Records an Event about an object of our own namespace; with its uid, `kubectl describe` shows it.
     pub async fn record(&self, reason: Reason, about: ObjectReference, note: String) {
         let about = ObjectReference { namespace: Some(self.namespace.clone()), ..about };
-        let news = EventDraft {
+        let draft = EventDraft {
             severity: reason.severity(),
             reason: reason.name().to_owned(),
             action: reason.action().to_owned(),
             note,
         };
-        self.publish(&news, &about).await;
+        self.publish(&draft, &about).await;
     }
 
     /// Publishes an Event about an object wherever it is. It is news, not work: a failure is logged and that is all.
-    pub async fn publish(&self, news: &EventDraft, about: &ObjectReference) {
-        let mut note = sentence(&news.note);
+    pub async fn publish(&self, draft: &EventDraft, about: &ObjectReference) {
+        let mut note = sentence(&draft.note);
         // The API server counts bytes, and refuses a note that has more.
         note.truncate(note.floor_char_boundary(LARGEST_NOTE));
         if is_cut(&note) {
             tracing::info!(
-                reason = news.reason,
-                note = whole(&news.note),
+                reason = draft.reason,
+                note = whole(&draft.note),
                 "the whole of an Event that is cut"
             );
         }
         let said =
-            Said { type_: news.severity.name(), reason: &news.reason, action: &news.action, note: &note };
+            Said { type_: draft.severity.name(), reason: &draft.reason, action: &draft.action, note: &note };
         if let Err(error) = self.recorder.publish(said, about).await {
-            tracing::warn!(reason = news.reason, %error, "Event not recorded");
+            tracing::warn!(reason = draft.reason, %error, "Event not recorded");
         }
     }
 }

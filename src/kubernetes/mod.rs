@@ -19,7 +19,7 @@ mod trimmed;
 mod watches;
 pub mod wording;
 
-pub use changes::{Change, KindName, Sight, is_unknown};
+pub use changes::{Change, KindName, MetadataEvent, is_unknown};
 pub use clients::{ConnectError, Kube};
 pub use configuration::ConfigurationError;
 pub use dynamic::Target;

@@ -148,7 +148,7 @@ fn pure_steps_read_no_clock() {
         "src/controller/runtime/schedule.rs",
         "src/controller/status/conditions.rs",
         "src/controller/status/transitions.rs",
-        "src/controller/control_plane/held.rs",
+        "src/controller/control_plane/withheld.rs",
         "src/controller/control_plane/requeue.rs",
         "src/controller/control_plane/resolve.rs",
         "src/controller/control_plane/observed.rs",

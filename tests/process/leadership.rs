@@ -1,7 +1,7 @@
 //! Leader election between real processes and a real API server: one leads, a dead one is followed, and a frozen one
 //! steps down before anyone else can step up.
 
-use coder_k8s::app::duties::{Duty, DutyError, STOP_LIMIT, Work};
+use coder_k8s::app::leader_tasks::{LeaderTask, LeaderTaskError, STOP_LIMIT, Work};
 use coder_k8s::kubernetes::Kube;
 use coder_k8s::kubernetes::events::Events;
 use coder_k8s::kubernetes::lease::Timing;
@@ -116,7 +116,7 @@ async fn work_that_ignores_its_end_keeps_the_lease_and_is_reported_in_time() {
             })
         })
     };
-    let duty = Duty {
+    let leader_task = LeaderTask {
         lease: LEASE,
         work,
         events: Events::new(&kube, "test"),
@@ -130,11 +130,11 @@ async fn work_that_ignores_its_end_keeps_the_lease_and_is_reported_in_time() {
         metrics: Metrics::new("test", "test", true),
     };
     let stop = CancellationToken::new();
-    let running = tokio::spawn(duty.run(stop.clone()));
+    let running = tokio::spawn(leader_task.run(stop.clone()));
     started.notified().await;
     stop.cancel();
     let outcome = tokio::time::timeout(STOP_LIMIT * 2, running).await.expect("it gives up in time").unwrap();
-    assert!(matches!(outcome, Err(DutyError::Stuck(LEASE))), "{outcome:?}");
+    assert!(matches!(outcome, Err(LeaderTaskError::Stuck(LEASE))), "{outcome:?}");
     let lease =
         Api::<Lease>::namespaced(cluster.client().await, &installation.namespace).get(LEASE).await.unwrap();
     assert_eq!(
@@ -145,13 +145,13 @@ async fn work_that_ignores_its_end_keeps_the_lease_and_is_reported_in_time() {
 }
 
 /// A duty of a lease of its own that counts how often its work is begun.
-fn counted(kube: &Kube, lease: &'static str, begun: &Arc<AtomicUsize>) -> Duty {
+fn counted(kube: &Kube, lease: &'static str, begun: &Arc<AtomicUsize>) -> LeaderTask {
     let begun = begun.clone();
     let work: Work = Box::new(move |stop| {
         begun.fetch_add(1, Ordering::SeqCst);
         Box::pin(async move { stop.cancelled().await })
     });
-    Duty {
+    LeaderTask {
         lease,
         work,
         events: Events::new(kube, "test"),
@@ -183,8 +183,8 @@ async fn a_duty_told_to_stop_ends_once_and_does_not_lead_again() {
     })
     .await;
     stop.cancel();
-    for duty in running {
-        assert!(matches!(duty.await.unwrap(), Ok(())), "it ends as it was told to");
+    for leader_task in running {
+        assert!(matches!(leader_task.await.unwrap(), Ok(())), "it ends as it was told to");
     }
     assert_eq!(begun.load(Ordering::SeqCst), LEASES.len(), "work was begun again after the end");
 }

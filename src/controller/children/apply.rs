@@ -286,7 +286,7 @@ async fn put(
 }
 
 /// Puts lists right under a name of its own, so that a crash before the mark is off leaves nothing that looks as if we
-/// had applied it; the next pass takes the mark off.
+/// had applied it; the next reconcile takes the mark off.
 async fn mended(kube: &Kube, target: Target<'_>, patch: Patch) -> Result<Value, CallError> {
     disowned(kube, target, kube.patch_as(drift::MENDER, target, patch).await?).await
 }

@@ -8,7 +8,7 @@ use crds::well_known::{GROUP, MANAGER, VERSION, label};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
 
 /// Labels or annotations.
-pub type Texts = BTreeMap<String, String>;
+pub type StringMap = BTreeMap<String, String>;
 
 /// The object that children are made for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,8 +29,8 @@ pub struct ChildOwner {
 
 impl ChildOwner {
     /// The three labels of every child in the owner's namespace, which are also the selector of the pods.
-    pub fn labels(&self) -> Texts {
-        texts([
+    pub fn labels(&self) -> StringMap {
+        string_map([
             (label::NAME, self.app_name),
             (label::INSTANCE, &names::instance_label(&self.name)),
             (label::MANAGED_BY, MANAGER),
@@ -38,7 +38,7 @@ impl ChildOwner {
     }
 
     /// Labels of the spec, with ours: ours win, because we find objects and pods by them.
-    pub fn labels_over(&self, given: &Texts) -> Texts {
+    pub fn labels_over(&self, given: &StringMap) -> StringMap {
         let mut labels = given.clone();
         labels.extend(self.labels());
         labels
@@ -82,13 +82,13 @@ impl ChildOwner {
     }
 }
 
-/// Texts by key.
-pub fn texts<const N: usize>(pairs: [(&str, &str); N]) -> Texts {
+/// Labels or annotations of these keys and values.
+pub fn string_map<const N: usize>(pairs: [(&str, &str); N]) -> StringMap {
     pairs.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
 }
 
 /// An empty collection is not a field we mean to own.
-pub fn filled<C: IntoIterator + Clone>(collection: &C) -> Option<C>
+pub fn non_empty<C: IntoIterator + Clone>(collection: &C) -> Option<C>
 where
     for<'a> &'a C: IntoIterator,
 {
@@ -97,7 +97,7 @@ where
 
 /// One entry a key, the last of them: lists that are merged by key cannot hold two, and what the spec gives comes after
 /// what we give.
-pub fn one_each<T>(entries: Vec<T>, key: impl Fn(&T) -> &str) -> Vec<T> {
+pub fn last_by_key<T>(entries: Vec<T>, key: impl Fn(&T) -> &str) -> Vec<T> {
     let last: Vec<bool> = entries
         .iter()
         .enumerate()

@@ -14,5 +14,5 @@ mod shown;
 pub use child::{Child, ChildKind, Presence};
 pub use fingerprint::Fingerprint;
 pub use known::{Known, Snapshot};
-pub use metadata::{ChildOwner, Texts, filled, one_each, texts};
+pub use metadata::{ChildOwner, StringMap, last_by_key, non_empty, string_map};
 pub use shown::{Place, Unwanted};

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 /// An object that is to go.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Doomed {
+pub struct PruneCandidate {
     /// Where it is.
     pub namespace: String,
     /// Its name.
@@ -19,14 +19,14 @@ pub struct Doomed {
 
 /// Objects that are to go, as many as are removed in one reconcile: anybody can make objects that look like ours.
 #[derive(Debug, Default)]
-pub struct ToGo {
+pub struct PruneCandidates {
     /// Those that go now.
-    pub now: Vec<Doomed>,
+    pub now: Vec<PruneCandidate>,
     /// Whether there are more than that.
     pub more: bool,
 }
 
-impl ToGo {
+impl PruneCandidates {
     /// Objects that are removed in one reconcile.
     const MOST: usize = 500;
 
@@ -37,7 +37,7 @@ impl ToGo {
             return;
         }
         let text = Option::unwrap_or_default;
-        self.now.push(Doomed {
+        self.now.push(PruneCandidate {
             namespace: text(metadata.namespace),
             name: text(metadata.name),
             uid: text(metadata.uid),
@@ -77,11 +77,11 @@ mod tests {
             annotations: annotations.clone(),
             ..ObjectMeta::default()
         };
-        let mut to_go = ToGo::default();
-        (0..ToGo::MOST).for_each(|number| to_go.note(metadata(number)));
-        assert!(!to_go.more);
-        to_go.note(metadata(ToGo::MOST));
-        assert!(to_go.more && to_go.now.len() == ToGo::MOST);
-        assert!(format!("{to_go:?}").len() < ToGo::MOST * 100);
+        let mut candidates = PruneCandidates::default();
+        (0..PruneCandidates::MOST).for_each(|number| candidates.note(metadata(number)));
+        assert!(!candidates.more);
+        candidates.note(metadata(PruneCandidates::MOST));
+        assert!(candidates.more && candidates.now.len() == PruneCandidates::MOST);
+        assert!(format!("{candidates:?}").len() < PruneCandidates::MOST * 100);
     }
 }

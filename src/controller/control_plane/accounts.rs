@@ -5,7 +5,7 @@ use super::apply::Look;
 use super::build::Children;
 use super::reconciler::Reconciler;
 use super::subject::Subject;
-use crate::controller::children::prune::{Doomed, ToGo};
+use crate::controller::children::prune::{PruneCandidate, PruneCandidates};
 use crate::controller::children::{ChildKind, drift};
 use crate::kubernetes::{CallError, Target};
 use crds::names::{control_plane, instance_label};
@@ -31,7 +31,7 @@ impl Reconciler {
             && let Some(live) = self.kube.read(account(namespace, named)).await?
             && drift::is_controlled_by(&live, uid)
         {
-            if look.frozen {
+            if look.admission_disabled {
                 return Ok(false);
             }
             self.kube.patch(account(namespace, named), disowned(&live, uid)).await?;
@@ -41,21 +41,21 @@ impl Reconciler {
         }
         let instance = instance_label(&key.name);
         let selector = format!("{}={MANAGER},{}={instance}", label::MANAGED_BY, label::INSTANCE);
-        let mut to_go = ToGo::default();
+        let mut candidates = PruneCandidates::default();
         let note = |metadata: ObjectMeta| {
             let is_named = metadata.name.as_deref() == Some(named);
             if !is_named && drift::is_controlled_by(&json!({ "metadata": metadata }), uid) {
-                to_go.note(metadata);
+                candidates.note(metadata);
             }
         };
         self.kube.labelled_metadata(account(namespace, ""), &selector, note).await?;
-        if !rolled || look.frozen {
-            return Ok(to_go.now.is_empty());
+        if !rolled || look.admission_disabled {
+            return Ok(candidates.now.is_empty());
         }
-        for Doomed { name, uid, .. } in &to_go.now {
+        for PruneCandidate { name, uid, .. } in &candidates.now {
             self.kube.remove(account(namespace, name), uid).await?;
         }
-        Ok(!to_go.more)
+        Ok(!candidates.more)
     }
 }
 

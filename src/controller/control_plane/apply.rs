@@ -1,18 +1,18 @@
 //! Brings the children of a control plane to what they should be and prunes what is no longer asked for. It decides what
 //! depends on what: nothing runs, and nothing is granted, under an account that is not in place.
 
+use super::account_use::AccountUse;
 use super::apply_children::{apply_child, apply_exposure};
 use super::build::{Children, WorkspaceAccess};
 use super::dereference::Dereferenced;
 use super::gate::Gate;
 use super::grants::Trouble;
-use super::held::Held;
 use super::observed::{Exposure, Grants};
 use super::prune::{self, Left, Wanted};
 use super::reasons::Reason;
 use super::reconciler::{Pruned, Reconciler};
-use super::runs_as::RunsAs;
 use super::subject::{Object, Subject};
+use super::withheld::Withheld;
 use crate::controller::children::apply::Problems;
 use crate::controller::children::{Unwanted, drift};
 use crate::controller::workload::rollout::Rollout;
@@ -35,7 +35,7 @@ pub(super) struct Applied {
     /// Whether the Deployment is what the spec asks for, not one that was left as it was or could not be changed.
     pub(super) is_asked_for: bool,
     /// Whether admission is disabled.
-    pub(super) frozen: bool,
+    pub(super) admission_disabled: bool,
     /// Whether nothing is left of what an earlier generation asked for.
     pub(super) pruned: bool,
 }
@@ -44,7 +44,7 @@ impl Applied {
     /// Whether pods go on with an earlier spec, for whatever reason. While admission is disabled nothing of a spec is in
     /// force that no pods run with; else a spec whose first Deployment is still to come is taken as it is.
     pub(super) fn is_left(&self) -> bool {
-        !self.is_asked_for && (self.frozen || self.deployment.is_some())
+        !self.is_asked_for && (self.admission_disabled || self.deployment.is_some())
     }
 }
 
@@ -56,7 +56,7 @@ pub(super) struct Look {
     /// Whether the way in from outside that is asked for stands.
     exposed: bool,
     /// Whether admission is disabled.
-    pub(super) frozen: bool,
+    pub(super) admission_disabled: bool,
 }
 
 impl Reconciler {
@@ -68,7 +68,8 @@ impl Reconciler {
         read: &Dereferenced,
         gate: &Gate,
     ) -> Applied {
-        let (applier, held, frozen) = (self.applier(&subject.object, gate), &gate.held, gate.frozen);
+        let (applier, withheld, admission_disabled) =
+            (self.applier(&subject.object, gate), &gate.withheld, gate.admission_disabled);
         let Children {
             service_account,
             workspace_access,
@@ -81,9 +82,10 @@ impl Reconciler {
         } = children;
         let mut problems = Problems::default();
         let live = read.deployment.as_ref();
-        let runs_as =
-            self.apply_account(subject, applier, service_account.as_ref(), read, held, &mut problems).await;
-        let may_run = runs_as == RunsAs::Allowed && !held.has(deployment);
+        let account_use = self
+            .apply_account(subject, applier, service_account.as_ref(), read, withheld, &mut problems)
+            .await;
+        let may_run = account_use == AccountUse::Allowed && !withheld.has(deployment);
         let left = live.filter(|live| !may_run && drift::is_controlled_by(live, &subject.object.uid));
         if let Some(budget) = disruption_budget {
             problems.note(&apply_child(subject, applier, budget).await);
@@ -92,7 +94,8 @@ impl Reconciler {
             problems.note_unimportant(apply_child(subject, applier, monitor).await);
         }
         let left = left.is_some();
-        let service = self.apply_service(subject, applier, service, held, left, read, &mut problems).await;
+        let service =
+            self.apply_service(subject, applier, service, withheld, left, read, &mut problems).await;
         let (deployment, rollout) = if may_run {
             self.apply_deployment(subject, deployment, read, &mut problems).await
         } else {
@@ -100,16 +103,16 @@ impl Reconciler {
         };
         let is_asked_for = may_run && rollout != Rollout::Unseen;
         let exposed = ingress.as_ref().or(http_route.as_ref());
-        let exposure = apply_exposure(subject, applier, exposed, held, &mut problems).await;
-        let barred = |access: &WorkspaceAccess| bar(access, &runs_as, held);
+        let exposure = apply_exposure(subject, applier, exposed, withheld, &mut problems).await;
+        let barred = |access: &WorkspaceAccess| bar(access, &account_use, withheld);
         let (grants, in_place) = self.apply_grants(subject, applier, workspace_access, barred).await;
         let rolled = is_asked_for && matches!(rollout, Rollout::Complete(_) | Rollout::ScaledToZero);
         let wanted = Wanted { access: workspace_access, in_place: &in_place, rolled };
-        let is_exposed = matches!(exposure, Exposure::InPlace(_) | Exposure::NotAsked);
+        let is_exposed = matches!(exposure, Exposure::InPlace(_) | Exposure::NotRequested);
         // What comes to be shown meanwhile is for the next reconcile, which reads whether it may change anything.
         let pruned = gate.snapshot.is_some()
-            || self.prune(subject, children, wanted, is_exposed, frozen, &mut problems).await;
-        let account = runs_as.refusal();
+            || self.prune(subject, children, wanted, is_exposed, admission_disabled, &mut problems).await;
+        let account = account_use.refusal();
         Applied {
             service,
             deployment,
@@ -119,7 +122,7 @@ impl Reconciler {
             account,
             problems,
             is_asked_for,
-            frozen,
+            admission_disabled,
             pruned,
         }
     }
@@ -132,7 +135,7 @@ impl Reconciler {
         children: &Children,
         wanted: Wanted<'_>,
         exposed: bool,
-        frozen: bool,
+        admission_disabled: bool,
         problems: &mut Problems,
     ) -> bool {
         let object = &subject.object;
@@ -140,7 +143,8 @@ impl Reconciler {
             return true;
         }
         let unwanted = self.unwanted(object, children);
-        let look = Look { everywhere: self.must_list(object, children, &unwanted), exposed, frozen };
+        let look =
+            Look { everywhere: self.must_list(object, children, &unwanted), exposed, admission_disabled };
         match self.prune_unwanted(subject, children, wanted, look, problems).await {
             Ok(true) => {
                 let done = Pruned { of: object.asked_for(), unwanted: unwanted.places };
@@ -176,7 +180,7 @@ impl Reconciler {
 
     /// Whether our finalizer may go.
     fn releases(&self, object: &Object, children: &Children) -> bool {
-        object.is_held() && !children.reach_beyond(&object.key.namespace)
+        object.has_finalizer() && !children.reach_beyond(&object.key.namespace)
     }
 
     /// Whether what is left is looked for in all namespaces. What an object asked for before this term the first list of
@@ -213,41 +217,41 @@ impl Reconciler {
 }
 
 /// Why the rights in a namespace are left as they are, if they are.
-fn bar(access: &WorkspaceAccess, runs_as: &RunsAs, held: &Held) -> Option<Trouble> {
+fn bar(access: &WorkspaceAccess, account_use: &AccountUse, withheld: &Withheld) -> Option<Trouble> {
     let place = &access.namespace;
     let left = format!("coderd's permissions in namespace {place} are unchanged");
-    match runs_as {
-        RunsAs::Refused(_) => {
+    match account_use {
+        AccountUse::Refused(_) => {
             Some((Reason::AccountNotOurs, format!("{left}: its account is not ours; Ready says what to do")))
         }
-        RunsAs::Unknown => Some((Reason::Failed, format!("{left}: its account could not be read"))),
-        RunsAs::Allowed if held.has(&access.role) || held.has(&access.binding) => {
+        AccountUse::Unknown => Some((Reason::Failed, format!("{left}: its account could not be read"))),
+        AccountUse::Allowed if withheld.has(&access.role) || withheld.has(&access.binding) => {
             Some((Reason::AdmissionDisabled, format!("{left}: admission is disabled; Ready says what to do")))
         }
-        RunsAs::Allowed => None,
+        AccountUse::Allowed => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::build::fixtures::ControlPlane;
-    use super::super::held;
+    use super::super::withheld;
     use super::*;
     use serde_json::json;
 
     #[test]
     fn what_runs_counts_wherever_it_is_not_what_the_spec_asks_for() {
-        let left = |is_asked_for, frozen, deployment: Option<Value>| {
+        let left = |is_asked_for, admission_disabled, deployment: Option<Value>| {
             let applied = Applied {
                 service: Err(Reason::ServiceUnseen),
                 deployment,
                 rollout: Rollout::Unseen,
-                exposure: Exposure::NotAsked,
+                exposure: Exposure::NotRequested,
                 grants: None,
                 account: None,
                 problems: Problems::default(),
                 is_asked_for,
-                frozen,
+                admission_disabled,
                 pruned: true,
             };
             applied.is_left()
@@ -262,13 +266,15 @@ mod tests {
     fn rights_are_left_as_they_are_where_the_account_is_not_ours_or_admission_is_disabled() {
         let children = ControlPlane::test().children();
         let access = &children.workspace_access[0];
-        let reason = |runs_as: RunsAs, held: &Held| bar(access, &runs_as, held).map(|(reason, _)| reason);
-        let nothing = Held::default();
-        assert_eq!(reason(RunsAs::Allowed, &nothing), None);
-        assert_eq!(reason(RunsAs::Refused(String::new()), &nothing), Some(Reason::AccountNotOurs));
-        assert_eq!(reason(RunsAs::Unknown, &nothing), Some(Reason::Failed), "it is tried again");
+        let reason = |account_use: AccountUse, withheld: &Withheld| {
+            bar(access, &account_use, withheld).map(|(reason, _)| reason)
+        };
+        let nothing = Withheld::default();
+        assert_eq!(reason(AccountUse::Allowed, &nothing), None);
+        assert_eq!(reason(AccountUse::Refused(String::new()), &nothing), Some(Reason::AccountNotOurs));
+        assert_eq!(reason(AccountUse::Unknown, &nothing), Some(Reason::Failed), "it is tried again");
         let none_live = vec![None; children.all().count()];
-        let held = held::held(&children, &none_live);
-        assert_eq!(reason(RunsAs::Allowed, &held), Some(Reason::AdmissionDisabled));
+        let withheld = withheld::withheld(&children, &none_live);
+        assert_eq!(reason(AccountUse::Allowed, &withheld), Some(Reason::AdmissionDisabled));
     }
 }

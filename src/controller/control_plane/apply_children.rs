@@ -1,15 +1,15 @@
 //! Applies the children in a control plane's own namespace, one by one, and returns what became of each.
 //! One child that cannot be had keeps no other from its place.
 
+use super::account_use::{self, AccountUse};
 use super::dereference::Dereferenced;
-use super::held::{self, Held};
-use super::kept;
 use super::observed::Exposure;
 use super::reasons::Reason;
 use super::reconciler::Reconciler;
 use super::resolve::owner;
-use super::runs_as::{self, RunsAs};
+use super::running_values;
 use super::subject::Subject;
+use super::withheld::{self, Withheld};
 use crate::controller::children::apply::{Applier, ChildState, Problems, apply_over};
 use crate::controller::children::{Child, ChildKind, drift};
 use crate::controller::workload::late;
@@ -37,24 +37,24 @@ impl Reconciler {
         applier: Applier<'_>,
         child: Option<&Child>,
         read: &Dereferenced,
-        held: &Held,
+        withheld: &Withheld,
         problems: &mut Problems,
-    ) -> RunsAs {
+    ) -> AccountUse {
         let object = &subject.object;
         let account = service_account(&object.key.name, &read.complete.spec);
         let deployment = read.deployment.as_ref();
-        let asked_for = runs_as::is_asked_for(&object.value, account, &object.uid, deployment);
-        let Some(child) = child.filter(|child| !held.has(child)) else {
+        let asked_for = account_use::is_asked_for(&object.value, account, &object.uid, deployment);
+        let Some(child) = child.filter(|child| !withheld.has(child)) else {
             // One that is left as it is gives nothing that is not there: the pods and their rights are left as well.
-            return RunsAs::Allowed;
+            return AccountUse::Allowed;
         };
         let state = applier.create_or_apply(child, is_ours(subject, child)).await;
-        let runs_as =
-            if asked_for { RunsAs::Allowed } else { runs_as::of_made(account, &object.uid, &state) };
-        if !matches!(runs_as, RunsAs::Refused(_)) {
+        let account_use =
+            if asked_for { AccountUse::Allowed } else { account_use::of_made(account, &object.uid, &state) };
+        if !matches!(account_use, AccountUse::Refused(_)) {
             problems.note(&state);
         }
-        runs_as
+        account_use
     }
 
     /// Returns the Service, or why coderd is not asked there. Its ports are left with a Deployment that is left: they are
@@ -64,16 +64,18 @@ impl Reconciler {
         subject: &Subject,
         applier: Applier<'_>,
         child: &Child,
-        held: &Held,
+        withheld: &Withheld,
         left: bool,
         read: &Dereferenced,
         problems: &mut Problems,
     ) -> Result<Value, Reason> {
-        let is_held = held.has(child);
-        if is_held || left {
+        let is_withheld = withheld.has(child);
+        if is_withheld || left {
             let live = self.kube.read(child.target()).await.ok().flatten();
             let live = live.filter(|live| drift::is_controlled_by(live, &subject.object.uid));
-            if is_held || live.as_ref().is_some_and(|live| !held::listens_alike(live, &child.manifest)) {
+            if is_withheld
+                || live.as_ref().is_some_and(|live| !withheld::listens_alike(live, &child.manifest))
+            {
                 return live.ok_or(Reason::ServiceUnseen);
             }
         }
@@ -101,7 +103,9 @@ impl Reconciler {
             && !child.is_held_by(seen)
             && let Ok(Some(now)) = self.kube.read(child.target()).await
         {
-            if let Some(manifest) = kept::with_replicas(&subject.object.value, &child.manifest, &now) {
+            if let Some(manifest) =
+                running_values::with_replicas(&subject.object.value, &child.manifest, &now)
+            {
                 child = Cow::Owned(Child::new(child.kind, &child.namespace, &child.name, manifest));
             }
             live = Some(now);
@@ -158,15 +162,15 @@ pub(super) async fn apply_exposure(
     subject: &Subject,
     applier: Applier<'_>,
     child: Option<&Child>,
-    held: &Held,
+    withheld: &Withheld,
     problems: &mut Problems,
 ) -> Exposure {
-    let Some(child) = child else { return Exposure::NotAsked };
+    let Some(child) = child else { return Exposure::NotRequested };
     let kind = child.kind.as_str();
-    if held.has(child) {
+    if withheld.has(child) {
         let message =
             format!("no {kind} is created or changed while admission is disabled; see Ready for the fix");
-        return Exposure::Held(message);
+        return Exposure::Withheld(message);
     }
     let state = apply_child(subject, applier, child).await;
     if child.kind == ChildKind::HttpRoute && matches!(state, ChildState::KindMissing(_)) {

@@ -23,33 +23,33 @@ use std::time::Instant;
 pub(super) struct Memory {
     holds: Holds,
     /// The uids of those whose last question failed.
-    faltered: Mutex<BTreeMap<ObjectKey, String>>,
+    failing: Mutex<BTreeMap<ObjectKey, String>>,
 }
 
 impl Memory {
     /// Notes whether a question failed; returns whether the one before it did.
     fn failed(&self, key: &ObjectKey, uid: &str, failed: bool) -> bool {
-        let mut faltered = self.faltered.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = faltered.remove(key);
+        let mut failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = failing.remove(key);
         if failed {
-            faltered.insert(key.clone(), uid.to_owned());
+            failing.insert(key.clone(), uid.to_owned());
         }
         before.is_some_and(|before| before == uid)
     }
 
     /// Forgets all of them: a term begins.
     pub(super) fn clear(&self) {
-        self.faltered.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.failing.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     /// Forgets an object that is gone.
     pub(super) fn forget(&self, key: &ObjectKey) {
-        self.faltered.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+        self.failing.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 }
 
 /// What came of asking coderd.
-pub(super) struct Asked {
+pub(super) struct Reachability {
     /// What it said.
     pub(super) coderd: Coderd,
     /// The way to it, if it answered.
@@ -58,7 +58,7 @@ pub(super) struct Asked {
     pub(super) retry: Option<Retry>,
 }
 
-impl Asked {
+impl Reachability {
     fn nothing(coderd: Coderd) -> Self {
         Self { coderd, client: None, retry: None }
     }
@@ -74,33 +74,37 @@ impl Reconciler {
         found: Result<&Value, Reason>,
         deployment: Option<&Value>,
         rollout: &Rollout,
-    ) -> Asked {
+    ) -> Reachability {
         let owner = owner(complete);
         match found {
             Ok(found) if service::leads_to(found, &json!(owner.labels())) => {}
-            Ok(_) => return Asked::nothing(service_changed(&owner.workload)),
-            Err(why) => return Asked::nothing(Coderd::NotAsked(why)),
+            Ok(_) => return Reachability::nothing(service_changed(&owner.workload)),
+            Err(why) => return Reachability::nothing(Coderd::NotProbed(why)),
         }
         if rollout::ready_replicas(deployment) == 0 {
             let why =
                 if *rollout == Rollout::ScaledToZero { Reason::ScaledToZero } else { Reason::NoReplicaReady };
-            return Asked::nothing(Coderd::NotAsked(why));
+            return Reachability::nothing(Coderd::NotProbed(why));
         }
         let (uid, before) = (&subject.object.uid, &subject.object.status);
         let hold = self.memory.holds.of(uid);
         if let Some(left) = hold.left(Instant::now())
             && let Some(coderd) = left_alone(before)
         {
-            return Asked { coderd, client: None, retry: Some(Retry::After(left)) };
+            return Reachability { coderd, client: None, retry: Some(Retry::After(left)) };
         }
         let trust = match trust::read(&self.kube, &owner.namespace, &complete.spec).await {
             Ok(trust) => trust,
-            Err(why) => return Asked::nothing(Coderd::Silent(Reason::Misconfigured, why)),
+            Err(why) => return Reachability::nothing(Coderd::Unreachable(Reason::Misconfigured, why)),
         };
         let url = self.url(complete);
         let Probe { coderd, client, error } = probe(&url, trust, &self.egress, hold).await;
-        let again = self.memory.failed(&subject.object.key, uid, matches!(coderd, Coderd::Silent(..)));
-        Asked { coderd: judged(coderd, before, again), client, retry: error.map(|error| error.retry()) }
+        let again = self.memory.failed(&subject.object.key, uid, matches!(coderd, Coderd::Unreachable(..)));
+        Reachability {
+            coderd: judged(coderd, before, again),
+            client,
+            retry: error.map(|error| error.retry()),
+        }
     }
 
     /// Where coderd is reached inside the cluster. Whatever the API server has has a name and a namespace.
@@ -115,7 +119,7 @@ fn service_changed(name: &str) -> Coderd {
         "coderd is not contacted and no token is sent: the type or selector of Service {name} was changed; undo \
          that, or end spec.suspend, so that the operator does"
     );
-    Coderd::Silent(Reason::ServiceChanged, message)
+    Coderd::Unreachable(Reason::ServiceChanged, message)
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use std::time::Duration;
 impl Reconciler {
     /// One reconcile of an object that is being deleted.
     pub(super) async fn finalize(&self, object: &Object) -> Result<Action, CallError> {
-        if !object.is_held() {
+        if !object.has_finalizer() {
             return Ok(Action::AwaitChange);
         }
         match self.let_go(object).await {
@@ -63,8 +63,8 @@ impl Reconciler {
         let spec: CoderControlPlaneSpec = from_value(object.value["spec"].clone()).unwrap_or_default();
         let release = object.value["metadata"]["annotations"][annotation::RELEASE_EXTERNAL] == "true";
         let token_events = access::end(&self.kube, &self.egress, owner, &spec, release).await?;
-        let news: Vec<EventDraft> = token_events.iter().map(TokenEvent::draft).collect();
-        self.tell(object, &news).await;
+        let drafts: Vec<EventDraft> = token_events.iter().map(TokenEvent::draft).collect();
+        self.publish_events(object, &drafts).await;
         let (namespace, name) = (self.kube.namespace(), owner.secret());
         let secret = Target { api_version: "v1", kind: "Secret", plural: "secrets", namespace, name: &name };
         let again = self.kube.read(secret).await?;

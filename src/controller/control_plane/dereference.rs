@@ -2,10 +2,10 @@
 //! consume. What comes of it is decided by pure functions elsewhere.
 
 use super::access::{self, Needs};
-use super::kept;
 use super::reconciler::Reconciler;
 use super::references::{self, Contents, ReadError};
 use super::resolve::{Facts, owner};
+use super::running_values;
 use super::subject::Subject;
 use crate::controller::children::{ChildKind, drift};
 use crate::controller::runtime::deadline::Deadline;
@@ -71,8 +71,8 @@ impl Reconciler {
         let deployment = self.kube.read(target).await?;
         let labels = json!(owner.labels());
         let running = deployment.as_ref().filter(|live| drift::is_child_of(live, &object.uid, &labels));
-        let given = kept::with_what_runs(&object.value, running);
-        let downgrade = kept::downgrade(&object.value, running);
+        let given = running_values::with_running_values(&object.value, running);
+        let downgrade = running_values::downgrade(&object.value, running);
         // Without what runs the default image would count, which nobody asked for.
         let complete = self.complete(&given).map_err(|error| {
             Unread::Unreadable(format!(

@@ -1,12 +1,12 @@
 //! Finds out before anything is applied what may be: whether admission is disabled in the namespace, what is held back then, and
-//! whether there is anything to do at all. What is held back is decided in `held`; nothing is written here.
+//! whether there is anything to do at all. What is held back is decided in `withheld`; nothing is written here.
 
 use super::build::Children;
 use super::dereference::Dereferenced;
-use super::held::{self, Held};
 use super::prune;
 use super::reconciler::Reconciler;
 use super::subject::Subject;
+use super::withheld::{self, Withheld};
 use crate::controller::children::apply::is_in_place;
 use crate::controller::children::{Child, ChildKind, Snapshot, drift};
 use crate::kubernetes::{CallError, Target};
@@ -16,9 +16,9 @@ use serde_json::Value;
 #[derive(Debug, Default)]
 pub(super) struct Gate {
     /// Whether admission is disabled. Not known, and not needed, where nothing is applied.
-    pub(super) frozen: bool,
+    pub(super) admission_disabled: bool,
     /// What is left as it is then.
-    pub(super) held: Held,
+    pub(super) withheld: Withheld,
     /// Every child, where all of them are in place, nothing is pruned and nothing is sent: such a reconcile changes no
     /// child, whatever becomes of one meanwhile. The next one does.
     pub(super) snapshot: Option<Snapshot>,
@@ -29,7 +29,7 @@ impl Reconciler {
     pub(super) async fn is_admission_disabled(&self, name: &str) -> Result<bool, CallError> {
         let (kind, plural) = ("Namespace", "namespaces");
         let target = Target { api_version: "v1", kind, plural, namespace: "", name };
-        Ok(held::is_admission_disabled(self.kube.read(target).await?.as_ref()))
+        Ok(withheld::is_admission_disabled(self.kube.read(target).await?.as_ref()))
     }
 
     /// The namespace is read now, unless nothing would be applied and nothing sent: nothing is widened then.
@@ -47,7 +47,7 @@ impl Reconciler {
         for child in children.all() {
             live.push(self.kube.read(child.target()).await?.filter(|live| is_of(live, child, subject)));
         }
-        Ok(Gate { frozen: true, held: held::held(children, &live), snapshot: None })
+        Ok(Gate { admission_disabled: true, withheld: withheld::withheld(children, &live), snapshot: None })
     }
 
     /// Every child, if all of them are known to be what they should be and there is nothing else to do.

@@ -44,8 +44,8 @@ impl Reconciler {
                 Ok(None) => in_place.push(access.namespace.as_str()),
                 Ok(Some(note)) => grants.notes.push(note),
                 Err((reason, message)) => {
-                    let home = access.namespace == subject.object.key.namespace;
-                    grants.troubles.push(Ungranted { home, reason, message });
+                    let own_namespace = access.namespace == subject.object.key.namespace;
+                    grants.troubles.push(Ungranted { own_namespace, reason, message });
                 }
             }
         }
@@ -93,7 +93,7 @@ impl Reconciler {
         let held = self.kube.read(access.binding.target()).await.map_err(failed)?;
         let before = held.is_some_and(|live| is_ours(&live, subject, &access.binding));
         match consent::verdict(self.consent, from, to, answer, before) {
-            Verdict::Grant if subject.object.is_held() => Ok(()),
+            Verdict::Grant if subject.object.has_finalizer() => Ok(()),
             Verdict::Grant => Err((
                 Reason::FinalizerRefused,
                 format!(
@@ -114,7 +114,7 @@ impl Reconciler {
     /// gone.
     pub(super) async fn honour_refusals(&self, object: &Object) -> bool {
         let (owner, mut honoured) = (object.owner(), true);
-        for place in self.abroad.refused(&object.key) {
+        for place in self.grant_index.refused(&object.key) {
             match self.honour_refusal(&object.key, owner, &place).await {
                 Ok(gone) => honoured &= gone,
                 Err(error) => {
@@ -138,7 +138,7 @@ impl Reconciler {
         }
         let gone = prune::revoke(&self.kube, owner, place).await?;
         if gone {
-            self.abroad.forget(key, place);
+            self.grant_index.forget(key, place);
         }
         tracing::info!(place, gone, "the namespace refuses workspaces: rights there were taken back");
         Ok(gone)

@@ -1,7 +1,7 @@
 //! Decides which spec counts where the pods that run are left as they are: what they were given, and not what is asked for.
 //! Pure: it looks at the Deployment and the Service.
 
-use super::kept;
+use super::running_values;
 use crds::CoderControlPlaneSpec;
 use crds::control_plane::{CertSecretSelector, CertsSpec};
 use crds::names::control_plane::{SecretVolume, secret_volume};
@@ -15,7 +15,7 @@ pub(super) fn in_force(
     deployment: Option<&Value>,
     service: Option<&Value>,
 ) -> CoderControlPlaneSpec {
-    let container = deployment.and_then(kept::container);
+    let container = deployment.and_then(running_values::container);
     let of = |field: &str| container.map(|container| container[field].clone()).unwrap_or_default();
     let (served, trusted) =
         (mounted(deployment, SecretVolume::Tls), mounted(deployment, SecretVolume::CaCert));
@@ -47,7 +47,8 @@ fn mounted(deployment: Option<&Value>, sort: SecretVolume) -> Vec<(&str, &Value)
             (volume["name"].as_str()? == secret_volume(sort, secret)).then_some(secret)
         })
         .collect();
-    let mounts = items(deployment.and_then(kept::container).and_then(|coder| coder.get("volumeMounts")));
+    let mounts =
+        items(deployment.and_then(running_values::container).and_then(|coder| coder.get("volumeMounts")));
     mounts
         .filter_map(|mount| {
             let is_it = |secret: &&&str| mount["name"] == secret_volume(sort, secret);

@@ -1,4 +1,4 @@
-//! The license of a control plane: uploaded once, seen to be there on every pass, told before it ends, and what it
+//! The license of a control plane: uploaded once, seen to be there on every reconcile, told before it ends, and what it
 //! covers. It never deletes a license, and shows of it only the hash and the end.
 
 use super::access::Accessed;
@@ -23,7 +23,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Licensed {
     /// For the condition.
-    pub wish: ExternalState,
+    pub state: ExternalState,
     /// When to try again, if something failed.
     pub retry: Option<Retry>,
     /// The hash of a license that was applied now, for the status.
@@ -68,8 +68,8 @@ fn expiry(claims: &Claims) -> Option<Timestamp> {
 
 impl Licensed {
     fn new(phase: ExternalPhase, reason: Reason, message: impl Into<String>) -> Self {
-        let wish = ExternalState { phase, reason, message: message.into() };
-        Self { wish, retry: None, applied: None, expires_at: None }
+        let state = ExternalState { phase, reason, message: message.into() };
+        Self { state, retry: None, applied: None, expires_at: None }
     }
 
     fn refused(reason: Reason, message: impl Into<String>) -> Self {
@@ -99,16 +99,16 @@ impl Licensed {
             }
             Left::Enough | Left::Nothing(_) => return self,
         };
-        if self.wish.phase == ExternalPhase::Granted {
-            self.wish =
-                ExternalState { reason, message: format!("{word}; {}", self.wish.message), ..self.wish };
+        if self.state.phase == ExternalPhase::Granted {
+            self.state =
+                ExternalState { reason, message: format!("{word}; {}", self.state.message), ..self.state };
         }
         self
     }
 }
 
 /// Brings the license to coderd, if one is asked for and there is access.
-pub async fn settle(
+pub async fn apply(
     kube: &Kube,
     namespace: &str,
     spec: &CoderControlPlaneSpec,
@@ -117,9 +117,12 @@ pub async fn settle(
     now: Timestamp,
 ) -> Licensed {
     let Some(reference) = &spec.license_secret_ref else {
-        let not_asked =
-            Licensed::new(ExternalPhase::NotAsked, Reason::NotRequested, "spec.licenseSecretRef is not set");
-        return Licensed { expires_at: Some(None), ..not_asked };
+        let not_requested = Licensed::new(
+            ExternalPhase::NotRequested,
+            Reason::NotRequested,
+            "spec.licenseSecretRef is not set",
+        );
+        return Licensed { expires_at: Some(None), ..not_requested };
     };
     if let Some(waiting) = without_access(access) {
         return waiting;
@@ -138,7 +141,7 @@ pub async fn settle(
     let (hash, hash_before) = (sha256(&jwt), before.license_last_applied_hash.as_deref());
     // What cannot be read is refused where it is applied.
     let Ok(claims) = Claims::of(&jwt) else {
-        return judge(apply(access.client.as_ref(), &jwt).await, hash, hash_before);
+        return judge(upload(access.client.as_ref(), &jwt).await, hash, hash_before);
     };
     let (left, expires_at) = (left(&claims, now), expiry(&claims));
     let licensed = match left {
@@ -146,7 +149,7 @@ pub async fn settle(
             Reason::Expired,
             format!("the license expired on {end}; put a new one under the key {key} into Secret {secret}"),
         ),
-        _ => judge(apply(access.client.as_ref(), &jwt).await, hash, hash_before),
+        _ => judge(upload(access.client.as_ref(), &jwt).await, hash, hash_before),
     };
     Licensed { expires_at: Some(expires_at), ..licensed.with_time_left(left, expires_at) }
 }
@@ -156,7 +159,7 @@ pub async fn settle(
 pub fn unsent(spec: &CoderControlPlaneSpec, before: &CoderControlPlaneStatus) -> Licensed {
     if spec.license_secret_ref.is_none() {
         return Licensed::new(
-            ExternalPhase::NotAsked,
+            ExternalPhase::NotRequested,
             Reason::NotRequested,
             "spec.licenseSecretRef is not set",
         );
@@ -179,21 +182,21 @@ fn place(reference: &SecretKeySelector) -> (&str, &str) {
 }
 
 fn without_access(access: &Accessed) -> Option<Licensed> {
-    match access.wish.phase {
+    match access.state.phase {
         ExternalPhase::Granted => None,
-        ExternalPhase::NotAsked => Some(Licensed::refused(
+        ExternalPhase::NotRequested => Some(Licensed::refused(
             Reason::AccessDisabled,
             "spec.licenseSecretRef needs the operator's access to coderd, which spec.operatorAccess.disabled denies",
         )),
         ExternalPhase::Pending | ExternalPhase::Refused => Some(Licensed::new(
             ExternalPhase::Pending,
             Reason::WaitingForAccess,
-            format!("the license is uploaded once the operator has access: {}", access.wish.message),
+            format!("the license is uploaded once the operator has access: {}", access.state.message),
         )),
     }
 }
 
-async fn apply(client: Option<&Client>, jwt: &Confidential<String>) -> Option<Result<Applied, ApplyError>> {
+async fn upload(client: Option<&Client>, jwt: &Confidential<String>) -> Option<Result<Applied, ApplyError>> {
     Some(client?.apply_license(jwt).await)
 }
 
@@ -214,11 +217,11 @@ fn judge(answer: Option<Result<Applied, ApplyError>>, hash: String, hash_before:
         }
         Some(Err(error)) => {
             let failed = failed(&error);
-            if same && failed.wish.reason == Reason::Error && is_of_the_list(&error) {
+            if same && failed.state.reason == Reason::Error && is_of_the_list(&error) {
                 // An answer that does not come takes nothing away. An upload is tried only after it is known to be gone.
                 let kept = granted(&format!(
                     "coderd had the license when it answered last; {}",
-                    failed.wish.message
+                    failed.state.message
                 ));
                 return Licensed { retry: failed.retry, ..kept };
             }
@@ -264,34 +267,34 @@ fn failed(error: &ApplyError) -> Licensed {
 /// What there is to tell of another license, and of one that ends soon; that there is one at all, or none any more, is
 /// told by the condition.
 pub fn event_drafts(before: &CoderControlPlaneStatus, after: &CoderControlPlaneStatus) -> Vec<EventDraft> {
-    let held = |status: &CoderControlPlaneStatus| -> Option<Condition> {
+    let applied = |status: &CoderControlPlaneStatus| -> Option<Condition> {
         let condition = status.conditions.iter().find(|one| one.type_ == LICENSE_APPLIED);
         condition.filter(|condition| condition.status == "True").cloned()
     };
-    let Some(old) = held(before) else { return Vec::new() };
+    let Some(old) = applied(before) else { return Vec::new() };
     let told = |severity, reason: &str, note: &str| EventDraft {
         severity,
         reason: reason.to_owned(),
         action: LICENSE_APPLIED.to_owned(),
         note: note.to_owned(),
     };
-    let mut news = Vec::new();
+    let mut drafts = Vec::new();
     let hashes = (&before.license_last_applied_hash, &after.license_last_applied_hash);
     if let (Some(one), Some(other)) = hashes
         && one != other
     {
-        news.push(told(
+        drafts.push(told(
             Severity::Normal,
             Reason::LicenseReplaced.as_str(),
             "the license in coderd was replaced",
         ));
     }
     if let Some(new) =
-        held(after).filter(|new| new.reason != old.reason && new.reason != Reason::Applied.as_str())
+        applied(after).filter(|new| new.reason != old.reason && new.reason != Reason::Applied.as_str())
     {
-        news.push(told(Severity::Warning, &new.reason, &new.message));
+        drafts.push(told(Severity::Warning, &new.reason, &new.message));
     }
-    news
+    drafts
 }
 
 /// What coderd is licensed for, in the words of the status; nothing if it was not asked.

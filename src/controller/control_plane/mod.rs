@@ -2,6 +2,7 @@
 //! `dereference`, `resolve`, `build`, `apply`, `observe`, `status`, `write`. The rest is what is this kind's own.
 
 pub mod access;
+mod account_use;
 mod accounts;
 mod apply;
 mod apply_children;
@@ -15,9 +16,7 @@ mod dependants;
 mod dereference;
 mod gate;
 mod grants;
-mod held;
 mod in_force;
-mod kept;
 pub mod license;
 mod observe;
 mod observed;
@@ -31,16 +30,17 @@ mod reconciler;
 mod references;
 mod requeue;
 pub mod resolve;
-mod runs_as;
+mod running_values;
 pub mod status;
 mod subject;
 mod suspended;
 mod triggers;
+mod withheld;
 mod write;
 
 pub use dependants::{Dependants, Provisioner};
 pub use reconciler::Reconciler;
-pub use triggers::{Abroad, ControlPlanes, Triggers, follow_dependants};
+pub use triggers::{ControlPlanes, GrantIndex, Triggers, follow_dependants};
 
 use crate::kubernetes::KindName;
 

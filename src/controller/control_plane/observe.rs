@@ -1,7 +1,7 @@
 //! What a control plane has outside of Kubernetes, brought to what it should be in the order in which one needs the other:
 //! coderd itself, the operator's access, then the license. It returns what was seen and done, and decides nothing else.
 
-use super::access::{self, Accessed, Asked, Needs};
+use super::access::{self, AccessContext, Accessed, Needs};
 use super::apply::Applied;
 use super::ask;
 use super::dereference::Dereferenced;
@@ -22,7 +22,7 @@ use std::time::Instant;
 
 /// Everything outside.
 pub(super) struct External {
-    asked: ask::Asked,
+    reachability: ask::Reachability,
     accessed: Accessed,
     licensed: Licensed,
     entitlements: Option<Result<(&'static str, &'static str), Error>>,
@@ -46,18 +46,24 @@ impl Reconciler {
         if applied.is_left() {
             complete.spec = in_force(&complete.spec, deployment, service.ok());
         }
-        let asked = self
+        let reachability = self
             .ask_through(subject, &complete, service.map_err(|why| *why), deployment, &applied.rollout)
             .await;
         deadline.ended("asking coderd", Instant::now());
         let url = webhooks::cluster_url(&complete, &self.config.cluster_domain).unwrap_or_default();
-        let client = asked.client.clone();
-        let context =
-            self.asked(subject, &complete.spec, read.needs, client.as_ref(), applied.frozen, deadline);
-        let (accessed, licensed, entitlements, cut) = Box::pin(settle(&context)).await;
+        let client = reachability.client.clone();
+        let context = self.access_context(
+            subject,
+            &complete.spec,
+            read.needs,
+            client.as_ref(),
+            applied.admission_disabled,
+            deadline,
+        );
+        let (accessed, licensed, entitlements, cut) = Box::pin(apply(&context)).await;
         deadline.ended("the operator's access and the license", Instant::now());
         let late = cut.then(|| deadline.told(Instant::now())).flatten();
-        External { asked, accessed, licensed, entitlements, late, url }
+        External { reachability, accessed, licensed, entitlements, late, url }
     }
 
     /// What needs the operator's access to a control plane now.
@@ -66,25 +72,25 @@ impl Reconciler {
     }
 
     /// What the operator's access and the license are brought into place with.
-    pub(super) fn asked<'a>(
+    pub(super) fn access_context<'a>(
         &'a self,
         subject: &'a Subject,
         spec: &'a CoderControlPlaneSpec,
         needs: Needs,
         client: Option<&'a Client>,
-        frozen: bool,
+        admission_disabled: bool,
         deadline: &'a Deadline,
-    ) -> Asked<'a> {
+    ) -> AccessContext<'a> {
         let object = &subject.object;
-        Asked {
+        AccessContext {
             kube: &self.kube,
             egress: &self.egress,
             owner: object.owner(),
             spec,
             before: &object.status,
-            held: object.is_held(),
+            has_finalizer: object.has_finalizer(),
             needs,
-            frozen,
+            admission_disabled,
             client,
             now: Timestamp::now(),
             deadline,
@@ -99,34 +105,34 @@ type Entitlements = Option<Result<(&'static str, &'static str), Error>>;
 ///
 /// Between two of them the deadline of the reconcile is looked at. Once it has passed coderd is not asked any more, which
 /// means what it means of a coderd that is not there: whatever it was seen to have stays as it was told.
-async fn settle(asked: &Asked<'_>) -> (Accessed, Licensed, Entitlements, bool) {
-    let is_over = || asked.deadline.is_over(Instant::now());
-    let mut cut = asked.client.is_some() && is_over();
+async fn apply(context: &AccessContext<'_>) -> (Accessed, Licensed, Entitlements, bool) {
+    let is_over = || context.deadline.is_over(Instant::now());
+    let mut cut = context.client.is_some() && is_over();
     let mut accessed =
-        Box::pin(access::settle(&Asked { client: asked.client.filter(|_| !cut), ..*asked })).await;
+        Box::pin(access::apply(&AccessContext { client: context.client.filter(|_| !cut), ..*context })).await;
     if accessed.client.is_some() && is_over() {
         (accessed.client, cut) = (None, true);
     }
-    let namespace = asked.owner.namespace;
-    let licensed = if asked.frozen {
-        license::unsent(asked.spec, asked.before)
+    let namespace = context.owner.namespace;
+    let licensed = if context.admission_disabled {
+        license::unsent(context.spec, context.before)
     } else {
-        license::settle(asked.kube, namespace, asked.spec, asked.before, &accessed, asked.now).await
+        license::apply(context.kube, namespace, context.spec, context.before, &accessed, context.now).await
     };
-    cut |= asked.client.is_some() && is_over();
-    let entitlements = license::entitlements(asked.client.filter(|_| !cut)).await;
+    cut |= context.client.is_some() && is_over();
+    let entitlements = license::entitlements(context.client.filter(|_| !cut)).await;
     (accessed, licensed, entitlements, cut)
 }
 
 impl External {
     /// Whether our finalizer must be on the object.
-    pub(super) fn hold(&self) -> bool {
-        self.accessed.hold
+    pub(super) fn needs_finalizer(&self) -> bool {
+        self.accessed.needs_finalizer
     }
 
     /// When to ask coderd again, if it did not answer all.
     pub(super) fn unanswered(&self) -> Option<Retry> {
-        self.asked.retry
+        self.reachability.retry
     }
 
     /// When to try again, if something failed.
@@ -144,7 +150,7 @@ impl External {
 
     /// What coderd said.
     pub(super) fn coderd(&self) -> Coderd {
-        match (&self.asked.coderd, &self.entitlements) {
+        match (&self.reachability.coderd, &self.entitlements) {
             (Coderd::Answered { version, .. }, Some(Err(error))) => {
                 let trouble = format!("{error}; what is shown of its license is from before");
                 Coderd::Answered { version: version.clone(), trouble: Some(trouble) }
@@ -154,14 +160,18 @@ impl External {
     }
 
     fn is_stopped(&self) -> bool {
-        self.asked.coderd == Coderd::NotAsked(Reason::ScaledToZero)
+        self.reachability.coderd == Coderd::NotProbed(Reason::ScaledToZero)
     }
 
     /// The operator's access. Nobody waits for access that cannot come while no replicas are requested.
     pub(super) fn access(&self) -> ExternalState {
-        let state = self.accessed.wish.clone();
+        let state = self.accessed.state.clone();
         if self.is_stopped() && state.phase == ExternalPhase::Pending {
-            return ExternalState { phase: ExternalPhase::NotAsked, reason: Reason::ScaledToZero, ..state };
+            return ExternalState {
+                phase: ExternalPhase::NotRequested,
+                reason: Reason::ScaledToZero,
+                ..state
+            };
         }
         state
     }
@@ -173,7 +183,7 @@ impl External {
 
     /// The license.
     pub(super) fn license(&self) -> ExternalState {
-        let mut state = self.licensed.wish.clone();
+        let mut state = self.licensed.state.clone();
         if self.is_stopped() && state.phase == ExternalPhase::Pending {
             state.message = format!("no replicas are requested; {}", state.message);
         }

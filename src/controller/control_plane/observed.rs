@@ -3,11 +3,11 @@
 
 use super::apply::Applied;
 use super::dereference::Dereferenced;
-use super::held::Held;
 use super::observe::External;
 use super::reasons::Reason;
 use super::reconcile::Finalizing;
 use super::subject::Subject;
+use super::withheld::Withheld;
 use crate::controller::workload::rollout::Rollout;
 use webhooks::Cause;
 
@@ -15,7 +15,7 @@ use webhooks::Cause;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Exposure {
     /// None was asked for.
-    NotAsked,
+    NotRequested,
     /// The Ingress or HTTPRoute is in place.
     InPlace(&'static str),
     /// The cluster has no Gateway API.
@@ -23,14 +23,14 @@ pub enum Exposure {
     /// It could not be applied.
     Failed(String),
     /// It is left as it is while admission is disabled.
-    Held(String),
+    Withheld(String),
 }
 
 /// What coderd said.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Coderd {
     /// It was not asked: no replica is there to answer. The word says why.
-    NotAsked(Reason),
+    NotProbed(Reason),
     /// It is there.
     Answered {
         /// Its version, if it told.
@@ -39,14 +39,14 @@ pub enum Coderd {
         trouble: Option<String>,
     },
     /// It answered before and did not this once, with a message.
-    Faltered {
+    Degraded {
         /// Its version, as it told before.
         version: Option<String>,
         /// What went wrong.
         message: String,
     },
     /// It did not, for a reason and a message.
-    Silent(Reason, String),
+    Unreachable(Reason, String),
 }
 
 /// How far something that needs coderd has come: access for the operator, or the license.
@@ -64,7 +64,7 @@ pub struct ExternalState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExternalPhase {
     /// It was not asked for.
-    NotAsked,
+    NotRequested,
     /// It is in place.
     Granted,
     /// It will come by itself.
@@ -86,14 +86,14 @@ pub struct Grants {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ungranted {
     /// Whether it is the control plane's own, where it decides alone.
-    pub home: bool,
+    pub own_namespace: bool,
     /// Why, as one word of the catalogue.
     pub reason: Reason,
     /// Why, for a person.
     pub message: String,
 }
 
-/// Everything that was observed in a pass.
+/// Everything that was observed in a reconcile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Observed {
     /// Why the object cannot be read, so that nothing can be made of it.
@@ -103,7 +103,7 @@ pub struct Observed {
     /// Why nothing is run as the account that is asked for.
     pub account: Option<String>,
     /// What is held back while admission is disabled.
-    pub held: Option<String>,
+    pub withheld: Option<String>,
     /// Objects of our names that belong to somebody else.
     pub conflicts: Vec<String>,
     /// Children that the API server refuses.
@@ -137,8 +137,8 @@ pub struct Observed {
 impl Observed {
     /// Nothing was observed, and nothing is asked for.
     pub(super) fn nothing() -> Self {
-        let not_asked = |what: &str| ExternalState {
-            phase: ExternalPhase::NotAsked,
+        let not_requested = |what: &str| ExternalState {
+            phase: ExternalPhase::NotRequested,
             reason: Reason::NotRequested,
             message: format!("{what} is not asked for"),
         };
@@ -146,20 +146,20 @@ impl Observed {
             unreadable: None,
             broken: Vec::new(),
             account: None,
-            held: None,
+            withheld: None,
             conflicts: Vec::new(),
             refused: Vec::new(),
             failed: Vec::new(),
             unimportant: Vec::new(),
             missing: Vec::new(),
             rollout: Rollout::Absent,
-            exposure: Exposure::NotAsked,
+            exposure: Exposure::NotRequested,
             finalizer: None,
             workspaces: Some(Grants::default()),
-            coderd: Coderd::NotAsked(Reason::NoReplicaReady),
-            access: not_asked("access of the operator"),
+            coderd: Coderd::NotProbed(Reason::NoReplicaReady),
+            access: not_requested("access of the operator"),
             access_needed: false,
-            license: not_asked("a license"),
+            license: not_requested("a license"),
             late: None,
         }
     }
@@ -168,7 +168,7 @@ impl Observed {
     pub(super) fn new(
         subject: &Subject,
         read: &Dereferenced,
-        held: &Held,
+        withheld: &Withheld,
         applied: &Applied,
         external: &External,
         finalizing: &Finalizing,
@@ -184,7 +184,7 @@ impl Observed {
             unreadable: None,
             broken: subject.broken.iter().chain(&read.downgrade).cloned().collect(),
             account: applied.account.clone(),
-            held: held.told(&subject.object.key.namespace),
+            withheld: withheld.told(&subject.object.key.namespace),
             conflicts: applied.problems.conflicts.clone(),
             refused: applied.problems.refused.clone(),
             failed,

@@ -26,7 +26,7 @@ pub async fn probe(url: &str, trust: Trust, egress: &Egress, hold: RateLimitHold
         Ok(client) => client,
         Err(message) => {
             return Probe {
-                coderd: Coderd::Silent(Reason::Misconfigured, message),
+                coderd: Coderd::Unreachable(Reason::Misconfigured, message),
                 client: None,
                 error: None,
             };
@@ -34,7 +34,7 @@ pub async fn probe(url: &str, trust: Trust, egress: &Egress, hold: RateLimitHold
     };
     if let Err(error) = client.healthz().await {
         tracing::warn!(url, error = %error.detail(), "coderd does not answer as it should");
-        let coderd = Coderd::Silent(reason(&error), error.to_string());
+        let coderd = Coderd::Unreachable(reason(&error), error.to_string());
         return Probe { coderd, client: None, error: Some(error) };
     }
     let (client, info) = client.introduced().await;
@@ -65,10 +65,10 @@ fn trouble(error: &Error) -> String {
 /// that fails takes nothing away: a dropped packet is no outage.
 pub fn judged(seen: Coderd, before: &CoderControlPlaneStatus, again: bool) -> Coderd {
     match seen {
-        Coderd::Silent(reason, message)
+        Coderd::Unreachable(reason, message)
             if reason != Reason::Misconfigured && !again && was_reachable(before) =>
         {
-            Coderd::Faltered { version: before.version.clone(), message }
+            Coderd::Degraded { version: before.version.clone(), message }
         }
         other => other,
     }
@@ -150,8 +150,8 @@ mod tests {
     #[tokio::test]
     async fn an_answer_is_waited_for_no_longer_than_the_flag_says() {
         // It takes connections and never answers.
-        let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let rule = format!("coder.ns.svc={}", silent.local_addr().unwrap()).parse().unwrap();
+        let unreachable = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let rule = format!("coder.ns.svc={}", unreachable.local_addr().unwrap()).parse().unwrap();
         let egress = Egress {
             resolve: crate::coderd::Resolve::new(vec![rule]),
             allowed_urls: crate::coderd::AllowedUrls::new(Vec::new()),
@@ -160,7 +160,7 @@ mod tests {
         };
         let asked = probe("http://coder.ns.svc:80", Trust::default(), &egress, RateLimitHold::default());
         let told = tokio::time::timeout(Duration::from_secs(5), asked).await.expect("the flag counts");
-        assert!(matches!(told.coderd, Coderd::Silent(Reason::Unreachable, _)));
+        assert!(matches!(told.coderd, Coderd::Unreachable(Reason::Unreachable, _)));
         assert!(matches!(told.error.unwrap().detail(), Error::TimedOut { .. }));
     }
 
@@ -178,14 +178,14 @@ mod tests {
 
     #[test]
     fn the_first_question_that_fails_takes_nothing_away_and_the_second_does() {
-        let silent = || Coderd::Silent(Reason::Unreachable, "why".to_owned());
-        let faltered = Coderd::Faltered { version: Some("v1".to_owned()), message: "why".to_owned() };
-        assert_eq!(judged(silent(), &said("True"), false), faltered);
-        assert_eq!(judged(silent(), &said("True"), true), silent());
-        assert_eq!(judged(silent(), &said("False"), false), silent());
-        assert_eq!(judged(silent(), &said("Unknown"), false), silent());
-        assert_eq!(judged(silent(), &CoderControlPlaneStatus::default(), false), silent());
-        let wrong = || Coderd::Silent(Reason::Misconfigured, "why".to_owned());
+        let unreachable = || Coderd::Unreachable(Reason::Unreachable, "why".to_owned());
+        let degraded = Coderd::Degraded { version: Some("v1".to_owned()), message: "why".to_owned() };
+        assert_eq!(judged(unreachable(), &said("True"), false), degraded);
+        assert_eq!(judged(unreachable(), &said("True"), true), unreachable());
+        assert_eq!(judged(unreachable(), &said("False"), false), unreachable());
+        assert_eq!(judged(unreachable(), &said("Unknown"), false), unreachable());
+        assert_eq!(judged(unreachable(), &CoderControlPlaneStatus::default(), false), unreachable());
+        let wrong = || Coderd::Unreachable(Reason::Misconfigured, "why".to_owned());
         assert_eq!(judged(wrong(), &said("True"), false), wrong(), "asking again does not mend it");
     }
 

@@ -2,7 +2,7 @@
 //! budget, a monitor. It removes only what carries our mark, by uid.
 
 use super::build::{Children, WorkspaceAccess};
-use crate::controller::children::prune::{self, Doomed, ToGo, removed};
+use crate::controller::children::prune::{self, PruneCandidate, PruneCandidates, removed};
 use crate::controller::children::{Child, ChildKind, drift};
 use crate::controller::identity::Owner;
 use crate::kubernetes::{CallError, Kube, Target};
@@ -101,7 +101,7 @@ pub async fn grants(kube: &Kube, owner: Owner<'_>, wanted: Wanted<'_>) -> Result
     let (mut left, mut outcome) = (Left::default(), Ok(()));
     for kind in GRANTS {
         let all = Target::of(kind.names(), "", "");
-        let (mut to_go, mut former) = (ToGo::default(), ToGo::default());
+        let (mut candidates, mut former) = (PruneCandidates::default(), PruneCandidates::default());
         let look = |metadata: ObjectMeta| {
             let live = json!({ "metadata": metadata });
             let is_ours = is_grant_of(&live, owner);
@@ -111,13 +111,13 @@ pub async fn grants(kube: &Kube, owner: Owner<'_>, wanted: Wanted<'_>) -> Result
             match wanted.fate(kind, text(&live, "/metadata/namespace"), text(&live, "/metadata/name")) {
                 Fate::Keep => {}
                 Fate::Wait => left.waiting = true,
-                Fate::Remove if is_ours => to_go.note(metadata),
+                Fate::Remove if is_ours => candidates.note(metadata),
                 Fate::Remove => former.note(metadata),
             }
         };
         kube.labelled_metadata(all, &selector(owner), look).await?;
-        left.waiting |= to_go.more;
-        for Doomed { namespace, name, uid } in &to_go.now {
+        left.waiting |= candidates.more;
+        for PruneCandidate { namespace, name, uid } in &candidates.now {
             match removed(kube, Target { namespace, name, ..all }, uid).await {
                 Ok(true) => {}
                 Ok(false) => left.stuck.push(format!("{} {namespace}/{name}", kind.as_str())),
@@ -131,8 +131,8 @@ pub async fn grants(kube: &Kube, owner: Owner<'_>, wanted: Wanted<'_>) -> Result
 
 /// Removes what an earlier control plane of this name left. Anybody can make an object that looks like it, and hold it: this
 /// one neither waits for it nor fails because of it.
-async fn remove_former(kube: &Kube, all: Target<'_>, former: &ToGo) {
-    for Doomed { namespace, name, uid } in &former.now {
+async fn remove_former(kube: &Kube, all: Target<'_>, former: &PruneCandidates) {
+    for PruneCandidate { namespace, name, uid } in &former.now {
         if let Err(error) = kube.remove(Target { namespace, name, ..all }, uid).await {
             tracing::warn!(kind = all.kind, namespace, name, %error, "a right of an earlier control plane is left");
         }
@@ -145,13 +145,13 @@ pub async fn revoke(kube: &Kube, owner: Owner<'_>, namespace: &str) -> Result<bo
     let mut outcome = Ok(true);
     for kind in GRANTS {
         let all = Target::of(kind.names(), namespace, "");
-        let mut to_go = ToGo::default();
-        kube.labelled_metadata(all, &selector(owner), |metadata| to_go.note(metadata)).await?;
-        for Doomed { name, uid, .. } in &to_go.now {
+        let mut candidates = PruneCandidates::default();
+        kube.labelled_metadata(all, &selector(owner), |metadata| candidates.note(metadata)).await?;
+        for PruneCandidate { name, uid, .. } in &candidates.now {
             let gone = removed(kube, Target { name, ..all }, uid).await;
             outcome = outcome.and_then(|before| gone.map(|gone| before && gone));
         }
-        outcome = outcome.map(|gone| gone && !to_go.more);
+        outcome = outcome.map(|gone| gone && !candidates.more);
     }
     outcome
 }

@@ -102,8 +102,9 @@ impl Reconciler {
             Err(error) => return self.write_unread(&subject.object, error.into()).await,
         };
         // Before the first right in another namespace is granted, somebody must be there to take it back.
-        let abroad = children.reach_beyond(&subject.object.key.namespace);
-        let mut finalizing = self.finalizer(&subject.object, abroad || subject.object.is_held()).await?;
+        let reaches_beyond = children.reach_beyond(&subject.object.key.namespace);
+        let mut finalizing =
+            self.finalizer(&subject.object, reaches_beyond || subject.object.has_finalizer()).await?;
         if finalizing == Finalizing::Written {
             return Ok(Action::RequeueAfter(Duration::ZERO));
         }
@@ -113,16 +114,18 @@ impl Reconciler {
         deadline.begin_next(Instant::now());
         let external = Box::pin(self.observe(subject, &read, &applied, &mut deadline)).await;
         // Recorded where they were done, so that they are never done, and told, twice.
-        self.tell(&subject.object, &external.token_events()).await;
+        self.publish_events(&subject.object, &external.token_events()).await;
         // Somebody must be there to take back what is granted or made elsewhere, until nothing of it is left.
-        let hold = abroad || external.hold() || (subject.object.is_held() && !applied.pruned);
+        let needs_finalizer = reaches_beyond
+            || external.needs_finalizer()
+            || (subject.object.has_finalizer() && !applied.pruned);
         if !matches!(finalizing, Finalizing::Refused(_)) {
-            finalizing = self.finalizer(&subject.object, hold).await?;
+            finalizing = self.finalizer(&subject.object, needs_finalizer).await?;
         }
         if finalizing == Finalizing::Written {
             return Ok(Action::RequeueAfter(Duration::ZERO));
         }
-        let observed = Observed::new(subject, &read, &gate.held, &applied, &external, &finalizing);
+        let observed = Observed::new(subject, &read, &gate.withheld, &applied, &external, &finalizing);
         let now = Time(Timestamp::now());
         let status = status(subject, &read, &applied, &external, &observed, &self.config, &now);
         self.write(&subject.object, status).await?;
@@ -135,13 +138,14 @@ impl Reconciler {
     }
 
     /// Brings our finalizer to what it must be. A refusal is told: whatever can be done without it is done.
-    async fn finalizer(&self, object: &Object, hold: bool) -> Result<Finalizing, CallError> {
-        if hold == object.is_held() {
+    async fn finalizer(&self, object: &Object, needs_finalizer: bool) -> Result<Finalizing, CallError> {
+        if needs_finalizer == object.has_finalizer() {
             return Ok(Finalizing::Unchanged);
         }
-        let patch = if hold { FINALIZER.add(&object.value) } else { FINALIZER.remove(&object.value) };
+        let patch =
+            if needs_finalizer { FINALIZER.add(&object.value) } else { FINALIZER.remove(&object.value) };
         match self.kube.patch(object.target(), patch).await {
-            Ok(after) if FINALIZER.is_on(&after) == hold => Ok(Finalizing::Written),
+            Ok(after) if FINALIZER.is_on(&after) == needs_finalizer => Ok(Finalizing::Written),
             Ok(_) => Ok(Finalizing::Refused(FINALIZER.refusal(&"a policy of the cluster undoes the change"))),
             Err(error) if error.is_outdated() => Err(error),
             Err(error) if error.is_refused() => Ok(Finalizing::Refused(FINALIZER.refusal(&error))),

@@ -7,7 +7,7 @@ use super::consent::Consent;
 use super::dependants::Dependants;
 use super::gate::Gate;
 use super::subject::{AskedFor, Object};
-use super::triggers::Abroad;
+use super::triggers::GrantIndex;
 use crate::coderd::Egress;
 use crate::controller::children::apply::Applier;
 use crate::controller::children::{Fingerprint, Known, Place};
@@ -33,7 +33,7 @@ pub struct Reconciler {
     requests: Mutex<BTreeMap<ObjectKey, Fingerprint>>,
     pub(super) memory: Memory,
     checksum_key: Mutex<Arc<ChecksumKey>>,
-    pub(super) abroad: Arc<Abroad>,
+    pub(super) grant_index: Arc<GrantIndex>,
     pub(super) known: Arc<Known>,
     pub(super) dependants: Dependants,
 }
@@ -57,7 +57,7 @@ impl Reconciler {
         dependants: Dependants,
     ) -> Self {
         let (pruned, requests, memory) = (Mutex::default(), Mutex::default(), Memory::default());
-        let (checksum_key, abroad, known) = (Mutex::default(), Arc::default(), Arc::default());
+        let (checksum_key, grant_index, known) = (Mutex::default(), Arc::default(), Arc::default());
         Self {
             kube,
             config,
@@ -69,7 +69,7 @@ impl Reconciler {
             requests,
             memory,
             checksum_key,
-            abroad,
+            grant_index,
             known,
             dependants,
         }
@@ -78,7 +78,7 @@ impl Reconciler {
     /// Forgets what another leader may have changed meanwhile: the key of the checksums, if its Secret was made anew.
     pub fn begin_term(&self) {
         self.known.forget_all();
-        self.abroad.begin_term();
+        self.grant_index.begin_term();
         self.pruned().clear();
         self.requests.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.memory.clear();
@@ -91,8 +91,8 @@ impl Reconciler {
     }
 
     /// What whoever follows the cluster tells it of rights in other namespaces.
-    pub fn abroad(&self) -> &Arc<Abroad> {
-        &self.abroad
+    pub fn grant_index(&self) -> &Arc<GrantIndex> {
+        &self.grant_index
     }
 
     /// What is known of children, for whoever follows the cluster.

@@ -4,8 +4,8 @@
 use super::build::{self, ACCESS_URL};
 use super::checksum::{NOTER, Running, Sums, noting};
 use super::checksum_key::{ChecksumKey, KeyError};
-use super::kept;
 use super::reconciler::Reconciler;
+use super::running_values;
 use crate::confidential::{Confidential, decoded};
 use crate::controller::runtime::deadline::Deadline;
 use crate::controller::workload::consumed::{Consumed, Keys, Source};
@@ -134,7 +134,7 @@ impl Reconciler {
 
 /// Whether the pods that run are given the address by a variable of ours.
 fn sets_access_url(running: &Value) -> bool {
-    let variables = kept::container(running).and_then(|container| container["env"].as_array());
+    let variables = running_values::container(running).and_then(|container| container["env"].as_array());
     variables.into_iter().flatten().any(|variable| variable["name"] == ACCESS_URL)
 }
 

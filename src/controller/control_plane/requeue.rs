@@ -1,4 +1,4 @@
-//! Decides when a control plane is looked at again after a pass. Pure: it knows what was observed and asks nobody.
+//! Decides when a control plane is looked at again after a reconcile. Pure: it knows what was observed and asks nobody.
 //! It never lets something that somebody has to mend wait longer than a minute.
 
 use super::observed::{Coderd, Exposure, Observed};
@@ -24,7 +24,7 @@ pub(super) fn action(
     external: Option<Retry>,
 ) -> Action {
     let blocked = observed.account.is_some()
-        || observed.held.is_some()
+        || observed.withheld.is_some()
         || !observed.conflicts.is_empty()
         || !observed.refused.is_empty()
         || observed.finalizer.is_some()
@@ -49,16 +49,18 @@ fn undisturbed(observed: &Observed, retry: Option<Retry>, external: Option<Retry
     if !observed.failed.is_empty() || grant_failed {
         return Action::BackOff(Duration::ZERO);
     }
-    let silent = matches!(observed.coderd, Coderd::Silent(..));
-    match external.filter(|_| !silent) {
+    let unreachable = matches!(observed.coderd, Coderd::Unreachable(..));
+    match external.filter(|_| !unreachable) {
         Some(Retry::After(pause)) => return Action::BackOff(pause),
         Some(Retry::Backoff) => return Action::BackOff(Duration::ZERO),
         Some(Retry::WhenChanged) | None => {}
     }
     let recheck = if external == Some(Retry::WhenChanged) { REFUSED } else { RECHECK };
     match (&observed.coderd, retry) {
-        (Coderd::Silent(..) | Coderd::Faltered { .. }, Some(Retry::After(pause))) => Action::BackOff(pause),
-        (Coderd::Silent(..) | Coderd::Faltered { .. }, _) => Action::BackOff(Duration::ZERO),
+        (Coderd::Unreachable(..) | Coderd::Degraded { .. }, Some(Retry::After(pause))) => {
+            Action::BackOff(pause)
+        }
+        (Coderd::Unreachable(..) | Coderd::Degraded { .. }, _) => Action::BackOff(Duration::ZERO),
         // It is there and was not asked for what is still to be asked.
         (Coderd::Answered { .. }, Some(Retry::After(pause))) => Action::RequeueAfter(pause),
         (Coderd::Answered { .. }, Some(_)) => Action::BackOff(Duration::ZERO),
@@ -88,12 +90,16 @@ mod tests {
         assert_eq!(action(&late, true, None, None), Action::BackOff(Duration::ZERO));
         let message = || vec!["why".to_owned()];
         let refused = || Grants {
-            troubles: vec![Ungranted { home: true, reason: Reason::Refused, message: String::new() }],
+            troubles: vec![Ungranted {
+                own_namespace: true,
+                reason: Reason::Refused,
+                message: String::new(),
+            }],
             ..Grants::default()
         };
         for blocked in [
             Observed { account: Some("why".to_owned()), ..still() },
-            Observed { held: Some("why".to_owned()), ..still() },
+            Observed { withheld: Some("why".to_owned()), ..still() },
             Observed { conflicts: message(), ..still() },
             Observed { refused: message(), ..still() },
             Observed { unimportant: message(), ..still() },
@@ -103,11 +109,11 @@ mod tests {
             Observed { exposure: Exposure::Failed("why".to_owned()), ..still() },
         ] {
             assert_eq!(action(&blocked, true, None, None), after(45), "{blocked:?}");
-            let silent =
-                Observed { coderd: Coderd::Silent(Reason::Unreachable, "why".to_owned()), ..blocked };
+            let unreachable =
+                Observed { coderd: Coderd::Unreachable(Reason::Unreachable, "why".to_owned()), ..blocked };
             let hour = Some(Retry::After(Duration::from_secs(3600)));
             let expected = Action::BackOff(Duration::from_secs(45));
-            assert_eq!(action(&silent, true, hour, None), expected, "{silent:?}");
+            assert_eq!(action(&unreachable, true, hour, None), expected, "{unreachable:?}");
         }
     }
 }

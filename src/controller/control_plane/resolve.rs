@@ -1,7 +1,7 @@
 //! Decides every value that children are built from: a control plane without an `Option` where there is a default.
 //! It is the only input of `build`. Pure: what the cluster holds comes in as a value.
 
-use crate::controller::children::{ChildOwner, Texts};
+use crate::controller::children::{ChildOwner, StringMap};
 use crate::controller::workload::disruption::{self, Budget};
 use crate::controller::workload::exposure::{self, Expose};
 use crate::controller::workload::monitoring::{self, Metrics};
@@ -80,9 +80,9 @@ pub struct Account {
     /// Whether we make it.
     pub create: bool,
     /// Labels of the spec.
-    pub labels: Texts,
+    pub labels: StringMap,
     /// Annotations of the spec.
-    pub annotations: Texts,
+    pub annotations: StringMap,
 }
 
 /// What coderd may do where it runs workspaces.
@@ -151,14 +151,14 @@ fn account(name: &str, spec: &CoderControlPlaneSpec) -> Account {
     }
 }
 
-fn permissions(home: &str, spec: &CoderControlPlaneSpec) -> Option<WorkspacePermissions> {
+fn permissions(own_namespace: &str, spec: &CoderControlPlaneSpec) -> Option<WorkspacePermissions> {
     let given = spec.rbac.clone().unwrap_or_default();
     if given.workspace_perms == Some(false) {
         return None;
     }
     let mut seen = BTreeSet::new();
     let others = given.workspace_namespaces.iter().map(|namespace| namespace.trim());
-    let namespaces = std::iter::once(home)
+    let namespaces = std::iter::once(own_namespace)
         .chain(others.filter(|namespace| !namespace.is_empty()))
         .filter(|namespace| seen.insert(*namespace))
         .map(str::to_owned)

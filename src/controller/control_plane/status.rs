@@ -3,11 +3,11 @@
 
 use super::apply::Applied;
 use super::dereference::Dereferenced;
-use super::kept;
 use super::observe::External;
 use super::observed::{Coderd, Exposure, ExternalPhase, ExternalState, Grants, Observed};
 use super::reasons::Reason;
 use super::resolve::owner;
+use super::running_values;
 use super::subject::{Object, Subject};
 use crate::controller::status::conditions::{ConditionStatus, Finding, conditions};
 use crate::controller::workload::rollout::{self, Rollout};
@@ -50,7 +50,7 @@ pub(super) fn status(
     let resolved = webhooks::status_resolved(Kind::ControlPlane, &read.given, config);
     status.resolved = from_value(resolved).ok();
     if let Some(resolved) = &mut status.resolved {
-        resolved.image_defaulted = kept::names_no_image(&object.value).then_some(true);
+        resolved.image_defaulted = running_values::names_no_image(&object.value).then_some(true);
         if read.contents.provided {
             resolved.access_url = None;
         }
@@ -79,7 +79,7 @@ pub fn findings(observed: &Observed) -> Vec<Finding> {
     ]);
     findings.extend(
         observed
-            .held
+            .withheld
             .iter()
             .map(|told| Finding::no(AUTHORITY_APPLIED, Reason::AdmissionDisabled, told.as_str())),
     );
@@ -153,8 +153,8 @@ fn all(what: &[String]) -> Option<String> {
     (!what.is_empty()).then(|| what.join("; "))
 }
 
-fn if_in(phase: ExternalPhase, wish: &ExternalState) -> Option<Because> {
-    (wish.phase == phase).then(|| (wish.reason, wish.message.clone()))
+fn if_in(phase: ExternalPhase, state: &ExternalState) -> Option<Because> {
+    (state.phase == phase).then(|| (state.reason, state.message.clone()))
 }
 
 /// The same of the license. Its own reasons are the contract's and say nothing without the name of their condition.
@@ -181,9 +181,10 @@ fn stalled(observed: &Observed) -> Option<Because> {
         _ => None,
     };
     let access = || observed.access_needed.then(|| if_in(ExternalPhase::Refused, &observed.access)).flatten();
-    let grant = |reason, as_reason| Some((as_reason, ungranted_at_home(observed, reason)?.to_owned()));
+    let grant =
+        |reason, as_reason| Some((as_reason, ungranted_in_own_namespace(observed, reason)?.to_owned()));
     None.or_else(|| Some((Reason::InvalidSpec, observed.unreadable.clone()?)))
-        .or_else(|| Some((Reason::AdmissionDisabled, observed.held.clone()?)))
+        .or_else(|| Some((Reason::AdmissionDisabled, observed.withheld.clone()?)))
         .or_else(|| Some((Reason::AccountNotOurs, observed.account.clone()?)))
         .or_else(|| Some((Reason::ChildConflict, all(&observed.conflicts)?)))
         .or_else(|| Some((Reason::ChildRefused, all(&observed.refused)?)))
@@ -196,10 +197,10 @@ fn stalled(observed: &Observed) -> Option<Because> {
 }
 
 /// What is wrong for this reason with the rights in the own namespace. Those elsewhere are up to others.
-fn ungranted_at_home(observed: &Observed, reason: Reason) -> Option<&str> {
+fn ungranted_in_own_namespace(observed: &Observed, reason: Reason) -> Option<&str> {
     let troubles = observed.workspaces.iter().flat_map(|grants| &grants.troubles);
-    let mut at_home = troubles.filter(|one| one.home && one.reason == reason);
-    at_home.next().map(|one| one.message.as_str())
+    let mut in_own_namespace = troubles.filter(|one| one.own_namespace && one.reason == reason);
+    in_own_namespace.next().map(|one| one.message.as_str())
 }
 
 /// What is still to come, the first thing first.
@@ -214,16 +215,17 @@ fn unfinished(observed: &Observed) -> Option<Because> {
     let exposure = || match &observed.exposure {
         Exposure::NoGatewayApi => Some((Reason::NoGatewayAPI, NO_GATEWAY_API.to_owned())),
         Exposure::Failed(message) => Some((Reason::ExposureFailed, message.clone())),
-        Exposure::Held(message) => Some((Reason::AdmissionDisabled, message.clone())),
+        Exposure::Withheld(message) => Some((Reason::AdmissionDisabled, message.clone())),
         _ => None,
     };
     let coderd = || match &observed.coderd {
-        Coderd::Silent(_, message) => Some((Reason::CoderdUnreachable, message.clone())),
+        Coderd::Unreachable(_, message) => Some((Reason::CoderdUnreachable, message.clone())),
         _ => None,
     };
     let access = || observed.access_needed.then(|| if_in(ExternalPhase::Pending, &observed.access)).flatten();
-    let grant =
-        || Some((Reason::WorkspaceGrantFailed, ungranted_at_home(observed, Reason::Failed)?.to_owned()));
+    let grant = || {
+        Some((Reason::WorkspaceGrantFailed, ungranted_in_own_namespace(observed, Reason::Failed)?.to_owned()))
+    };
     // Without replicas it cannot come, and nobody waits for it: Ready and its own condition speak of it.
     let waits_for_license = || {
         let stopped = observed.rollout == Rollout::ScaledToZero;
@@ -265,11 +267,11 @@ const NO_GATEWAY_API: &str = "the cluster does not serve gateway.networking.k8s.
 
 fn exposure(exposure: &Exposure) -> Finding {
     match exposure {
-        Exposure::NotAsked => Finding::unknown(EXPOSED, Reason::NotRequested, "spec.expose is not set"),
+        Exposure::NotRequested => Finding::unknown(EXPOSED, Reason::NotRequested, "spec.expose is not set"),
         Exposure::InPlace(kind) => Finding::yes(EXPOSED, Reason::Applied, format!("the {kind} is in place")),
         Exposure::NoGatewayApi => Finding::no(EXPOSED, Reason::NoGatewayAPI, NO_GATEWAY_API),
         Exposure::Failed(message) => Finding::no(EXPOSED, Reason::ExposureFailed, &**message),
-        Exposure::Held(message) => Finding::no(EXPOSED, Reason::AdmissionDisabled, &**message),
+        Exposure::Withheld(message) => Finding::no(EXPOSED, Reason::AdmissionDisabled, &**message),
     }
 }
 
@@ -300,11 +302,11 @@ fn workspaces(grants: Option<&Grants>) -> Finding {
 /// The condition that says what coderd said.
 pub fn coderd(coderd: &Coderd) -> Finding {
     match coderd {
-        Coderd::NotAsked(Reason::ServiceNotOurs) => {
+        Coderd::NotProbed(Reason::ServiceNotOurs) => {
             let message = "coderd was not contacted: the Service with its name does not belong to this control plane; delete that Service, or give the control plane another name";
             Finding::unknown(CODERD_REACHABLE, Reason::ServiceNotOurs, message)
         }
-        Coderd::NotAsked(why) => Finding::unknown(CODERD_REACHABLE, *why, "coderd was not contacted"),
+        Coderd::NotProbed(why) => Finding::unknown(CODERD_REACHABLE, *why, "coderd was not contacted"),
         Coderd::Answered { version, trouble } => {
             let trouble = trouble.as_ref().map(|trouble| format!(", but {trouble}")).unwrap_or_default();
             Finding::yes(
@@ -313,11 +315,11 @@ pub fn coderd(coderd: &Coderd) -> Finding {
                 format!("coderd{} answers{trouble}", named(version)),
             )
         }
-        Coderd::Faltered { version, message } => {
+        Coderd::Degraded { version, message } => {
             let said = format!("{message}; coderd{} answered before and is asked again", named(version));
             Finding::yes(CODERD_REACHABLE, Reason::Answered, said)
         }
-        Coderd::Silent(reason, message) => Finding::no(CODERD_REACHABLE, *reason, &**message),
+        Coderd::Unreachable(reason, message) => Finding::no(CODERD_REACHABLE, *reason, &**message),
     }
 }
 
@@ -340,13 +342,13 @@ fn named(version: &Option<String>) -> String {
 }
 
 /// The condition that says where something outside stands.
-pub fn external(about: &'static str, wish: &ExternalState) -> Finding {
-    let status = match wish.phase {
-        ExternalPhase::NotAsked => ConditionStatus::Unknown,
+pub fn external(about: &'static str, state: &ExternalState) -> Finding {
+    let status = match state.phase {
+        ExternalPhase::NotRequested => ConditionStatus::Unknown,
         ExternalPhase::Granted => ConditionStatus::True,
         ExternalPhase::Pending | ExternalPhase::Refused => ConditionStatus::False,
     };
-    Finding { type_: about, status, reason: wish.reason.as_str(), message: wish.message.clone() }
+    Finding { type_: about, status, reason: state.reason.as_str(), message: state.message.clone() }
 }
 
 #[cfg(test)]

@@ -55,7 +55,7 @@ impl Object {
     }
 
     /// Whether our finalizer is on it.
-    pub(super) fn is_held(&self) -> bool {
+    pub(super) fn has_finalizer(&self) -> bool {
         FINALIZER.is_on(&self.value)
     }
 

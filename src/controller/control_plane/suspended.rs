@@ -30,30 +30,46 @@ impl Reconciler {
         deadline: Deadline,
     ) -> Result<Action, CallError> {
         let (object, mut complete) = (&subject.object, subject.complete.clone());
-        let frozen = self.is_admission_disabled(&object.key.namespace).await?;
-        if frozen {
+        let admission_disabled = self.is_admission_disabled(&object.key.namespace).await?;
+        if admission_disabled {
             let live = self.ours(subject, ChildKind::Deployment).await?;
             let service = self.ours(subject, ChildKind::Service).await?;
             complete.spec = in_force(&complete.spec, live.as_ref(), service.as_ref());
         }
         let mut status = object.status.clone();
         let needs = self.needs(&object.key, &complete.spec);
-        if !access::is_kept(&self.asked(subject, &complete.spec, needs, None, frozen, &deadline)).await? {
+        if !access::is_kept(&self.access_context(
+            subject,
+            &complete.spec,
+            needs,
+            None,
+            admission_disabled,
+            &deadline,
+        ))
+        .await?
+        {
             let lost = access::not_kept(&complete.spec, &status);
             lost.iter().for_each(|lost| lost.describe(&mut status));
             let findings =
-                lost.iter().map(|lost| status::external(condition::OPERATOR_ACCESS_READY, &lost.wish));
+                lost.iter().map(|lost| status::external(condition::OPERATOR_ACCESS_READY, &lost.state));
             let findings = findings.collect();
             return self.write_suspended(object, status, findings).await.map(|()| Action::AwaitChange);
         }
         let (coderd, client) = self.client_of_suspended(subject, &complete).await?;
-        let asked = self.asked(subject, &complete.spec, needs, client.as_ref(), frozen, &deadline);
-        let accessed = access::renew(&asked).await;
-        let news: Vec<EventDraft> = accessed.token_events.iter().map(access::TokenEvent::draft).collect();
-        self.tell(object, &news).await;
+        let context = self.access_context(
+            subject,
+            &complete.spec,
+            needs,
+            client.as_ref(),
+            admission_disabled,
+            &deadline,
+        );
+        let accessed = access::renew(&context).await;
+        let drafts: Vec<EventDraft> = accessed.token_events.iter().map(access::TokenEvent::draft).collect();
+        self.publish_events(object, &drafts).await;
         accessed.describe(&mut status);
         let action = action(accessed.retry);
-        let access = status::external(condition::OPERATOR_ACCESS_READY, &accessed.wish);
+        let access = status::external(condition::OPERATOR_ACCESS_READY, &accessed.state);
         self.write_suspended(object, status, vec![access, status::coderd(&coderd)]).await?;
         Ok(action)
     }
@@ -77,8 +93,8 @@ impl Reconciler {
         let deployment = self.kube.read(deployment).await?;
         let rollout = rollout::rollout(deployment.as_ref());
         let service = service.as_ref().ok_or(Reason::ServiceNotOurs);
-        let asked = self.ask_through(subject, complete, service, deployment.as_ref(), &rollout).await;
-        Ok((asked.coderd, asked.client))
+        let reachability = self.ask_through(subject, complete, service, deployment.as_ref(), &rollout).await;
+        Ok((reachability.coderd, reachability.client))
     }
 }
 

@@ -6,7 +6,7 @@ use super::dependants::{self, Dependants};
 use crate::controller::children::{ChildKind, Known};
 use crate::controller::identity::ObjectKey;
 use crate::controller::runtime::queue::Queue;
-use crate::controller::runtime::watches::{Changed, Follower};
+use crate::controller::runtime::watches::{Changed, WatchHandler};
 use crate::controller::workload::consumed::{Consumed, Source};
 use crate::kubernetes::{Change, Kept, Reflected};
 use crds::CoderControlPlane;
@@ -35,22 +35,28 @@ pub enum Trigger {
 /// Enqueues control planes when something changed that concerns them.
 pub struct Triggers {
     control_planes: ControlPlanes,
-    abroad: Arc<Abroad>,
+    grant_index: Arc<GrantIndex>,
     known: Arc<Known>,
     records: Mutex<Records>,
     queue: Queue<ObjectKey>,
 }
 
 impl Triggers {
-    /// Triggers of one term of leadership; `home` is the operator's namespace.
+    /// Triggers of one term of leadership; `operator_namespace` is the operator's namespace.
     pub fn new(
         control_planes: ControlPlanes,
-        abroad: Arc<Abroad>,
+        grant_index: Arc<GrantIndex>,
         known: Arc<Known>,
-        home: &str,
+        operator_namespace: &str,
         queue: Queue<ObjectKey>,
     ) -> Self {
-        Self { control_planes, abroad, known, records: Mutex::new(Records::of(home)), queue }
+        Self {
+            control_planes,
+            grant_index,
+            known,
+            records: Mutex::new(Records::of(operator_namespace)),
+            queue,
+        }
     }
 
     fn is_lost(&self, change: &Change) -> bool {
@@ -59,7 +65,7 @@ impl Triggers {
 
     /// Enqueues whom a change concerns.
     fn follow(&self, trigger: Trigger, change: &Change) {
-        self.enqueue_refused(self.abroad.note(trigger, change));
+        self.enqueue_refused(self.grant_index.note(trigger, change));
         self.enqueue(trigger, change);
     }
 
@@ -94,7 +100,7 @@ impl Triggers {
     }
 }
 
-impl Follower for Triggers {
+impl WatchHandler for Triggers {
     fn changed(&self, changed: Changed, change: &Change) {
         let trigger = match changed {
             Changed::Child(kind) => {
@@ -241,11 +247,11 @@ fn operator_reads(control_plane: &CoderControlPlane, name: &str) -> bool {
     [spec.license_secret_ref.as_ref(), token].into_iter().flatten().any(|reference| reference.name == name)
 }
 
-mod abroad;
+mod grant_index;
 mod records;
 
-pub use abroad::Abroad;
-use abroad::Owners;
+pub use grant_index::GrantIndex;
+use grant_index::Owners;
 use records::Records;
 
 #[cfg(test)]
@@ -292,13 +298,13 @@ mod tests {
 
     #[test]
     fn a_namespace_concerns_the_control_planes_in_it_and_those_that_run_workspaces_there() {
-        let plane = kept(&json!({"metadata": {"name": "coder", "namespace": "home"},
+        let plane = kept(&json!({"metadata": {"name": "coder", "namespace": "operator_namespace"},
             "spec": {"rbac": {"workspaceNamespaces": [" team "]}}}));
         let concerned = |name: &str| {
             let metadata = from_value(json!({ "name": name })).unwrap();
             concerns(Trigger::Namespace, &Change { gone: false, metadata }, &plane)
         };
-        assert!(concerned("home"), "its label may disable admission");
+        assert!(concerned("operator_namespace"), "its label may disable admission");
         assert!(concerned("team") && !concerned("other"));
     }
 

@@ -128,14 +128,14 @@ impl Reconciler {
         ]);
         self.kube.write_status(object.target(), from_value(operations).unwrap_or_default()).await?;
         self.telemetry.conditions(&object.key.namespace, &object.key.name, &after.conditions);
-        let mut news = transitions::event_drafts(&object.status.conditions, &after.conditions, is_progress);
-        news.extend(license::event_drafts(&object.status, &after));
-        self.tell(object, &news).await;
+        let mut drafts = transitions::event_drafts(&object.status.conditions, &after.conditions, is_progress);
+        drafts.extend(license::event_drafts(&object.status, &after));
+        self.publish_events(object, &drafts).await;
         Ok(())
     }
 
     /// Publishes Events about a control plane.
-    pub(super) async fn tell(&self, object: &Object, news: &[EventDraft]) {
+    pub(super) async fn publish_events(&self, object: &Object, drafts: &[EventDraft]) {
         let [api_version, kind, _] = KIND;
         let about = ObjectReference {
             api_version: Some(api_version.to_owned()),
@@ -145,7 +145,7 @@ impl Reconciler {
             uid: Some(object.uid.clone()),
             ..ObjectReference::default()
         };
-        for one in news {
+        for one in drafts {
             self.events.publish(one, &about).await;
         }
     }

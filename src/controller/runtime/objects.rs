@@ -23,8 +23,8 @@ where
         return;
     }
     loop {
-        let (news, gone) = seen.update(objects.all());
-        news.into_iter().for_each(|key| queue.enqueue(key));
+        let (changed, gone) = seen.update(objects.all());
+        changed.into_iter().for_each(|key| queue.enqueue(key));
         for key in &gone {
             queue.forget(key);
             forget(key);
@@ -74,12 +74,12 @@ impl<K> Default for LastSeen<K> {
 impl<K: Resource> LastSeen<K> {
     /// Takes over what there is now; returns what is wanted differently and what is gone.
     fn update(&mut self, now: Vec<Arc<K>>) -> (Vec<ObjectKey>, Vec<ObjectKey>) {
-        let mut news = Vec::new();
+        let mut changed = Vec::new();
         for object in now.iter().filter(|object| !self.objects.contains_key(&Arc::as_ptr(object).addr())) {
             let (key, wanted) = entry(&**object);
             if self.wanted.get(&key) != Some(&wanted) {
                 self.wanted.insert(key.clone(), wanted);
-                news.push(key);
+                changed.push(key);
             }
         }
         let mut gone = Vec::new();
@@ -89,12 +89,12 @@ impl<K: Resource> LastSeen<K> {
             self.wanted.retain(|key, _| there.contains(key));
         }
         self.objects = now.into_iter().map(|object| (Arc::as_ptr(&object).addr(), object)).collect();
-        (news, gone)
+        (changed, gone)
     }
 }
 
 fn entry(object: &impl Resource) -> (ObjectKey, Wanted) {
-    // One that our types cannot read still has a name; its pass says what is wrong with it.
+    // One that our types cannot read still has a name; its reconcile says what is wrong with it.
     let metadata = object.meta();
     (ObjectKey::of(metadata), Wanted::of(metadata))
 }
@@ -129,10 +129,10 @@ mod tests {
         assert_eq!(names(seen.update(vec![b.clone(), a.clone()]).0), Vec::<String>::new());
         let same = object("a", 1);
         assert_eq!(names(seen.update(vec![same.clone(), b]).0), Vec::<String>::new(), "its status only");
-        let (news, gone) = seen.update(vec![same.clone(), object("c", 1)]);
-        assert_eq!((names(news), names(gone)), (vec!["c".to_owned()], vec!["b".to_owned()]));
+        let (changed, gone) = seen.update(vec![same.clone(), object("c", 1)]);
+        assert_eq!((names(changed), names(gone)), (vec!["c".to_owned()], vec!["b".to_owned()]));
         assert_eq!(names(seen.update(vec![object("a", 2)]).0), ["a"]);
-        let (news, gone) = seen.update(vec![object("a", 2), object("b", 1)]);
-        assert_eq!((names(news), names(gone)), (vec!["b".to_owned()], Vec::new()), "it came back");
+        let (changed, gone) = seen.update(vec![object("a", 2), object("b", 1)]);
+        assert_eq!((names(changed), names(gone)), (vec!["b".to_owned()], Vec::new()), "it came back");
     }
 }

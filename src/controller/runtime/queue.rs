@@ -14,10 +14,10 @@ const AT_ONCE: usize = 8;
 /// With nothing due, the schedule is still looked at this often.
 const IDLE: Duration = Duration::from_secs(3600);
 
-/// The shortest pause after a pass that panicked.
+/// The shortest pause after a reconcile that panicked.
 const AFTER_A_PANIC: Duration = Duration::from_secs(60);
 
-/// Where wishes for a pass are left. Cloning is cheap.
+/// Where requests for a reconcile are left. Cloning is cheap.
 pub struct Queue<K> {
     schedule: Arc<Mutex<Schedule<K>>>,
     wished: Arc<Notify>,
@@ -36,7 +36,7 @@ impl<K> Default for Queue<K> {
 }
 
 impl<K: Ord + Clone + Namespaced + Send + 'static> Queue<K> {
-    /// Asks for a pass of an object soon.
+    /// Asks for a reconcile of an object soon.
     pub fn enqueue(&self, key: K) {
         self.schedule().enqueue(key, Instant::now());
         self.wished.notify_one();
@@ -53,24 +53,24 @@ impl<K: Ord + Clone + Namespaced + Send + 'static> Queue<K> {
     }
 
     /// Runs passes until `stop`; those under way are cut there: every effect survives a kill anyway.
-    pub async fn run<P>(&self, stop: CancellationToken, pass: impl Fn(K) -> P)
+    pub async fn run<P>(&self, stop: CancellationToken, reconcile: impl Fn(K) -> P)
     where
         P: Future<Output = Action> + Send + 'static,
     {
-        let mut passes: JoinSet<Action> = JoinSet::new();
+        let mut reconciles: JoinSet<Action> = JoinSet::new();
         let mut keys: HashMap<Id, K> = HashMap::new();
         loop {
-            while passes.len() < AT_ONCE && !stop.is_cancelled() {
+            while reconciles.len() < AT_ONCE && !stop.is_cancelled() {
                 let Some(key) = self.schedule().take(Instant::now()) else { break };
-                let id = passes.spawn(pass(key.clone())).id();
+                let id = reconciles.spawn(reconcile(key.clone())).id();
                 keys.insert(id, key);
             }
-            let next = self.schedule().next().filter(|_| passes.len() < AT_ONCE);
+            let next = self.schedule().next().filter(|_| reconciles.len() < AT_ONCE);
             let next = next.unwrap_or_else(|| Instant::now() + IDLE);
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                Some(ended) = passes.join_next_with_id() => self.note(ended, &mut keys),
+                Some(ended) = reconciles.join_next_with_id() => self.note(ended, &mut keys),
                 () = self.wished.notified() => {}
                 () = tokio::time::sleep_until(next.into()) => {}
             }

@@ -2,7 +2,7 @@
 //! list shows otherwise is told as if the watch had. It reads metadata; what is wrong is found by a reconcile.
 
 use super::queue::Queue;
-use super::watches::Followers;
+use super::watches::WatchHandlers;
 use crate::controller::children::{ChildKind, Known};
 use crate::controller::identity::ObjectKey;
 use crate::kubernetes::{CallError, Change, Kube, Target};
@@ -13,14 +13,14 @@ use std::time::Duration;
 pub async fn follow(
     kube: &Kube,
     known: &Known,
-    followers: &Followers,
+    handlers: &WatchHandlers,
     queue: &Queue<ObjectKey>,
     interval: Duration,
 ) {
     loop {
         tokio::time::sleep(interval).await;
         for kind in ChildKind::ALL.iter().copied().filter(|kind| known.is_followed(*kind)) {
-            match verify(kube, known, followers, kind).await {
+            match verify(kube, known, handlers, kind).await {
                 Ok(()) => known.end_verification(kind).into_iter().for_each(|key| queue.enqueue(key)),
                 Err(error) => {
                     // Until a list or the watch has told, children of this kind are read.
@@ -32,14 +32,19 @@ pub async fn follow(
     }
 }
 
-async fn verify(kube: &Kube, known: &Known, followers: &Followers, kind: ChildKind) -> Result<(), CallError> {
+async fn verify(
+    kube: &Kube,
+    known: &Known,
+    handlers: &WatchHandlers,
+    kind: ChildKind,
+) -> Result<(), CallError> {
     known.begin_verification(kind);
     let ours = format!("{}={MANAGER}", label::MANAGED_BY);
     let all = Target::of(kind.names(), "", "");
     let look = |metadata| {
         if known.verify(kind, &metadata) {
             let change = Change { metadata, gone: false };
-            followers.iter().for_each(|one| one.found(kind, &change));
+            handlers.iter().for_each(|one| one.found(kind, &change));
         }
     };
     kube.labelled_metadata(all, &ours, look).await

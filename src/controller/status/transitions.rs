@@ -11,18 +11,18 @@ type IsProgress = fn(&str) -> bool;
 /// What there is to tell when the conditions `before` become those `after`.
 pub fn event_drafts(before: &[Condition], after: &[Condition], is_progress: IsProgress) -> Vec<EventDraft> {
     let named = |type_: &str| before.iter().find(|old| old.type_ == type_);
-    let mut news: Vec<EventDraft> = after
+    let mut drafts: Vec<EventDraft> = after
         .iter()
         .filter_map(|new| severity(named(&new.type_), new, is_progress).map(|severity| told(severity, new)))
         .collect();
     let ended = named(SUSPENDED).filter(|_| after.iter().all(|new| new.type_ != SUSPENDED));
-    news.extend(ended.map(|_| EventDraft {
+    drafts.extend(ended.map(|_| EventDraft {
         severity: Severity::Normal,
         reason: "Resumed".to_owned(),
         action: SUSPENDED.to_owned(),
         note: "spec.suspend is no longer true".to_owned(),
     }));
-    news
+    drafts
 }
 
 fn told(severity: Severity, new: &Condition) -> EventDraft {
@@ -150,7 +150,7 @@ mod tests {
                 assert_eq!((one.reason.as_str(), one.action.as_str()), (new.1, about));
                 assert_eq!(one.note, format!("{about} is {}: why", new.0));
             }
-            assert_eq!(event_drafts(&after, &after), [], "a pass that changes nothing");
+            assert_eq!(event_drafts(&after, &after), [], "a reconcile that changes nothing");
         }
     }
 

@@ -7,7 +7,7 @@ use k8s_openapi::api::networking::v1::{
 };
 use serde_json::{Map, Value, json};
 
-use crate::controller::children::{Child, ChildKind, ChildOwner, filled};
+use crate::controller::children::{Child, ChildKind, ChildOwner, non_empty};
 use crds::exposure::{ExposeSpec, GatewayExposeSpec, IngressExposeSpec};
 
 /// The one way in that a spec asks for.
@@ -47,14 +47,14 @@ pub fn ingress(owner: &ChildOwner, spec: &IngressExposeSpec, port: i32) -> Child
     .flatten()
     .collect();
     let mut metadata = owner.workload_metadata();
-    metadata.annotations = filled(&spec.annotations);
+    metadata.annotations = non_empty(&spec.annotations);
     let hosts = std::iter::once(host).chain(wildcard);
     Child::of(&Ingress {
         metadata,
         spec: Some(IngressSpec {
             ingress_class_name: trimmed(&spec.class_name).map(str::to_owned),
             rules: Some(hosts.map(|host| rule(&owner.workload, port, host)).collect()),
-            tls: filled(&certificates),
+            tls: non_empty(&certificates),
             ..Default::default()
         }),
         status: None,

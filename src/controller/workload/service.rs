@@ -2,7 +2,7 @@
 //! Never exposes metrics: a Service may be open to the world.
 
 use super::ports;
-use crate::controller::children::{Child, ChildOwner, Texts, filled};
+use crate::controller::children::{Child, ChildOwner, StringMap, non_empty};
 use crds::shared::ServiceSpec as Given;
 use crds::well_known::default;
 use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
@@ -17,7 +17,7 @@ const PLAIN: i32 = 80;
 pub struct Front {
     type_: String,
     port: i32,
-    annotations: Texts,
+    annotations: StringMap,
     /// Whether the pods serve HTTPS themselves.
     tls: bool,
 }
@@ -53,7 +53,7 @@ impl Front {
 /// The Service.
 pub fn child(owner: &ChildOwner, front: &Front) -> Child {
     let mut metadata = owner.workload_metadata();
-    metadata.annotations = filled(&front.annotations);
+    metadata.annotations = non_empty(&front.annotations);
     Child::of(&Service {
         metadata,
         spec: Some(ServiceSpec {

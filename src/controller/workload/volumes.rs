@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::controller::children::one_each;
+use crate::controller::children::last_by_key;
 use crds::control_plane::CertSecretSelector;
 use crds::names::control_plane::{SecretVolume, secret_volume};
 use k8s_openapi::api::core::v1::{SecretVolumeSource, Volume, VolumeMount};
@@ -83,7 +83,7 @@ impl Certificates {
         let mut volumes: Vec<Volume> =
             tls.chain(trusted).filter(|volume| known.insert(volume.name.clone())).collect();
         volumes.extend(more.iter().cloned());
-        one_each(volumes, |volume| &volume.name)
+        last_by_key(volumes, |volume| &volume.name)
     }
 
     /// What its container mounts, with what the spec adds.
@@ -103,7 +103,7 @@ impl Certificates {
             let volume = secret_volume(SecretVolume::CaCert, secret);
             read_only(volume, format!("{TRUSTED}/{file}"), Some(key))
         });
-        one_each(tls.chain(trusted).chain(more.iter().cloned()).collect(), |mount| &mount.mount_path)
+        last_by_key(tls.chain(trusted).chain(more.iter().cloned()).collect(), |mount| &mount.mount_path)
     }
 }
 

@@ -1,5 +1,5 @@
 //! Carries out what `step` decides about one lease and publishes who leads.
-//! It never runs the duty: that is for whoever follows the published leadership.
+//! It never runs the leader task: that is for whoever follows the published leadership.
 
 use super::record::Record;
 use super::step::{Candidate, Command, Observation, State, Timing, release, step};
@@ -60,7 +60,7 @@ impl Elector {
     }
 
     /// Campaigns and renews until `stop`, then gives the lease up if it is ours.
-    /// Cancel `stop` only after the duty has ended: a released lease is taken at once.
+    /// Cancel `stop` only after the leader task has ended: a released lease is taken at once.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut observation = Observation::Due;
         while !stop.is_cancelled() {

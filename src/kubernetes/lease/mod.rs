@@ -1,4 +1,4 @@
-//! Leader election, one lease per duty: a pure step and a thin elector around it.
+//! Leader election, one lease per leader task: a pure step and a thin elector around it.
 //! A leadership carries its end; whoever works under it stops in time even when the network hangs.
 
 mod elector;

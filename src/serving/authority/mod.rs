@@ -3,14 +3,14 @@
 
 mod ca;
 mod contents;
-mod duty;
 mod injector;
+mod leader_task;
 mod rotation;
 
 pub use ca::{Ca, CaError};
 pub(in crate::serving) use ca::{date, lifetime_of, validity};
 pub use contents::{Authority, Phase, Unreadable};
-pub use duty::AuthorityDuty;
+pub use leader_task::AuthorityTask;
 pub use rotation::{Facts, Step, Times, step};
 
 /// The Secret that holds the CA.

@@ -133,7 +133,7 @@ impl Metrics {
 const WITHIN_A_REVIEW: [f64; 12] =
     [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5];
 
-/// From a pass that changes nothing to one that waits for every deadline.
+/// From a reconcile that changes nothing to one that waits for every deadline.
 const WITHIN_A_MINUTE: [f64; 12] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
 
 fn register(

@@ -3,11 +3,11 @@
 
 use super::need::Need;
 use super::plan::Place;
-use super::reasons::{Trouble, pending, unproven, wish};
+use super::reasons::{Trouble, pending, state, unproven};
 use super::record::{self, Found};
 use super::source::{self, Source};
 use super::steps::{self, LIFETIME, Record, Seen, Standing, Step, Which};
-use super::{Accessed, Asked, TokenEvent, reference, retire, waiting_for_coderd, worked_before};
+use super::{AccessContext, Accessed, TokenEvent, reference, retire, waiting_for_coderd, worked_before};
 use crate::coderd::database::{self, AccessRequest, Database, DatabaseUrl, Role};
 use crate::coderd::{Error, NewToken, Uuid};
 use crate::controller::control_plane::observed::ExternalPhase;
@@ -27,8 +27,8 @@ const OTHER_DATABASE: &str = "coderd does not know the token that the operator w
      CODER_PG_CONNECTION_URL may name another database than coderd uses";
 
 /// The URL at these places, or what is wrong with it; nothing if none of them has one.
-pub async fn url(asked: &Asked<'_>, places: &[Place]) -> Option<Result<DatabaseUrl, Trouble>> {
-    match source::find(asked.kube, asked.owner.namespace, places).await {
+pub async fn url(context: &AccessContext<'_>, places: &[Place]) -> Option<Result<DatabaseUrl, Trouble>> {
+    match source::find(context.kube, context.owner.namespace, places).await {
         Ok(Source::Url(url)) => Some(DatabaseUrl::parse(&url).map_err(Trouble::from)),
         Ok(Source::Missing(what)) => Some(Err(Trouble::passing(Reason::DatabaseUrlMissing, what))),
         Ok(Source::Nowhere) => None,
@@ -37,22 +37,22 @@ pub async fn url(asked: &Asked<'_>, places: &[Place]) -> Option<Result<DatabaseU
 }
 
 /// The access that a token of our own gives.
-pub async fn settle(asked: &Asked<'_>, url: Result<DatabaseUrl, Trouble>) -> Accessed {
+pub async fn apply(context: &AccessContext<'_>, url: Result<DatabaseUrl, Trouble>) -> Accessed {
     let readable = url.is_ok();
-    if !asked.held {
+    if !context.has_finalizer {
         // Nothing was made yet, and nothing is made before somebody is there to undo it.
-        let wish = url.map_or_else(
-            |trouble| trouble.wish,
+        let state = url.map_or_else(
+            |trouble| trouble.state,
             |_| pending(Reason::Preparing, "the operator's access is being made"),
         );
-        return Accessed { hold: readable, ..Accessed::without(wish) };
+        return Accessed { needs_finalizer: readable, ..Accessed::without(state) };
     }
-    work(asked, url, Extent::Everything).await
+    work(context, url, Extent::Everything).await
 }
 
 /// The same, as far as it keeps a token that is there.
-pub async fn renew(asked: &Asked<'_>, url: Result<DatabaseUrl, Trouble>) -> Accessed {
-    work(asked, url, Extent::Renewal).await
+pub async fn renew(context: &AccessContext<'_>, url: Result<DatabaseUrl, Trouble>) -> Accessed {
+    work(context, url, Extent::Renewal).await
 }
 
 /// How much is done.
@@ -64,22 +64,30 @@ enum Extent {
     Renewal,
 }
 
-async fn work(asked: &Asked<'_>, url: Result<DatabaseUrl, Trouble>, extent: Extent) -> Accessed {
+async fn work(context: &AccessContext<'_>, url: Result<DatabaseUrl, Trouble>, extent: Extent) -> Accessed {
     let readable = url.is_ok();
-    let mut work = match Work::start(asked, url, extent).await {
+    let mut work = match Work::start(context, url, extent).await {
         Ok(work) => work,
         Err(trouble) => {
-            return Accessed { hold: true, retry: Some(trouble.retry), ..Accessed::without(trouble.wish) };
+            return Accessed {
+                needs_finalizer: true,
+                retry: Some(trouble.retry),
+                ..Accessed::without(trouble.state)
+            };
         }
     };
     let trouble = work.run().await;
-    let hold = readable || work.exists();
-    Accessed { hold, token_events: std::mem::take(&mut work.token_events), ..work.accessed(trouble) }
+    let needs_finalizer = readable || work.exists();
+    Accessed {
+        needs_finalizer,
+        token_events: std::mem::take(&mut work.token_events),
+        ..work.accessed(trouble)
+    }
 }
 
 /// One pass over the steps.
 struct Work<'a> {
-    asked: &'a Asked<'a>,
+    context: &'a AccessContext<'a>,
     extent: Extent,
     url: Result<DatabaseUrl, Trouble>,
     record: Option<Record>,
@@ -99,29 +107,29 @@ struct Work<'a> {
 
 impl<'a> Work<'a> {
     async fn start(
-        asked: &'a Asked<'a>,
+        context: &'a AccessContext<'a>,
         url: Result<DatabaseUrl, Trouble>,
         extent: Extent,
     ) -> Result<Self, Trouble> {
-        let name = asked.owner.secret();
-        let secret = asked.kube.ours::<Secret>().get(&name).await.map_err(unrecorded)?;
+        let name = context.owner.secret();
+        let secret = context.kube.ours::<Secret>().get(&name).await.map_err(unrecorded)?;
         let (record, version, earlier) = match record::read(secret.as_ref()) {
             Found::Nothing => (None, None, None),
-            Found::Ours { record, version, owner, .. } if owner == asked.owner.uid => {
+            Found::Ours { record, version, owner, .. } if owner == context.owner.uid => {
                 (record.map(|record| *record), Some(version), None)
             }
             // What an earlier object of this name left is not sent to the coderd of this one: a new token is made, after
             // the other is taken back.
             Found::Ours { record, version, owner, .. } => (None, Some(version), Some((owner, record))),
             Found::Foreign => {
-                let place = asked.kube.namespace();
+                let place = context.kube.namespace();
                 let message =
                     format!("Secret {name} in namespace {place} exists and is not ours; remove or rename it");
                 return Err(Trouble::lasting(Reason::SecretConflict, message));
             }
         };
         let mut work = Self {
-            asked,
+            context,
             extent,
             url,
             record,
@@ -140,7 +148,7 @@ impl<'a> Work<'a> {
     /// Asks coderd how the current token stands.
     async fn look(&mut self) {
         let current = self.record.as_ref().and_then(|record| record.current.as_ref());
-        let (Some(client), Some(current)) = (self.asked.client, current) else { return };
+        let (Some(client), Some(current)) = (self.context.client, current) else { return };
         match client.with_token(current.token.plaintext()).me().await {
             Ok(_) => self.standing = Standing::Accepted,
             Err(Error::Unauthorized { .. }) => self.standing = Standing::Rejected,
@@ -153,7 +161,7 @@ impl<'a> Work<'a> {
         if let (Extent::Renewal, Some(given)) = (self.extent, given) {
             return given;
         }
-        match self.asked.needs.need() {
+        match self.context.needs.need() {
             Need::Token(role) => role,
             // One that is renewed has the role that it was given.
             Need::Nothing | Need::Unknown => Role::TemplateAdmin,
@@ -168,17 +176,17 @@ impl<'a> Work<'a> {
     async fn run(&mut self) -> Option<Trouble> {
         for _ in 0..STEPS {
             let step = steps::next(&Seen {
-                held: self.asked.held,
+                has_finalizer: self.context.has_finalizer,
                 record: self.record.as_ref(),
                 standing: self.standing,
                 role: self.role(),
-                now: self.asked.now,
+                now: self.context.now,
             });
             let left_alone = self.extent == Extent::Renewal && step == Step::ClearFormer;
             if step == Step::Rest || left_alone {
                 return None;
             }
-            if self.asked.deadline.is_over(Instant::now()) {
+            if self.context.deadline.is_over(Instant::now()) {
                 // What is recorded says where the next reconcile goes on.
                 return Some(Trouble::passing(Reason::DeadlineExceeded, OUT_OF_TIME));
             }
@@ -208,8 +216,8 @@ impl<'a> Work<'a> {
                 self.clear_former().await?;
                 self.write(record.cleared()).await
             }
-            // Not held is handled before, and without a record the step is to prepare one.
-            (Step::Hold | Step::Rest, _) | (_, None) => Ok(()),
+            // An object without our finalizer is handled before, and without a record the step is to prepare one.
+            (Step::AddFinalizer | Step::Rest, _) | (_, None) => Ok(()),
         }
     }
 
@@ -228,14 +236,14 @@ impl<'a> Work<'a> {
     /// Takes role and tokens of an earlier object's user, if its record is there; what there is to tell of it.
     async fn disable_earlier(&mut self) -> Result<Option<TokenEvent>, Trouble> {
         let Some((uid, record)) = self.earlier.clone() else { return Ok(None) };
-        let owner = self.asked.owner;
+        let owner = self.context.owner;
         let known = retire::disable(self.database().await?, owner.of_record(&uid), record.as_deref()).await?;
         Ok(retire::deed(record.as_deref(), &Ok(known)))
     }
 
     async fn ensure(&mut self, record: &Record, which: Which) -> Result<(), Trouble> {
         let Some(kept) = record.kept(which) else { return Ok(()) };
-        let owner = self.asked.owner;
+        let owner = self.context.owner;
         let role = self.role();
         let request = AccessRequest {
             user_id: record.user_id,
@@ -246,7 +254,7 @@ impl<'a> Work<'a> {
             token: kept.token.clone(),
             token_name: owner.token_name(kept.generation),
             lifetime: LIFETIME,
-            now: self.asked.now,
+            now: self.context.now,
         };
         match self.database().await?.ensure_access(&request).await {
             Ok(ensured) => self.write(record.ensured(which, ensured.user_id, role, ensured.expires_at)).await,
@@ -268,8 +276,8 @@ impl<'a> Work<'a> {
 
     async fn prove(&mut self, record: &Record) -> Result<(), Trouble> {
         let Some(next) = &record.next else { return Ok(()) };
-        let Some(client) = self.asked.client else {
-            return Err(Trouble { wish: waiting_for_coderd(), retry: crate::coderd::Retry::WhenChanged });
+        let Some(client) = self.context.client else {
+            return Err(Trouble { state: waiting_for_coderd(), retry: crate::coderd::Retry::WhenChanged });
         };
         match client.with_token(next.token.plaintext()).me().await {
             Ok(_) => {
@@ -291,7 +299,7 @@ impl<'a> Work<'a> {
     }
 
     async fn clear_former(&mut self) -> Result<(), Trouble> {
-        let (kube, owner, spec) = (self.asked.kube, self.asked.owner, self.asked.spec);
+        let (kube, owner, spec) = (self.context.kube, self.context.owner, self.context.spec);
         let Some((name, uid)) = retire::former(kube, owner, spec).await.map_err(unrecorded)? else {
             return Ok(());
         };
@@ -304,7 +312,7 @@ impl<'a> Work<'a> {
             Some(database) => database,
             None => {
                 let url = self.url.clone()?;
-                let Asked { kube, owner, spec, egress, .. } = self.asked;
+                let AccessContext { kube, owner, spec, egress, .. } = self.context;
                 let url = source::trusting(kube, owner.namespace, spec, url).await;
                 source::connect(egress, &url).await?
             }
@@ -314,8 +322,8 @@ impl<'a> Work<'a> {
 
     /// Writes the record; somebody who was faster makes it fail.
     async fn write(&mut self, record: Record) -> Result<(), Trouble> {
-        let (kube, secrets) = (self.asked.kube, self.asked.kube.ours::<Secret>());
-        let secret = record::written(self.asked.owner, kube.namespace(), &record, self.version.as_deref());
+        let (kube, secrets) = (self.context.kube, self.context.kube.ours::<Secret>());
+        let secret = record::written(self.context.owner, kube.namespace(), &record, self.version.as_deref());
         let written = match self.version {
             Some(_) => secrets.replace(&secret).await,
             None => secrets.create(&secret).await,
@@ -328,15 +336,15 @@ impl<'a> Work<'a> {
     /// What came of it.
     fn accessed(&self, trouble: Option<Trouble>) -> Accessed {
         let usable =
-            self.record.as_ref().and_then(|record| steps::usable(record, self.standing, self.asked.now));
+            self.record.as_ref().and_then(|record| steps::usable(record, self.standing, self.context.now));
         let Some(current) = usable else {
             let trouble = trouble.unwrap_or_else(|| Trouble {
-                wish: waiting_for_coderd(),
+                state: waiting_for_coderd(),
                 retry: crate::coderd::Retry::WhenChanged,
             });
             // Without coderd nothing is to be gained by hurry: it is asked again when it is there.
-            let retry = self.asked.client.map(|_| trouble.retry);
-            return Accessed { retry, ..Accessed::without(trouble.wish) };
+            let retry = self.context.client.map(|_| trouble.retry);
+            return Accessed { retry, ..Accessed::without(trouble.state) };
         };
         let unsure = self.unsure.as_ref().filter(|_| self.standing == Standing::Unknown);
         let (message, retry) = match (trouble, unsure) {
@@ -345,17 +353,17 @@ impl<'a> Work<'a> {
             (Some(trouble), _) => (
                 format!(
                     "the operator's own token works; what is left is tried again: {}",
-                    trouble.wish.message
+                    trouble.state.message
                 ),
                 Some(trouble.retry),
             ),
         };
-        let asked = self.asked;
+        let context = self.context;
         Accessed {
-            client: asked.client.map(|client| client.with_token(current.token.plaintext())),
-            token: Some(reference(asked.kube.namespace(), &asked.owner.secret(), secret_key::TOKEN)),
+            client: context.client.map(|client| client.with_token(current.token.plaintext())),
+            token: Some(reference(context.kube.namespace(), &context.owner.secret(), secret_key::TOKEN)),
             retry,
-            ..Accessed::without(wish(ExternalPhase::Granted, Reason::TokenProven, message))
+            ..Accessed::without(state(ExternalPhase::Granted, Reason::TokenProven, message))
         }
     }
 }

@@ -2,7 +2,6 @@
 //! the rest reads and acts; no token and no URL ever reaches a log, a status or an error.
 
 mod generated;
-mod given;
 mod need;
 mod plan;
 mod reasons;
@@ -11,6 +10,7 @@ mod retire;
 mod source;
 mod steps;
 mod token_event;
+mod token_secret;
 
 use super::observed::{ExternalPhase, ExternalState};
 use crate::coderd::{Client, Egress, Error, Retry};
@@ -25,7 +25,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use need::Need;
 use plan::{Place, Plan};
-use reasons::{pending, refused, unproven, wish};
+use reasons::{pending, refused, state, unproven};
 
 use record::Found;
 
@@ -34,9 +34,9 @@ pub use record::{OWNER_UID, WRITTEN_OVER};
 use retire::Retired;
 pub use token_event::TokenEvent;
 
-/// What access is settled for, and with what.
+/// What access is applied for, and with what.
 #[derive(Clone, Copy)]
-pub struct Asked<'a> {
+pub struct AccessContext<'a> {
     /// The API server.
     pub kube: &'a Kube,
     /// How connections are opened.
@@ -48,11 +48,11 @@ pub struct Asked<'a> {
     /// What was said of it before.
     pub before: &'a CoderControlPlaneStatus,
     /// Whether our finalizer is on it.
-    pub held: bool,
+    pub has_finalizer: bool,
     /// What needs the access.
     pub needs: Needs,
     /// Whether admission is disabled in its namespace: then nothing is made, and no Secret that it names is sent anywhere.
-    pub frozen: bool,
+    pub admission_disabled: bool,
     /// coderd, if it answered.
     pub client: Option<&'a Client>,
     /// The time.
@@ -65,7 +65,7 @@ pub struct Asked<'a> {
 #[derive(Debug)]
 pub struct Accessed {
     /// For the condition.
-    pub wish: ExternalState,
+    pub state: ExternalState,
     /// Whether something the spec asks for cannot be done without it.
     pub needed: bool,
     /// coderd with the token; absent without access, or when coderd did not answer.
@@ -75,27 +75,27 @@ pub struct Accessed {
     /// When to try again, if something failed.
     pub retry: Option<Retry>,
     /// Whether there is, or is about to be, something that our finalizer must undo.
-    pub hold: bool,
+    pub needs_finalizer: bool,
     /// What was done about a token of our own.
     pub token_events: Vec<TokenEvent>,
 }
 
 impl Accessed {
-    fn without(wish: ExternalState) -> Self {
+    fn without(state: ExternalState) -> Self {
         Self {
-            wish,
+            state,
             needed: false,
             client: None,
             token: None,
             retry: None,
-            hold: false,
+            needs_finalizer: false,
             token_events: Vec::new(),
         }
     }
 
     /// Whether the operator can act in coderd.
     pub fn is_granted(&self) -> bool {
-        self.wish.phase == ExternalPhase::Granted
+        self.state.phase == ExternalPhase::Granted
     }
 
     /// Writes what it means into a status.
@@ -134,29 +134,32 @@ pub fn uses_token(spec: &CoderControlPlaneSpec, needs: Needs) -> bool {
 }
 
 /// Brings the access to what the spec asks for, as far as it goes now.
-pub async fn settle(asked: &Asked<'_>) -> Accessed {
-    let (needed, need) = (asked.needs.gate_ready(), asked.needs.need());
-    let accessed = match plan::plan(asked.spec) {
+pub async fn apply(context: &AccessContext<'_>) -> Accessed {
+    let (needed, need) = (context.needs.gate_ready(), context.needs.need());
+    let accessed = match plan::plan(context.spec) {
         Plan::Disabled => {
             let disabled =
-                wish(ExternalPhase::NotAsked, Reason::Disabled, "spec.operatorAccess.disabled is true");
-            retired(asked, Accessed::without(disabled)).await
+                state(ExternalPhase::NotRequested, Reason::Disabled, "spec.operatorAccess.disabled is true");
+            retired(context, Accessed::without(disabled)).await
         }
-        Plan::Given { secret, key } => match given::settle(asked, &secret, &key).await {
-            (accessed, true) => retired(asked, accessed).await,
+        Plan::Given { secret, key } => match token_secret::apply(context, &secret, &key).await {
+            (accessed, true) => retired(context, accessed).await,
             // One of our own, if there is one, is the way back as long as this one is not known to work.
-            (accessed, false) => Accessed { hold: asked.held, ..accessed },
+            (accessed, false) => Accessed { needs_finalizer: context.has_finalizer, ..accessed },
         },
         _ if need == Need::Nothing => {
-            retired(asked, Accessed::without(wish(ExternalPhase::NotAsked, Reason::NotNeeded, NOT_NEEDED)))
-                .await
+            retired(
+                context,
+                Accessed::without(state(ExternalPhase::NotRequested, Reason::NotNeeded, NOT_NEEDED)),
+            )
+            .await
         }
-        _ if need == Need::Unknown || asked.frozen => kept(asked).await,
-        Plan::NoUrl => without_url(asked, needed).await,
-        Plan::Unresolvable(why) => generated::settle(asked, Err(refused_url(why))).await,
-        Plan::Generated(places) => match generated::url(asked, &places).await {
-            Some(url) => generated::settle(asked, url).await,
-            None => without_url(asked, needed).await,
+        _ if need == Need::Unknown || context.admission_disabled => kept(context).await,
+        Plan::NoUrl => without_url(context, needed).await,
+        Plan::Unresolvable(why) => generated::apply(context, Err(refused_url(why))).await,
+        Plan::Generated(places) => match generated::url(context, &places).await {
+            Some(url) => generated::apply(context, url).await,
+            None => without_url(context, needed).await,
         },
     };
     Accessed { needed, ..accessed }
@@ -164,11 +167,11 @@ pub async fn settle(asked: &Asked<'_>) -> Accessed {
 
 /// Renews a token of our own if there is one, and makes none: it is not known whether something needs one, or nobody was
 /// asked whether its author may have it.
-async fn kept(asked: &Asked<'_>) -> Accessed {
-    let without = |wish| Accessed { hold: asked.held, ..Accessed::without(wish) };
-    match is_kept(asked).await {
-        Ok(true) => renew(asked).await,
-        Ok(false) if asked.frozen => without(refused(Reason::AdmissionDisabled, NOT_MADE)),
+async fn kept(context: &AccessContext<'_>) -> Accessed {
+    let without = |state| Accessed { needs_finalizer: context.has_finalizer, ..Accessed::without(state) };
+    match is_kept(context).await {
+        Ok(true) => renew(context).await,
+        Ok(false) if context.admission_disabled => without(refused(Reason::AdmissionDisabled, NOT_MADE)),
         Ok(false) => {
             without(pending(Reason::Preparing, "what needs the operator's access is being looked for"))
         }
@@ -180,14 +183,14 @@ async fn kept(asked: &Asked<'_>) -> Accessed {
 }
 
 /// Whether a suspended control plane has a token to be kept: one that was given, or a record of our own.
-pub async fn is_kept(asked: &Asked<'_>) -> Result<bool, CallError> {
-    Ok(match plan::plan(asked.spec) {
+pub async fn is_kept(context: &AccessContext<'_>) -> Result<bool, CallError> {
+    Ok(match plan::plan(context.spec) {
         Plan::Given { .. } => true,
         Plan::Generated(_) | Plan::Unresolvable(_) => {
             // What an earlier object of this name left is not kept, and not made anew either.
-            let secret = asked.kube.ours::<Secret>().get(&asked.owner.secret()).await?;
+            let secret = context.kube.ours::<Secret>().get(&context.owner.secret()).await?;
             let found = record::read(secret.as_ref());
-            asked.held && matches!(found, Found::Ours { owner, .. } if owner == asked.owner.uid)
+            context.has_finalizer && matches!(found, Found::Ours { owner, .. } if owner == context.owner.uid)
         }
         Plan::Disabled | Plan::NoUrl => false,
     })
@@ -197,9 +200,9 @@ pub async fn is_kept(asked: &Asked<'_>) -> Result<bool, CallError> {
 /// has one.
 pub fn not_kept(spec: &CoderControlPlaneSpec, before: &CoderControlPlaneStatus) -> Option<Accessed> {
     let said = before.conditions.iter().find(|one| one.type_ == OPERATOR_ACCESS_READY)?;
-    let wish = match plan::plan(spec) {
-        Plan::Disabled => wish(ExternalPhase::NotAsked, Reason::Disabled, DISABLED_WHILE_SUSPENDED),
-        Plan::NoUrl => wish(ExternalPhase::NotAsked, Reason::NoDatabaseURL, NO_URL),
+    let state = match plan::plan(spec) {
+        Plan::Disabled => state(ExternalPhase::NotRequested, Reason::Disabled, DISABLED_WHILE_SUSPENDED),
+        Plan::NoUrl => state(ExternalPhase::NotRequested, Reason::NoDatabaseURL, NO_URL),
         Plan::Given { .. } | Plan::Generated(_) | Plan::Unresolvable(_) => {
             // One that was never there is not lost.
             if said.status != "True" && said.reason != Reason::RecordLost.as_str() {
@@ -208,27 +211,27 @@ pub fn not_kept(spec: &CoderControlPlaneSpec, before: &CoderControlPlaneStatus) 
             refused(Reason::RecordLost, LOST_WHILE_SUSPENDED)
         }
     };
-    Some(Accessed::without(wish))
+    Some(Accessed::without(state))
 }
 
 /// What there is to say of the access to a control plane whose object cannot be read; nothing where it was not ready.
 pub fn not_renewed(before: &CoderControlPlaneStatus) -> Option<ExternalState> {
     let said = before.conditions.iter().find(|one| one.type_ == OPERATOR_ACCESS_READY)?;
     let believed = said.status == "True" || said.reason == NOT_RENEWED.as_str();
-    believed.then(|| wish(ExternalPhase::NotAsked, NOT_RENEWED, NOT_RENEWED_MESSAGE))
+    believed.then(|| state(ExternalPhase::NotRequested, NOT_RENEWED, NOT_RENEWED_MESSAGE))
 }
 
 /// Renews the token of a suspended control plane; no role is changed and nothing is taken back.
-pub async fn renew(asked: &Asked<'_>) -> Accessed {
-    match plan::plan(asked.spec) {
-        Plan::Given { secret, key } => given::settle(asked, &secret, &key).await.0,
+pub async fn renew(context: &AccessContext<'_>) -> Accessed {
+    match plan::plan(context.spec) {
+        Plan::Given { secret, key } => token_secret::apply(context, &secret, &key).await.0,
         Plan::Generated(places) => {
-            let url = generated::url(asked, &places).await;
-            generated::renew(asked, url.unwrap_or_else(|| Err(refused_url(NO_URL)))).await
+            let url = generated::url(context, &places).await;
+            generated::renew(context, url.unwrap_or_else(|| Err(refused_url(NO_URL)))).await
         }
-        Plan::Unresolvable(why) => generated::renew(asked, Err(refused_url(why))).await,
+        Plan::Unresolvable(why) => generated::renew(context, Err(refused_url(why))).await,
         Plan::Disabled | Plan::NoUrl => {
-            Accessed::without(wish(ExternalPhase::NotAsked, Reason::NoDatabaseURL, NO_URL))
+            Accessed::without(state(ExternalPhase::NotRequested, Reason::NoDatabaseURL, NO_URL))
         }
     }
 }
@@ -237,42 +240,42 @@ fn refused_url(why: &str) -> reasons::Trouble {
     reasons::Trouble::lasting(Reason::DatabaseUrlUnresolved, why)
 }
 
-async fn without_url(asked: &Asked<'_>, needed: bool) -> Accessed {
-    let wish = if needed {
+async fn without_url(context: &AccessContext<'_>, needed: bool) -> Accessed {
+    let state = if needed {
         refused(Reason::NoDatabaseURL, NO_URL_NEEDED)
     } else {
-        wish(ExternalPhase::NotAsked, Reason::NoDatabaseURL, NO_URL)
+        state(ExternalPhase::NotRequested, Reason::NoDatabaseURL, NO_URL)
     };
-    retired(asked, Accessed::without(wish)).await
+    retired(context, Accessed::without(state)).await
 }
 
 /// Takes back a token of our own that is no longer asked for. An object we do not hold has none.
-async fn retired(asked: &Asked<'_>, accessed: Accessed) -> Accessed {
-    if !asked.held {
+async fn retired(context: &AccessContext<'_>, accessed: Accessed) -> Accessed {
+    if !context.has_finalizer {
         return accessed;
     }
-    let places = plan::places(asked.spec).unwrap_or_default();
-    match retire::retire(asked.kube, asked.egress, asked.owner, asked.spec, Some(&places)).await {
+    let places = plan::places(context.spec).unwrap_or_default();
+    match retire::retire(context.kube, context.egress, context.owner, context.spec, Some(&places)).await {
         Ok(Retired { token_events, former_left: None }) => Accessed { token_events, ..accessed },
         Ok(Retired { token_events, former_left: Some(why) }) => {
-            let wish = with_former(accessed.wish, &why);
-            Accessed { wish, token_events, hold: true, retry: Some(Retry::Backoff), ..accessed }
+            let state = with_former(accessed.state, &why);
+            Accessed { state, token_events, needs_finalizer: true, retry: Some(Retry::Backoff), ..accessed }
         }
         Err(error) => {
             tracing::warn!(%error,
                 "the operator's own token could not be taken back; it is tried again");
-            Accessed { hold: true, retry: Some(Retry::Backoff), ..accessed }
+            Accessed { needs_finalizer: true, retry: Some(Retry::Backoff), ..accessed }
         }
     }
 }
 
 /// What there is to say where a token of the older operator could not be revoked: that one lives for a year.
-fn with_former(wish: ExternalState, why: &str) -> ExternalState {
+fn with_former(state: ExternalState, why: &str) -> ExternalState {
     let message = format!(
         "a token of the older operator is still valid, delete it in coderd ({why}); {}",
-        wish.message
+        state.message
     );
-    ExternalState { message, ..wish }
+    ExternalState { message, ..state }
 }
 
 /// Takes back what was made for a control plane that is going. A database that is gone delays it by seconds only; with
@@ -330,8 +333,8 @@ mod tests {
                 let mut after = before.clone();
                 lost.describe(&mut after);
                 assert_eq!(after.operator_access_ready, Some(false));
-                assert!(lost.wish.message.len() <= 300);
-                (lost.wish.phase, lost.wish.reason)
+                assert!(lost.state.message.len() <= 300);
+                (lost.state.phase, lost.state.reason)
             })
         };
         let url = || json!({ "extraEnv": [{ "name": "CODER_PG_CONNECTION_URL", "value": "postgres://a" }] });
@@ -342,18 +345,18 @@ mod tests {
         assert_eq!(told(url(), &said("False", Reason::DatabaseUnreachable)), None, "it never had one");
         assert_eq!(
             told(disabled(), &said("True", Reason::TokenProven)),
-            Some((ExternalPhase::NotAsked, Reason::Disabled))
+            Some((ExternalPhase::NotRequested, Reason::Disabled))
         );
-        let no_url = Some((ExternalPhase::NotAsked, Reason::NoDatabaseURL));
+        let no_url = Some((ExternalPhase::NotRequested, Reason::NoDatabaseURL));
         assert_eq!(told(json!({}), &said("True", Reason::TokenProven)), no_url);
         assert_eq!(told(disabled(), &CoderControlPlaneStatus::default()), None, "suspended from the start");
     }
 
     #[test]
     fn a_token_of_the_older_operator_that_is_still_valid_is_told_whatever_else_is() {
-        let without = wish(ExternalPhase::NotAsked, Reason::NotNeeded, NOT_NEEDED);
+        let without = state(ExternalPhase::NotRequested, Reason::NotNeeded, NOT_NEEDED);
         let told = with_former(without, "the database does not answer");
-        assert_eq!((told.phase, told.reason), (ExternalPhase::NotAsked, Reason::NotNeeded));
+        assert_eq!((told.phase, told.reason), (ExternalPhase::NotRequested, Reason::NotNeeded));
         assert!(
             told.message
                 .contains("still valid, delete it in coderd (the database does not answer); no license")
@@ -363,8 +366,9 @@ mod tests {
 
     #[test]
     fn access_to_an_object_that_cannot_be_read_is_not_known() {
-        let told = |status, reason| not_renewed(&said(status, reason)).map(|wish| (wish.phase, wish.reason));
-        let unknown = Some((ExternalPhase::NotAsked, Reason::NotRenewed));
+        let told =
+            |status, reason| not_renewed(&said(status, reason)).map(|state| (state.phase, state.reason));
+        let unknown = Some((ExternalPhase::NotRequested, Reason::NotRenewed));
         assert_eq!(told("True", Reason::TokenProven), unknown);
         assert_eq!(told("Unknown", Reason::NotRenewed), unknown, "it stays so");
         assert_eq!(told("False", Reason::DatabaseUnreachable), None);

@@ -6,26 +6,26 @@ use crate::coderd::{Error, Retry};
 use crate::controller::control_plane::observed::{ExternalPhase, ExternalState};
 use crate::controller::control_plane::reasons::Reason;
 
-/// A wish that stands somewhere for some reason.
-pub fn wish(phase: ExternalPhase, reason: Reason, message: impl Into<String>) -> ExternalState {
+/// A state for the condition.
+pub fn state(phase: ExternalPhase, reason: Reason, message: impl Into<String>) -> ExternalState {
     ExternalState { phase, reason, message: message.into() }
 }
 
 /// Something that passes by itself.
 pub fn pending(reason: Reason, message: impl Into<String>) -> ExternalState {
-    wish(ExternalPhase::Pending, reason, message)
+    state(ExternalPhase::Pending, reason, message)
 }
 
 /// Something that stays until somebody acts.
 pub fn refused(reason: Reason, message: impl Into<String>) -> ExternalState {
-    wish(ExternalPhase::Refused, reason, message)
+    state(ExternalPhase::Refused, reason, message)
 }
 
 /// A trouble, and when to try again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trouble {
     /// What to say.
-    pub wish: ExternalState,
+    pub state: ExternalState,
     /// When to try again.
     pub retry: Retry,
 }
@@ -33,12 +33,12 @@ pub struct Trouble {
 impl Trouble {
     /// Something that passes by itself.
     pub fn passing(reason: Reason, message: impl Into<String>) -> Self {
-        Self { wish: pending(reason, message), retry: Retry::Backoff }
+        Self { state: pending(reason, message), retry: Retry::Backoff }
     }
 
     /// Something that stays until somebody acts.
     pub fn lasting(reason: Reason, message: impl Into<String>) -> Self {
-        Self { wish: refused(reason, message), retry: Retry::WhenChanged }
+        Self { state: refused(reason, message), retry: Retry::WhenChanged }
     }
 }
 
@@ -96,7 +96,7 @@ pub fn unproven(error: &Error) -> Trouble {
         other => {
             let retry =
                 Some(other.retry()).filter(|retry| *retry != Retry::WhenChanged).unwrap_or(Retry::Backoff);
-            Trouble { wish: pending(Reason::ProofFailed, other.to_string()), retry }
+            Trouble { state: pending(Reason::ProofFailed, other.to_string()), retry }
         }
     }
 }
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn what_passes_is_pending_and_what_stays_is_refused_with_a_fix() {
         use database::Error as E;
-        for (error, state, reason) in [
+        for (error, phase, reason) in [
             (E::Unreachable, ExternalPhase::Pending, Reason::DatabaseUnreachable),
             (E::TimedOut, ExternalPhase::Pending, Reason::DatabaseTimedOut),
             (E::ConnectionLost, ExternalPhase::Pending, Reason::DatabaseUnreachable),
@@ -130,12 +130,12 @@ mod tests {
             (E::Deleted, ExternalPhase::Refused, Reason::UserDeleted),
             (E::ForeignUser, ExternalPhase::Refused, Reason::UserConflict),
         ] {
-            let wish = Trouble::from(error).wish;
-            assert_eq!((wish.phase, wish.reason), (state, reason));
+            let state = Trouble::from(error).state;
+            assert_eq!((state.phase, state.reason), (phase, reason));
             assert_eq!(
-                wish.message.contains("spec.operatorAccess"),
-                state == ExternalPhase::Refused,
-                "{wish:?}"
+                state.message.contains("spec.operatorAccess"),
+                phase == ExternalPhase::Refused,
+                "{state:?}"
             );
         }
     }
@@ -145,12 +145,12 @@ mod tests {
         let operation = Operation::Me;
         let rejected = unproven(&Error::Unauthorized { operation });
         assert_eq!(
-            (rejected.wish.phase, rejected.wish.reason),
+            (rejected.state.phase, rejected.state.reason),
             (ExternalPhase::Refused, Reason::TokenRejected)
         );
         let limited = unproven(&Error::RateLimited { operation, retry_after: Duration::from_secs(7) });
         assert_eq!(
-            (limited.wish.reason, limited.retry),
+            (limited.state.reason, limited.retry),
             (Reason::ProofFailed, Retry::After(Duration::from_secs(7)))
         );
         assert_eq!(unproven(&Error::Server { operation, status: 502 }).retry, Retry::Backoff);

@@ -1,5 +1,5 @@
 //! Decides the next step towards a token of our own that works, from what was recorded and seen; pure, the time too.
-//! Every effect outside is recorded before it happens, so that after a crash anywhere the next pass goes on or repeats.
+//! Every effect outside is recorded before it happens, so that after a crash anywhere the next reconcile goes on or repeats.
 
 use crate::coderd::database::Role;
 use crate::coderd::{NewToken, Uuid};
@@ -55,7 +55,7 @@ pub enum Standing {
 #[derive(Debug, Clone)]
 pub struct Seen<'a> {
     /// Whether our finalizer is on the object.
-    pub held: bool,
+    pub has_finalizer: bool,
     /// What is recorded.
     pub record: Option<&'a Record>,
     /// What coderd says of the current token.
@@ -79,7 +79,7 @@ pub enum Which {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// Put the finalizer on the object: somebody must be there to undo what follows.
-    Hold,
+    AddFinalizer,
     /// Choose a token, and a user if there is none, and record them.
     Prepare,
     /// Bring user, role and this token into the database, and record what came of it.
@@ -96,8 +96,8 @@ pub enum Step {
 
 /// The next step.
 pub fn next(seen: &Seen<'_>) -> Step {
-    if !seen.held {
-        return Step::Hold;
+    if !seen.has_finalizer {
+        return Step::AddFinalizer;
     }
     let Some(record) = seen.record else { return Step::Prepare };
     if let Some(next) = &record.next {

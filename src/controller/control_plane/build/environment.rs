@@ -4,7 +4,7 @@
 use k8s_openapi::api::core::v1::{EnvVar, EnvVarSource, ObjectFieldSelector};
 use webhooks::defaults::ACCESS_URL;
 
-use super::{ResolvedControlPlane, one_each};
+use super::{ResolvedControlPlane, last_by_key};
 use crate::controller::workload::{monitoring, ports};
 
 const POD_IP: &str = "KUBE_POD_IP";
@@ -26,7 +26,7 @@ pub(super) fn environment(plane: &ResolvedControlPlane) -> Vec<EnvVar> {
     environment.extend(tls(plane));
     environment.extend(plane.metrics.iter().flat_map(|_| monitoring::environment()));
     environment.extend(given.iter().filter(|variable| variable.name != POD_IP).cloned());
-    one_each(environment, |variable| &variable.name)
+    last_by_key(environment, |variable| &variable.name)
 }
 
 fn pod_ip() -> EnvVar {

@@ -15,7 +15,7 @@ mod properties;
 mod tests;
 
 use super::resolve::{Facts, ResolvedControlPlane, resolve};
-use crate::controller::children::{Child, ChildKind, filled, one_each};
+use crate::controller::children::{Child, ChildKind, last_by_key, non_empty};
 use crate::controller::workload::consumed::{self, Consumed};
 use crate::controller::workload::exposure::{self, Expose};
 use crate::controller::workload::{disruption, monitoring, service};

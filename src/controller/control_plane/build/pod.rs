@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use crds::well_known::annotation;
 
 use super::environment::environment;
-use super::{ResolvedControlPlane, filled, one_each};
+use super::{ResolvedControlPlane, last_by_key, non_empty};
 use crate::controller::workload::{monitoring, ports, security};
 
 /// The template of the pods. Of its annotations we own the checksum and those of the spec: others, such as the one of
@@ -23,7 +23,7 @@ pub(super) fn template(plane: &ResolvedControlPlane) -> PodTemplateSpec {
     PodTemplateSpec {
         metadata: Some(ObjectMeta {
             labels: Some(plane.owner.labels_over(&plane.spec.pod_labels)),
-            annotations: filled(&annotations),
+            annotations: non_empty(&annotations),
             ..Default::default()
         }),
         spec: Some(spec(plane)),
@@ -34,16 +34,16 @@ pub(super) fn spec(plane: &ResolvedControlPlane) -> PodSpec {
     let spec = &plane.spec;
     PodSpec {
         service_account_name: Some(plane.account.name.clone()),
-        image_pull_secrets: filled(&one_each(spec.image_pull_secrets.clone(), |secret| &secret.name)),
-        init_containers: filled(&before(plane)),
+        image_pull_secrets: non_empty(&last_by_key(spec.image_pull_secrets.clone(), |secret| &secret.name)),
+        init_containers: non_empty(&before(plane)),
         containers: vec![container(plane)],
-        volumes: filled(&plane.certificates.volumes(&spec.volumes)),
+        volumes: non_empty(&plane.certificates.volumes(&spec.volumes)),
         security_context: Some(plane.pod_security.clone()),
-        node_selector: filled(&spec.node_selector),
-        tolerations: filled(&spec.tolerations),
+        node_selector: non_empty(&spec.node_selector),
+        tolerations: non_empty(&spec.tolerations),
         affinity: Some(spec.affinity.clone().unwrap_or_else(|| apart(plane))),
-        topology_spread_constraints: filled(&spec.topology_spread_constraints),
-        host_aliases: filled(&one_each(spec.host_aliases.clone(), |alias| &alias.ip)),
+        topology_spread_constraints: non_empty(&spec.topology_spread_constraints),
+        host_aliases: non_empty(&last_by_key(spec.host_aliases.clone(), |alias| &alias.ip)),
         priority_class_name: spec.priority_class_name.clone().filter(|name| !name.is_empty()),
         termination_grace_period_seconds: Some(plane.grace_period),
         ..Default::default()
@@ -63,9 +63,9 @@ fn container(plane: &ResolvedControlPlane) -> Container {
         image: Some(plane.image.clone()),
         args: Some(args),
         env: Some(environment(plane)),
-        env_from: filled(&spec.env_from),
+        env_from: non_empty(&spec.env_from),
         ports: Some(ports),
-        volume_mounts: filled(&plane.certificates.mounts(&spec.volume_mounts)),
+        volume_mounts: non_empty(&plane.certificates.mounts(&spec.volume_mounts)),
         resources: spec.resources.clone(),
         security_context: Some(plane.container_security.clone()),
         readiness_probe: plane.probes.readiness.clone(),
@@ -80,11 +80,11 @@ fn container(plane: &ResolvedControlPlane) -> Container {
 fn before(plane: &ResolvedControlPlane) -> Vec<Container> {
     let tightened = plane.spec.init_containers.iter().map(|container| Container {
         security_context: Some(security::of_container(container.security_context.as_ref())),
-        env: container.env.clone().map(|env| one_each(env, |variable| &variable.name)),
-        volume_mounts: container.volume_mounts.clone().map(|all| one_each(all, |mount| &mount.mount_path)),
+        env: container.env.clone().map(|env| last_by_key(env, |variable| &variable.name)),
+        volume_mounts: container.volume_mounts.clone().map(|all| last_by_key(all, |mount| &mount.mount_path)),
         ..container.clone()
     });
-    one_each(tightened.collect(), |container| &container.name)
+    last_by_key(tightened.collect(), |container| &container.name)
 }
 
 /// Better on another node than the other pods, if there is one.

@@ -6,8 +6,8 @@ use crds::well_known::{MANAGER, annotation, label, workspace_access};
 use k8s_openapi::api::rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::{Child, ResolvedControlPlane, filled};
-use crate::controller::children::{ChildOwner, Texts, texts};
+use super::{Child, ResolvedControlPlane, non_empty};
+use crate::controller::children::{ChildOwner, StringMap, string_map};
 use crate::controller::control_plane::resolve::WorkspacePermissions;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -78,23 +78,23 @@ fn rules(permissions: &WorkspacePermissions) -> Vec<PolicyRule> {
 /// would claim them for an application of that name.
 fn metadata(owner: &ChildOwner, namespace: &str, name: &str) -> ObjectMeta {
     let shortened = crds::names::instance_label(&owner.name);
-    let identity = texts([
+    let identity = string_map([
         (label::CONTROL_PLANE, &shortened),
         (label::CONTROL_PLANE_NAMESPACE, owner.namespace.as_str()),
     ]);
-    let mut annotations: Texts =
+    let mut annotations: StringMap =
         owner.uid.iter().map(|uid| (annotation::WORKSPACE_RBAC_OWNER_UID.to_owned(), uid.clone())).collect();
     if namespace == owner.namespace {
-        let home = owner.metadata(name);
-        let annotations = filled(&annotations);
-        return ObjectMeta { labels: Some(owner.labels_over(&identity)), annotations, ..home };
+        let metadata = owner.metadata(name);
+        let annotations = non_empty(&annotations);
+        return ObjectMeta { labels: Some(owner.labels_over(&identity)), annotations, ..metadata };
     }
-    annotations.extend(texts([
+    annotations.extend(string_map([
         (annotation::ARGOCD_COMPARE_OPTIONS, "IgnoreExtraneous"),
         (annotation::ARGOCD_SYNC_OPTIONS, "Prune=false"),
     ]));
     let mut labels = identity;
-    labels.extend(texts([(label::MANAGED_BY, MANAGER)]));
+    labels.extend(string_map([(label::MANAGED_BY, MANAGER)]));
     ObjectMeta {
         name: Some(name.to_owned()),
         namespace: Some(namespace.to_owned()),
@@ -192,8 +192,8 @@ mod tests {
             });
             assert_eq!(child.manifest["metadata"], expected);
         }
-        let home = &children.workspace_access[0].role.manifest["metadata"];
-        assert_eq!(home["labels"].as_object().unwrap().len(), 5);
-        assert_eq!(home["annotations"], json!({"coder.com/workspace-rbac-owner-uid": "u-1"}));
+        let metadata = &children.workspace_access[0].role.manifest["metadata"];
+        assert_eq!(metadata["labels"].as_object().unwrap().len(), 5);
+        assert_eq!(metadata["annotations"], json!({"coder.com/workspace-rbac-owner-uid": "u-1"}));
     }
 }

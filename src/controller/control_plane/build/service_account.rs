@@ -3,7 +3,7 @@
 
 use k8s_openapi::api::core::v1::ServiceAccount;
 
-use super::{Child, ResolvedControlPlane, filled};
+use super::{Child, ResolvedControlPlane, non_empty};
 
 /// The account, unless the spec says that somebody else makes it. Labels of the spec are added to ours and never
 /// replace them: the operator finds its objects by those.
@@ -11,7 +11,7 @@ pub(super) fn child(plane: &ResolvedControlPlane) -> Option<Child> {
     let account = Some(&plane.account).filter(|account| account.create)?;
     let mut metadata = plane.owner.metadata(&account.name);
     metadata.labels = Some(plane.owner.labels_over(&account.labels));
-    metadata.annotations = filled(&account.annotations);
+    metadata.annotations = non_empty(&account.annotations);
     Some(Child::of(&ServiceAccount { metadata, ..Default::default() }))
 }
 

@@ -25,17 +25,17 @@ fn what_is_there_is_applied_and_its_time_changes_only_with_it() {
         (uploaded(), None, fresh),
     ] {
         let licensed = judged(answer, before);
-        assert_eq!((licensed.wish.phase, licensed.wish.reason), (ExternalPhase::Granted, Reason::Applied));
+        assert_eq!((licensed.state.phase, licensed.state.reason), (ExternalPhase::Granted, Reason::Applied));
         assert_eq!((licensed.applied, licensed.retry), (applied, None), "{before:?}");
     }
-    assert_eq!(judged(None, Some("h1")).wish.phase, ExternalPhase::Granted, "silence takes nothing away");
-    assert_eq!(judged(None, Some("h0")).wish.reason, Reason::WaitingForCoderd);
+    assert_eq!(judged(None, Some("h1")).state.phase, ExternalPhase::Granted, "silence takes nothing away");
+    assert_eq!(judged(None, Some("h0")).state.reason, Reason::WaitingForCoderd);
     let late = |operation| Some(Err(ApplyError::Call(Error::TimedOut { operation })));
     let unlisted = judged(late(Operation::Licenses), Some("h1"));
-    assert_eq!((unlisted.wish.phase, unlisted.retry), (ExternalPhase::Granted, Some(Retry::Backoff)));
-    assert_eq!(judged(late(Operation::Licenses), Some("h0")).wish.reason, Reason::Error);
+    assert_eq!((unlisted.state.phase, unlisted.retry), (ExternalPhase::Granted, Some(Retry::Backoff)));
+    assert_eq!(judged(late(Operation::Licenses), Some("h0")).state.reason, Reason::Error);
     assert_eq!(
-        judged(late(Operation::UploadLicense), Some("h1")).wish.reason,
+        judged(late(Operation::UploadLicense), Some("h1")).state.reason,
         Reason::Error,
         "coderd lost it"
     );
@@ -56,7 +56,7 @@ fn every_refusal_has_its_reason_and_what_may_pass_is_tried_again() {
         (call(Error::Unauthorized { operation: OPERATION }), ExternalPhase::Pending, Reason::Forbidden),
         (call(Error::Server { operation: OPERATION, status: 500 }), ExternalPhase::Pending, Reason::Error),
     ] {
-        assert_eq!((licensed.wish.phase, licensed.wish.reason), (state, reason));
+        assert_eq!((licensed.state.phase, licensed.state.reason), (state, reason));
         let retry = if state == ExternalPhase::Refused { Retry::WhenChanged } else { Retry::Backoff };
         assert_eq!((licensed.retry, licensed.applied), (Some(retry), None), "{reason}");
     }
@@ -68,20 +68,20 @@ fn every_refusal_has_its_reason_and_what_may_pass_is_tried_again() {
 #[test]
 fn without_access_it_waits_or_says_who_denies_it() {
     let access = |phase| Accessed {
-        wish: ExternalState { phase, reason: Reason::ProofFailed, message: "why".to_owned() },
+        state: ExternalState { phase, reason: Reason::ProofFailed, message: "why".to_owned() },
         needed: true,
         client: None,
         token: None,
         retry: None,
-        hold: false,
+        needs_finalizer: false,
         token_events: vec![],
     };
     let reason =
-        |state| without_access(&access(state)).map(|licensed| (licensed.wish.phase, licensed.wish.reason));
+        |state| without_access(&access(state)).map(|licensed| (licensed.state.phase, licensed.state.reason));
     assert_eq!(reason(ExternalPhase::Granted), None);
     assert_eq!(reason(ExternalPhase::Pending), Some((ExternalPhase::Pending, Reason::WaitingForAccess)));
     assert_eq!(reason(ExternalPhase::Refused), Some((ExternalPhase::Pending, Reason::WaitingForAccess)));
-    assert_eq!(reason(ExternalPhase::NotAsked), Some((ExternalPhase::Refused, Reason::AccessDisabled)));
+    assert_eq!(reason(ExternalPhase::NotRequested), Some((ExternalPhase::Refused, Reason::AccessDisabled)));
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn what_is_left_of_a_license_counts_in_days_and_has_a_grace_period() {
 
 #[test]
 fn only_a_license_that_is_there_ends_soon() {
-    let of = |state, left| Licensed::new(state, Reason::Applied, "m").with_time_left(left, None).wish.reason;
+    let of = |state, left| Licensed::new(state, Reason::Applied, "m").with_time_left(left, None).state.reason;
     assert_eq!(of(ExternalPhase::Granted, Left::Week), Reason::ExpiresWithin7Days);
     assert_eq!(of(ExternalPhase::Granted, Left::Enough), Reason::Applied);
     assert_eq!(of(ExternalPhase::Pending, Left::Week), Reason::Applied);
@@ -174,9 +174,9 @@ fn while_admission_is_disabled_no_license_is_sent_and_one_that_is_there_stays() 
     let said = |spec: &CoderControlPlaneSpec, before: &CoderControlPlaneStatus| {
         let licensed = unsent(spec, before);
         assert_eq!(licensed.applied, None);
-        (licensed.wish.phase, licensed.wish.reason)
+        (licensed.state.phase, licensed.state.reason)
     };
     assert_eq!(said(&asked, &none), (ExternalPhase::Refused, Reason::AdmissionDisabled));
     assert_eq!(said(&asked, &had), (ExternalPhase::Granted, Reason::Applied));
-    assert_eq!(said(&spec(serde_json::json!({})), &had), (ExternalPhase::NotAsked, Reason::NotRequested));
+    assert_eq!(said(&spec(serde_json::json!({})), &had), (ExternalPhase::NotRequested, Reason::NotRequested));
 }

@@ -5,7 +5,7 @@ use super::*;
 use crate::controller::control_plane::observed::Ungranted;
 use webhooks::CauseReason;
 
-fn wish(phase: ExternalPhase, reason: Reason) -> ExternalState {
+fn state(phase: ExternalPhase, reason: Reason) -> ExternalState {
     ExternalState { phase, reason, message: "m".to_owned() }
 }
 
@@ -20,7 +20,7 @@ fn healthy() -> Observed {
         unreadable: None,
         broken: vec![],
         account: None,
-        held: None,
+        withheld: None,
         conflicts: vec![],
         refused: vec![],
         failed: vec![],
@@ -31,9 +31,9 @@ fn healthy() -> Observed {
         finalizer: None,
         workspaces: Some(Grants::default()),
         coderd: Coderd::Answered { version: Some("v2.36.1".to_owned()), trouble: None },
-        access: wish(ExternalPhase::Granted, Reason::TokenProven),
+        access: state(ExternalPhase::Granted, Reason::TokenProven),
         access_needed: true,
-        license: wish(ExternalPhase::Granted, Reason::Applied),
+        license: state(ExternalPhase::Granted, Reason::Applied),
         late: None,
     }
 }
@@ -49,7 +49,7 @@ fn what_there_was_no_time_for_is_told_and_takes_nothing_away() {
     );
     assert!(ready.message.contains("but the reconcile had its 30 seconds"), "{}", ready.message);
     assert_eq!((reconciling.status, stalled.status), (ConditionStatus::False, ConditionStatus::False));
-    let waiting = wish(ExternalPhase::Pending, Reason::WaitingForCoderd);
+    let waiting = state(ExternalPhase::Pending, Reason::WaitingForCoderd);
     let [ready, reconciling, _] = summary(&Observed { late: late(), license: waiting, ..healthy() });
     assert_eq!(
         (ready.status, ready.reason),
@@ -61,8 +61,8 @@ fn what_there_was_no_time_for_is_told_and_takes_nothing_away() {
 }
 
 fn ungranted(troubles: &[(bool, Reason, &str)]) -> Option<Grants> {
-    let troubles = troubles.iter().map(|(home, reason, message)| Ungranted {
-        home: *home,
+    let troubles = troubles.iter().map(|(own_namespace, reason, message)| Ungranted {
+        own_namespace: *own_namespace,
         reason: *reason,
         message: (*message).to_owned(),
     });
@@ -91,7 +91,7 @@ fn settled() -> Vec<(Observed, Reason)> {
         (
             Observed {
                 rollout: Rollout::ScaledToZero,
-                coderd: Coderd::NotAsked(Reason::ScaledToZero),
+                coderd: Coderd::NotProbed(Reason::ScaledToZero),
                 ..healthy()
             },
             Reason::ScaledToZero,
@@ -99,15 +99,15 @@ fn settled() -> Vec<(Observed, Reason)> {
         (
             Observed {
                 rollout: Rollout::ScaledToZero,
-                coderd: Coderd::NotAsked(Reason::ScaledToZero),
-                license: wish(ExternalPhase::Pending, Reason::WaitingForCoderd),
+                coderd: Coderd::NotProbed(Reason::ScaledToZero),
+                license: state(ExternalPhase::Pending, Reason::WaitingForCoderd),
                 ..healthy()
             },
             Reason::ScaledToZero,
         ),
-        (Observed { exposure: Exposure::NotAsked, ..healthy() }, Reason::Available),
+        (Observed { exposure: Exposure::NotRequested, ..healthy() }, Reason::Available),
         (
-            Observed { coderd: Coderd::Faltered { version: None, message: "m".into() }, ..healthy() },
+            Observed { coderd: Coderd::Degraded { version: None, message: "m".into() }, ..healthy() },
             Reason::Available,
         ),
         (Observed { workspaces: None, ..healthy() }, Reason::Available),
@@ -122,14 +122,14 @@ fn settled() -> Vec<(Observed, Reason)> {
         (Observed { broken: vec![broken("x", "CODER0202")], ..healthy() }, Reason::Available),
         (Observed { unimportant: vec!["x".into()], ..healthy() }, Reason::Available),
         (
-            Observed { license: wish(ExternalPhase::NotAsked, Reason::NotRequested), ..healthy() },
+            Observed { license: state(ExternalPhase::NotRequested, Reason::NotRequested), ..healthy() },
             Reason::Available,
         ),
         (
             Observed {
-                access: wish(ExternalPhase::Refused, Reason::NoDatabaseURL),
+                access: state(ExternalPhase::Refused, Reason::NoDatabaseURL),
                 access_needed: false,
-                license: wish(ExternalPhase::NotAsked, Reason::NotRequested),
+                license: state(ExternalPhase::NotRequested, Reason::NotRequested),
                 ..healthy()
             },
             Reason::Available,
@@ -142,7 +142,7 @@ fn stuck() -> Vec<(Observed, Reason)> {
     let text = || vec!["x".to_owned()];
     vec![
         (Observed { unreadable: Some("x".into()), ..healthy() }, Reason::InvalidSpec),
-        (Observed { held: Some("x".into()), ..healthy() }, Reason::AdmissionDisabled),
+        (Observed { withheld: Some("x".into()), ..healthy() }, Reason::AdmissionDisabled),
         (Observed { account: Some("x".into()), conflicts: text(), ..healthy() }, Reason::AccountNotOurs),
         (Observed { conflicts: text(), ..healthy() }, Reason::ChildConflict),
         (Observed { refused: text(), ..healthy() }, Reason::ChildRefused),
@@ -157,23 +157,23 @@ fn stuck() -> Vec<(Observed, Reason)> {
         (Observed { finalizer: Some("x".into()), ..healthy() }, Reason::FinalizerRefused),
         (Observed { rollout: Rollout::Stuck("x".into()), ..healthy() }, Reason::RolloutStuck),
         (
-            Observed { access: wish(ExternalPhase::Refused, Reason::DatabaseLoginRefused), ..healthy() },
+            Observed { access: state(ExternalPhase::Refused, Reason::DatabaseLoginRefused), ..healthy() },
             Reason::DatabaseLoginRefused,
         ),
         (
-            Observed { license: wish(ExternalPhase::Refused, Reason::Invalid), ..healthy() },
+            Observed { license: state(ExternalPhase::Refused, Reason::Invalid), ..healthy() },
             Reason::LicenseInvalid,
         ),
         (
-            Observed { license: wish(ExternalPhase::Refused, Reason::NotSupported), ..healthy() },
+            Observed { license: state(ExternalPhase::Refused, Reason::NotSupported), ..healthy() },
             Reason::LicenseNotSupported,
         ),
         (
-            Observed { license: wish(ExternalPhase::Refused, Reason::Forbidden), ..healthy() },
+            Observed { license: state(ExternalPhase::Refused, Reason::Forbidden), ..healthy() },
             Reason::LicenseForbidden,
         ),
         (
-            Observed { license: wish(ExternalPhase::Refused, Reason::Expired), ..healthy() },
+            Observed { license: state(ExternalPhase::Refused, Reason::Expired), ..healthy() },
             Reason::LicenseExpired,
         ),
     ]
@@ -203,15 +203,15 @@ fn going_on() -> Vec<(Observed, Reason)> {
         (Observed { exposure: Exposure::NoGatewayApi, ..healthy() }, Reason::NoGatewayAPI),
         (Observed { exposure: Exposure::Failed("x".into()), ..healthy() }, Reason::ExposureFailed),
         (
-            Observed { coderd: Coderd::Silent(Reason::Unreachable, "x".into()), ..healthy() },
+            Observed { coderd: Coderd::Unreachable(Reason::Unreachable, "x".into()), ..healthy() },
             Reason::CoderdUnreachable,
         ),
         (
-            Observed { access: wish(ExternalPhase::Pending, Reason::Unreachable), ..healthy() },
+            Observed { access: state(ExternalPhase::Pending, Reason::Unreachable), ..healthy() },
             Reason::Unreachable,
         ),
         (
-            Observed { license: wish(ExternalPhase::Pending, Reason::WaitingForAccess), ..healthy() },
+            Observed { license: state(ExternalPhase::Pending, Reason::WaitingForAccess), ..healthy() },
             Reason::WaitingForAccess,
         ),
     ]
@@ -233,8 +233,8 @@ fn what_waits_for_others_is_not_said_to_be_worked_on() {
     for (observed, waits) in [
         (Observed { missing: text(), ..healthy() }, true),
         (Observed { exposure: Exposure::NoGatewayApi, ..healthy() }, true),
-        (Observed { access: wish(ExternalPhase::Pending, Reason::TokenSecretMissing), ..healthy() }, true),
-        (Observed { license: wish(ExternalPhase::Pending, Reason::SecretMissing), ..healthy() }, true),
+        (Observed { access: state(ExternalPhase::Pending, Reason::TokenSecretMissing), ..healthy() }, true),
+        (Observed { license: state(ExternalPhase::Pending, Reason::SecretMissing), ..healthy() }, true),
         (Observed { rollout: Rollout::Absent, ..healthy() }, false),
         (Observed { failed: text(), ..healthy() }, false),
     ] {
@@ -255,7 +255,7 @@ fn the_three_of_kstatus_never_contradict_each_other() {
                 let observed = Observed {
                     rollout: rollout.clone(),
                     unreadable: unreadable.clone(),
-                    license: wish(license, Reason::Error),
+                    license: state(license, Reason::Error),
                     ..healthy()
                 };
                 let found = findings(&observed);

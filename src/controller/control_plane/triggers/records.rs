@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 
 /// The records as they passed by last. Every write of ours carries another mark, so that one with the same mark and
 /// another version is somebody else's. Versions alone would not do: a write of ours may pass by here before we know which
-/// version it made, and a pass for each of our own writes would undo the pauses between failures.
+/// version it made, and a reconcile for each of our own writes would undo the pauses between failures.
 pub struct Records {
-    /// The operator's own: records are kept there and nowhere else, whatever labels a Secret has.
-    namespace: String,
+    /// Records are kept there and nowhere else, whatever labels a Secret has.
+    operator_namespace: String,
     seen: BTreeMap<Option<String>, Seen>,
 }
 
@@ -23,15 +23,15 @@ struct Seen {
 
 impl Records {
     /// No records yet; they will be in this namespace.
-    pub fn of(namespace: &str) -> Self {
-        Self { namespace: namespace.to_owned(), seen: BTreeMap::new() }
+    pub fn of(operator_namespace: &str) -> Self {
+        Self { operator_namespace: operator_namespace.to_owned(), seen: BTreeMap::new() }
     }
 
     /// Takes note of a Secret that changed; whether it is a record that is gone or that somebody else wrote.
     pub fn is_lost(&mut self, change: &Change) -> bool {
         let metadata = &change.metadata;
         let labelled = |name: &str| metadata.labels.as_ref().and_then(|labels| labels.get(name));
-        if metadata.namespace.as_deref() != Some(&self.namespace)
+        if metadata.namespace.as_deref() != Some(&self.operator_namespace)
             || labelled(label::MANAGED_BY).map(String::as_str) != Some(MANAGER)
             || labelled(label::CONTROL_PLANE_NAMESPACE).is_none()
         {

@@ -5,7 +5,7 @@ mod optional;
 
 use crate::controller::children::{ChildKind, Presence};
 use crate::controller::workload::consumed::Source;
-use crate::kubernetes::{Change, Kube, Selection, Sight};
+use crate::kubernetes::{Change, Kube, MetadataEvent, Selection};
 use crds::well_known::{MANAGER, label};
 use futures::StreamExt;
 use futures::stream::BoxStream;
@@ -26,7 +26,7 @@ pub enum Changed {
 }
 
 /// A kind of ours that is told of changes.
-pub trait Follower: Send + Sync + 'static {
+pub trait WatchHandler: Send + Sync + 'static {
     /// Enqueues the objects that a change concerns.
     fn changed(&self, changed: Changed, change: &Change);
     /// The same for a child that a list shows and a watch has not.
@@ -46,15 +46,15 @@ pub trait Follower: Send + Sync + 'static {
 }
 
 /// The kinds of ours that are told.
-pub type Followers = Arc<[Arc<dyn Follower>]>;
+pub type WatchHandlers = Arc<[Arc<dyn WatchHandler>]>;
 
 /// Follows until it is dropped.
-pub async fn follow(kube: &Kube, followers: Followers) {
+pub async fn follow(kube: &Kube, handlers: WatchHandlers) {
     let ours = Selection::Labelled(format!("{}={MANAGER}", label::MANAGED_BY));
     let everything = Selection::All;
     let mut followed = JoinSet::new();
     let mut hear = |changes: Changes, changed| {
-        followed.spawn(listen(changes, changed, followers.clone()));
+        followed.spawn(listen(changes, changed, handlers.clone()));
     };
     let (always, optional): (Vec<ChildKind>, Vec<ChildKind>) =
         ChildKind::ALL.iter().partition(|kind| kind.presence() == Presence::Always);
@@ -65,7 +65,7 @@ pub async fn follow(kube: &Kube, followers: Followers) {
     hear(kube.changes::<ConfigMap>(&everything).boxed(), Changed::Consumed(Source::ConfigMap));
     hear(kube.changes::<Namespace>(&everything).boxed(), Changed::Namespace);
     for kind in optional {
-        followed.spawn(optional::follow(kube.clone(), kind, ours.clone(), followers.clone()));
+        followed.spawn(optional::follow(kube.clone(), kind, ours.clone(), handlers.clone()));
     }
     // None of them ends by itself: if one does, the leader's task starts anew with all of them. Dropping this ends them all.
     if let Some(Err(error)) = followed.join_next().await {
@@ -73,15 +73,15 @@ pub async fn follow(kube: &Kube, followers: Followers) {
     }
 }
 
-type Changes = BoxStream<'static, watcher::Result<Sight>>;
+type Changes = BoxStream<'static, watcher::Result<MetadataEvent>>;
 
-async fn listen(mut changes: Changes, changed: Changed, followers: Followers) {
+async fn listen(mut changes: Changes, changed: Changed, handlers: WatchHandlers) {
     let mut listed = false;
-    while let Some(sight) = changes.next().await {
-        tell(&followers, changed, &sight);
-        match sight {
-            Ok(Sight::Listed) if std::mem::replace(&mut listed, true) => {
-                followers.iter().for_each(|one| one.relisted());
+    while let Some(event) = changes.next().await {
+        dispatch(&handlers, changed, &event);
+        match event {
+            Ok(MetadataEvent::Listed) if std::mem::replace(&mut listed, true) => {
+                handlers.iter().for_each(|one| one.relisted());
             }
             Ok(_) => {}
             Err(error) => tracing::warn!(?changed, %error, "watch failed; it is tried again"),
@@ -90,13 +90,13 @@ async fn listen(mut changes: Changes, changed: Changed, followers: Followers) {
 }
 
 /// Tells every kind what a watch shows.
-fn tell(followers: &Followers, changed: Changed, sight: &watcher::Result<Sight>) {
-    for follower in followers.iter() {
-        match (sight, changed) {
-            (Ok(Sight::Changed(change)), _) => follower.changed(changed, change),
-            (Ok(Sight::Listing), Changed::Child(kind)) => follower.listing(kind),
-            (Ok(Sight::Listed), Changed::Child(kind)) => follower.listed(kind),
-            (Err(_), Changed::Child(kind)) => follower.doubted(kind),
+fn dispatch(handlers: &WatchHandlers, changed: Changed, event: &watcher::Result<MetadataEvent>) {
+    for handler in handlers.iter() {
+        match (event, changed) {
+            (Ok(MetadataEvent::Changed(change)), _) => handler.changed(changed, change),
+            (Ok(MetadataEvent::Listing), Changed::Child(kind)) => handler.listing(kind),
+            (Ok(MetadataEvent::Listed), Changed::Child(kind)) => handler.listed(kind),
+            (Err(_), Changed::Child(kind)) => handler.doubted(kind),
             (_, Changed::Consumed(_) | Changed::Namespace) => {}
         }
     }

@@ -1,9 +1,9 @@
 //! Follows a kind that a cluster may lack, such as HTTPRoute, while the cluster knows it.
 //! Nothing is asked about a kind that nobody has defined: a watch on its one CustomResourceDefinition tells when it comes.
 
-use super::{Changed, Followers, tell};
+use super::{Changed, WatchHandlers, dispatch};
 use crate::controller::children::ChildKind;
-use crate::kubernetes::{KindName, Kube, Selection, Sight, is_unknown};
+use crate::kubernetes::{KindName, Kube, MetadataEvent, Selection, is_unknown};
 use futures::{Stream, StreamExt};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::runtime::watcher;
@@ -14,21 +14,21 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// Follows the objects selected until it is dropped.
-pub(super) async fn follow(kube: Kube, kind: ChildKind, selection: Selection, followers: Followers) {
+pub(super) async fn follow(kube: Kube, kind: ChildKind, selection: Selection, handlers: WatchHandlers) {
     let changes = kube.changes::<CustomResourceDefinition>(&Selection::Named(definition(kind.names())));
     let mut definition = Definition { changes: std::pin::pin!(changes), shown: false };
     let mut pause = FIRST_PAUSE;
     let mut defined = definition.is_there().await;
     loop {
         if !defined {
-            followers.iter().for_each(|one| one.unserved(kind));
+            handlers.iter().for_each(|one| one.unserved(kind));
             (defined, pause) = (definition.is_there().await, FIRST_PAUSE);
             continue;
         }
         let changes = kube.changes_of(kind.names(), &selection);
         tokio::select! {
-            served = listen(changes, kind, &followers) => {
-                followers.iter().for_each(|one| one.unserved(kind));
+            served = listen(changes, kind, &handlers) => {
+                handlers.iter().for_each(|one| one.unserved(kind));
                 pause = if served { FIRST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
                 let next = tokio::time::timeout(pause, definition.is_there()).await;
                 defined = next.unwrap_or(true);
@@ -44,7 +44,7 @@ fn definition([api_version, _, plural]: KindName) -> String {
     format!("{plural}.{group}")
 }
 
-type Sights = watcher::Result<Sight>;
+type EventResult = watcher::Result<MetadataEvent>;
 
 /// The one CustomResourceDefinition of a kind.
 struct Definition<S> {
@@ -53,18 +53,18 @@ struct Definition<S> {
     shown: bool,
 }
 
-impl<S: Stream<Item = Sights> + Unpin> Definition<S> {
+impl<S: Stream<Item = EventResult> + Unpin> Definition<S> {
     /// The next word on whether there is one.
     async fn is_there(&mut self) -> bool {
         loop {
             match self.changes.next().await {
-                Some(Ok(Sight::Changed(change))) => {
+                Some(Ok(MetadataEvent::Changed(change))) => {
                     self.shown = !change.gone;
                     return self.shown;
                 }
-                Some(Ok(Sight::Listing)) => self.shown = false,
-                Some(Ok(Sight::Listed)) if !self.shown => return false,
-                Some(Ok(Sight::Listed)) => {}
+                Some(Ok(MetadataEvent::Listing)) => self.shown = false,
+                Some(Ok(MetadataEvent::Listed)) if !self.shown => return false,
+                Some(Ok(MetadataEvent::Listed)) => {}
                 Some(Err(error)) => {
                     tracing::warn!(%error, "watch on a CustomResourceDefinition failed; it is tried again")
                 }
@@ -79,18 +79,18 @@ impl<S: Stream<Item = Sights> + Unpin> Definition<S> {
 }
 
 /// Listens while the kind is served; returns whether it ever was.
-async fn listen(changes: impl Stream<Item = Sights>, kind: ChildKind, followers: &Followers) -> bool {
+async fn listen(changes: impl Stream<Item = EventResult>, kind: ChildKind, handlers: &WatchHandlers) -> bool {
     let mut changes = std::pin::pin!(changes);
     let mut served = false;
-    while let Some(sight) = changes.next().await {
-        if sight.as_ref().is_err_and(is_unknown) {
+    while let Some(event) = changes.next().await {
+        if event.as_ref().is_err_and(is_unknown) {
             break;
         }
-        tell(followers, Changed::Child(kind), &sight);
-        match sight {
-            Ok(Sight::Listed) => {
+        dispatch(handlers, Changed::Child(kind), &event);
+        match event {
+            Ok(MetadataEvent::Listed) => {
                 served = true;
-                followers.iter().for_each(|one| one.served(kind));
+                handlers.iter().for_each(|one| one.served(kind));
             }
             Ok(_) => {}
             Err(error) => tracing::warn!(kind = kind.as_str(), %error, "watch failed; it is tried again"),
@@ -108,14 +108,15 @@ mod tests {
 
     #[tokio::test]
     async fn a_definition_that_a_list_does_not_show_is_not_there() {
-        let changed = |gone| Ok(Sight::Changed(Box::new(Change { metadata: ObjectMeta::default(), gone })));
-        let sights = [
-            vec![Ok(Sight::Listing), Ok(Sight::Listed)],
+        let changed =
+            |gone| Ok(MetadataEvent::Changed(Box::new(Change { metadata: ObjectMeta::default(), gone })));
+        let events = [
+            vec![Ok(MetadataEvent::Listing), Ok(MetadataEvent::Listed)],
             vec![changed(false), changed(true)],
-            vec![Ok(Sight::Listing), changed(false), Ok(Sight::Listed)],
-            vec![Ok(Sight::Listing), Ok(Sight::Listed)],
+            vec![Ok(MetadataEvent::Listing), changed(false), Ok(MetadataEvent::Listed)],
+            vec![Ok(MetadataEvent::Listing), Ok(MetadataEvent::Listed)],
         ];
-        let changes = stream::iter(sights.into_iter().flatten());
+        let changes = stream::iter(events.into_iter().flatten());
         let mut definition = Definition { changes, shown: false };
         let mut told = Vec::new();
         for _ in 0..5 {

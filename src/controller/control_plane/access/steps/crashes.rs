@@ -11,7 +11,7 @@ const FORMER: &str = "former";
 #[derive(Clone)]
 struct World {
     now: Timestamp,
-    held: bool,
+    has_finalizer: bool,
     secret: Option<Record>,
     /// The user in the database, and its tokens with their end.
     user: Option<Uuid>,
@@ -41,7 +41,7 @@ impl World {
     fn fresh() -> Self {
         let now = Timestamp::from_second(1_800_000_000).unwrap();
         let tokens = BTreeMap::from([(FORMER.to_owned(), now + SignedDuration::from_hours(8760))]);
-        Self { now, held: false, secret: None, user: None, tokens, former: true }
+        Self { now, has_finalizer: false, secret: None, user: None, tokens, former: true }
     }
 
     fn knows(&self, kept: &Kept) -> bool {
@@ -58,7 +58,7 @@ impl World {
 
     fn step(&self) -> Step {
         next(&Seen {
-            held: self.held,
+            has_finalizer: self.has_finalizer,
             record: self.secret.as_ref(),
             standing: self.standing(),
             role: ROLE,
@@ -81,14 +81,14 @@ impl World {
         let step = self.step();
         let before = self.secret.clone();
         let record = match step {
-            Step::Hold => {
+            Step::AddFinalizer => {
                 fuse.burn()?;
-                self.held = true;
+                self.has_finalizer = true;
                 return Ok(());
             }
             Step::Rest => return Ok(()),
             Step::Prepare => {
-                assert!(self.held, "nothing is made for an object that can vanish");
+                assert!(self.has_finalizer, "nothing is made for an object that can vanish");
                 let (user, token) = (Uuid::random().unwrap(), NewToken::generate().unwrap());
                 Record::prepared(before.as_ref(), user, token)
             }

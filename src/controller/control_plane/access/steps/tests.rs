@@ -25,7 +25,7 @@ fn rested() -> Record {
 
 fn seen(record: &Record, now: i64) -> Seen<'_> {
     Seen {
-        held: true,
+        has_finalizer: true,
         record: Some(record),
         standing: Standing::Unknown,
         role: Role::TemplateAdmin,
@@ -40,8 +40,8 @@ fn step(record: &Record, now: i64) -> Step {
 #[test]
 fn nothing_happens_before_the_object_is_held_and_the_token_recorded() {
     let record = rested();
-    assert_eq!(next(&Seen { held: false, ..seen(&record, 0) }), Step::Hold);
-    assert_eq!(next(&Seen { held: false, record: None, ..seen(&record, 0) }), Step::Hold);
+    assert_eq!(next(&Seen { has_finalizer: false, ..seen(&record, 0) }), Step::AddFinalizer);
+    assert_eq!(next(&Seen { has_finalizer: false, record: None, ..seen(&record, 0) }), Step::AddFinalizer);
     assert_eq!(next(&Seen { record: None, ..seen(&record, 0) }), Step::Prepare);
 }
 

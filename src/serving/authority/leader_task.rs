@@ -22,9 +22,9 @@ const LAST_RETRY: Duration = Duration::from_secs(30);
 /// The clock is looked at this often, whatever a timer says.
 const LOOK: Duration = Duration::from_secs(60);
 
-/// Everything the duty needs. It is started anew with every leadership.
+/// Everything the task needs. It is started anew with every leadership.
 #[derive(Clone)]
-pub struct AuthorityDuty {
+pub struct AuthorityTask {
     /// The API server.
     pub kube: Kube,
     /// Wakes us when the Secret changes; its content is read anew before every decision.
@@ -39,16 +39,16 @@ pub struct AuthorityDuty {
     pub metrics: Metrics,
 }
 
-/// Why a pass did not finish.
+/// Why a reconcile did not finish.
 #[derive(Debug, thiserror::Error)]
-enum PassError {
+enum ReconcileError {
     #[error(transparent)]
     Call(#[from] CallError),
     #[error(transparent)]
     Ca(#[from] CaError),
 }
 
-impl AuthorityDuty {
+impl AuthorityTask {
     /// Works until `stop`.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut retry = FIRST_RETRY;
@@ -57,7 +57,7 @@ impl AuthorityDuty {
             let outcome = tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                outcome = self.pass(&mut injector) => outcome,
+                outcome = self.reconcile(&mut injector) => outcome,
             };
             let wait = match outcome {
                 Ok(wait) => {
@@ -81,8 +81,8 @@ impl AuthorityDuty {
         }
     }
 
-    /// One pass: the CA first, then the bundle. Returns how long nothing is due.
-    async fn pass(&self, injector: &mut Injector) -> Result<Duration, PassError> {
+    /// One reconcile: the CA first, then the bundle. Returns how long nothing is due.
+    async fn reconcile(&self, injector: &mut Injector) -> Result<Duration, ReconcileError> {
         let secrets = self.kube.ours::<Secret>();
         let Some(secret) = secrets.get(SECRET).await? else {
             return self.create(&secrets).await;
@@ -112,7 +112,7 @@ impl AuthorityDuty {
         Ok(wait.min(injected.again_after))
     }
 
-    async fn create(&self, secrets: &Objects<Secret>) -> Result<Duration, PassError> {
+    async fn create(&self, secrets: &Objects<Secret>) -> Result<Duration, ReconcileError> {
         let authority = Authority::first(self.fresh(Timestamp::now())?);
         let mut secret = Secret { type_: Some("Opaque".to_owned()), ..Secret::default() };
         secret.metadata.name = Some(SECRET.to_owned());
@@ -135,7 +135,7 @@ impl AuthorityDuty {
         secrets: &Objects<Secret>,
         mut secret: Secret,
         mut authority: Authority,
-    ) -> Result<Duration, PassError> {
+    ) -> Result<Duration, ReconcileError> {
         let now = Timestamp::now();
         let facts = self.facts(&secret, &authority, now);
         let told = match step(&authority, facts, &self.times) {
@@ -184,7 +184,7 @@ impl AuthorityDuty {
         mut secret: Secret,
         authority: &Authority,
         told: Option<(Reason, &str)>,
-    ) -> Result<Duration, PassError> {
+    ) -> Result<Duration, ReconcileError> {
         fill(&mut secret, authority);
         secrets.replace(&secret).await?;
         tracing::info!(phase = ?authority.phase, "CA Secret written");

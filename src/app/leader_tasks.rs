@@ -1,5 +1,5 @@
-//! Duties that one replica does at a time: each runs while its lease is ours and ends before it can be anybody else's.
-//! It decides when a duty starts and stops; what a duty does is not known here.
+//! Leader tasks: one replica does each at a time, while its lease is ours, and it ends before that can be anybody else's.
+//! It decides when a task starts and stops; what a task does is not known here.
 
 use crate::kubernetes::Kube;
 use crate::kubernetes::events::{Events, Reason};
@@ -13,14 +13,14 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// How long a duty may take to stop. Renew deadline and this together stay below the lease duration.
+/// How long a task may take to stop. Renew deadline and this together stay below the lease duration.
 pub const STOP_LIMIT: Duration = Duration::from_secs(3);
 
 /// What a leader does: started with every leadership, it works until its token is cancelled.
 pub type Work = Box<dyn Fn(CancellationToken) -> BoxFuture<'static, ()> + Send + Sync>;
 
-/// A duty and what it needs to be elected for it.
-pub struct Duty {
+/// A task and what it needs to be elected for it.
+pub struct LeaderTask {
     /// The lease that guards it.
     pub lease: &'static str,
     /// What the leader does.
@@ -37,9 +37,9 @@ pub struct Duty {
     pub metrics: Metrics,
 }
 
-/// Why a duty makes the process end.
+/// Why a task makes the process end.
 #[derive(Debug, thiserror::Error)]
-pub enum DutyError {
+pub enum LeaderTaskError {
     /// It did not stop when its leadership was over: only the end of the process is safe now.
     #[error("the duty of lease {0} did not stop within {limit} seconds", limit = STOP_LIMIT.as_secs())]
     Stuck(&'static str),
@@ -48,16 +48,16 @@ pub enum DutyError {
     Ended(&'static str, String),
 }
 
-impl Duty {
+impl LeaderTask {
     /// Campaigns, works while leading and follows otherwise, until `stop`; then releases the lease.
-    pub async fn run(self, stop: CancellationToken) -> Result<(), DutyError> {
+    pub async fn run(self, stop: CancellationToken) -> Result<(), LeaderTaskError> {
         // Shown from the start: "nobody leads" must be seen, too.
         self.leading().set(0);
         let (elector, mut leadership) = Elector::new(&self.kube, self.lease, &self.identity, self.timing);
         let release = CancellationToken::new();
         let electing = tokio::spawn(elector.run(release.clone()));
         let outcome = self.follow(&mut leadership, &stop).await;
-        if matches!(outcome, Err(DutyError::Stuck(_))) {
+        if matches!(outcome, Err(LeaderTaskError::Stuck(_))) {
             // The work goes on: a lease given up now would be led by two. It runs out after the process has ended.
             electing.abort();
             return outcome;
@@ -78,7 +78,7 @@ impl Duty {
         &self,
         leadership: &mut watch::Receiver<Leadership>,
         stop: &CancellationToken,
-    ) -> Result<(), DutyError> {
+    ) -> Result<(), LeaderTaskError> {
         loop {
             let elected = tokio::select! {
                 // The lease is still ours when we are told to stop: a fair choice would lead again.
@@ -87,7 +87,7 @@ impl Duty {
                 elected = leadership.wait_for(in_force) => elected.map(|now| *now),
             };
             let Ok(Leadership::Leading { term, .. }) = elected else {
-                return Err(DutyError::Ended(self.lease, "its elector is gone".to_owned()));
+                return Err(LeaderTaskError::Ended(self.lease, "its elector is gone".to_owned()));
             };
             self.lead(term, leadership, stop).await?;
         }
@@ -98,7 +98,7 @@ impl Duty {
         term: i32,
         leadership: &mut watch::Receiver<Leadership>,
         stop: &CancellationToken,
-    ) -> Result<(), DutyError> {
+    ) -> Result<(), LeaderTaskError> {
         let leading = self.leading();
         tracing::info!(lease = self.lease, term, identity = self.identity, "started leading");
         leading.set(1);
@@ -119,8 +119,8 @@ impl Duty {
         };
         enough.cancel();
         let outcome = match ended {
-            Some(Ok(())) => Err(DutyError::Ended(self.lease, "its work was done".to_owned())),
-            Some(Err(error)) => Err(DutyError::Ended(self.lease, error.to_string())),
+            Some(Ok(())) => Err(LeaderTaskError::Ended(self.lease, "its work was done".to_owned())),
+            Some(Err(error)) => Err(LeaderTaskError::Ended(self.lease, error.to_string())),
             None => self.stopped(work).await,
         };
         leading.set(0);
@@ -137,11 +137,11 @@ impl Duty {
         }
     }
 
-    async fn stopped(&self, mut work: JoinHandle<()>) -> Result<(), DutyError> {
+    async fn stopped(&self, mut work: JoinHandle<()>) -> Result<(), LeaderTaskError> {
         match tokio::time::timeout(STOP_LIMIT, &mut work).await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(DutyError::Ended(self.lease, error.to_string())),
-            Err(_) => Err(DutyError::Stuck(self.lease)),
+            Ok(Err(error)) => Err(LeaderTaskError::Ended(self.lease, error.to_string())),
+            Err(_) => Err(LeaderTaskError::Stuck(self.lease)),
         }
     }
 }

@@ -49,7 +49,7 @@ fn told(before: &ControlPlane, after: &ControlPlane) -> Vec<String> {
             .all()
             .find(|one| (one.kind, &one.namespace, &one.name) == (child.kind, &child.namespace, &child.name))
     };
-    held(&after, &after.all().map(|child| there(child).map(live)).collect::<Vec<_>>()).told
+    withheld(&after, &after.all().map(|child| there(child).map(live)).collect::<Vec<_>>()).told
 }
 
 fn plain() -> ControlPlane {
@@ -148,13 +148,13 @@ fn a_way_from_outside_is_closed_and_never_opened() {
 fn where_nothing_is_live_nothing_that_gives_a_right_is_made() {
     let children = ControlPlane::test().children();
     let none = vec![None; children.all().count()];
-    let held = held(&children, &none);
+    let withheld = withheld(&children, &none);
     let left: Vec<&str> =
-        children.all().filter(|child| !held.has(child)).map(|child| child.kind.as_str()).collect();
+        children.all().filter(|child| !withheld.has(child)).map(|child| child.kind.as_str()).collect();
     assert_eq!(left, ["Service"], "inside the cluster");
-    let told = held.told("team").unwrap();
+    let told = withheld.told("team").unwrap();
     assert!(told.contains("kubectl label namespace team coder.com/admission- to apply: "), "{told}");
-    assert_eq!(Held::default().told("team"), None);
+    assert_eq!(Withheld::default().told("team"), None);
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn what_others_add_to_the_pods_is_no_difference() {
     let live = &mut deployment.unwrap().1.as_mut().unwrap()["spec"]["template"];
     live["metadata"]["annotations"] = json!({ "kubectl.kubernetes.io/restartedAt": "2026-01-01T00:00:00Z" });
     live["spec"]["initContainers"] = json!([{ "name": "mesh", "image": "mesh:1" }]);
-    assert_eq!(held(&children, &all), Held::default());
+    assert_eq!(withheld(&children, &all), Withheld::default());
 }
 
 #[test]
@@ -190,5 +190,5 @@ fn the_ports_of_the_service_stay_with_the_pods_that_are_left() {
     changed.service.manifest["spec"]["ports"][0]["port"] = json!(9000);
     let all: Vec<Option<Value>> =
         ControlPlane::test().children().all().map(|child| Some(live(child))).collect();
-    assert_eq!(held(&changed, &all), Held::default(), "the pods are what the spec asks for");
+    assert_eq!(withheld(&changed, &all), Withheld::default(), "the pods are what the spec asks for");
 }

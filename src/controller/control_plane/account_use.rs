@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// What is known of an account.
 #[derive(Debug, PartialEq, Eq)]
-pub enum RunsAs {
+pub enum AccountUse {
     /// It may be used.
     Allowed,
     /// It belongs to somebody else, or is not there; what to do about it.
@@ -16,7 +16,7 @@ pub enum RunsAs {
     Unknown,
 }
 
-impl RunsAs {
+impl AccountUse {
     /// Why it is not used.
     pub fn refusal(self) -> Option<String> {
         match self {
@@ -39,17 +39,17 @@ pub fn is_asked_for(object: &Value, account: &str, uid: &str, deployment: Option
 }
 
 /// Whether an account that nobody answers for may be used, given what became of making it.
-pub fn of_made(account: &str, uid: &str, made: &ChildState) -> RunsAs {
-    let refused = |why: &str| RunsAs::Refused(refusal(account, why));
+pub fn of_made(account: &str, uid: &str, made: &ChildState) -> AccountUse {
+    let refused = |why: &str| AccountUse::Refused(refusal(account, why));
     match made {
         ChildState::InPlace(live)
         | ChildState::Refused(_, Some(live))
         | ChildState::Failed(_, Some(live))
             if drift::is_controlled_by(live, uid) =>
         {
-            RunsAs::Allowed
+            AccountUse::Allowed
         }
-        ChildState::Failed(..) | ChildState::KindMissing(_) => RunsAs::Unknown,
+        ChildState::Failed(..) | ChildState::KindMissing(_) => AccountUse::Unknown,
         ChildState::InPlace(_) | ChildState::Conflict(_) => {
             refused("exists and is not controlled by this object")
         }
@@ -99,9 +99,9 @@ mod tests {
     #[test]
     fn an_account_that_nobody_answers_for_must_be_controlled_by_this_object() {
         let word = |made: ChildState| match of_made("robot", "u1", &made) {
-            RunsAs::Allowed => "allowed",
-            RunsAs::Refused(_) => "refused",
-            RunsAs::Unknown => "unknown",
+            AccountUse::Allowed => "allowed",
+            AccountUse::Refused(_) => "refused",
+            AccountUse::Unknown => "unknown",
         };
         let why = || "a policy".to_owned();
         assert_eq!(word(ChildState::InPlace(controlled("u1"))), "allowed");
@@ -118,7 +118,8 @@ mod tests {
 
     #[test]
     fn the_refusal_says_what_to_do_and_fits() {
-        let RunsAs::Refused(message) = of_made(&"a".repeat(40), "u", &ChildState::Conflict(String::new()))
+        let AccountUse::Refused(message) =
+            of_made(&"a".repeat(40), "u", &ChildState::Conflict(String::new()))
         else {
             panic!("it is somebody else's")
         };

@@ -14,7 +14,7 @@ pub fn container(deployment: &Value) -> Option<&Value> {
 /// The object with image and replicas of the Deployment that runs where it names none. An upgrade of the operator, a
 /// `kubectl replace` or an edit of something else is no upgrade of coderd, which migrates its database and has no way
 /// back; and what an autoscaler decided stays.
-pub fn with_what_runs(object: &Value, deployment: Option<&Value>) -> Value {
+pub fn with_running_values(object: &Value, deployment: Option<&Value>) -> Value {
     let mut given = object.clone();
     let Some(deployment) = deployment else { return given };
     if !given["spec"].is_object() {
@@ -72,7 +72,7 @@ mod tests {
         let asked = |image: &str, allowed: &str| {
             let annotations = json!({"coder.com/allow-downgrade": allowed});
             let object = json!({"metadata": {"annotations": annotations}, "spec": {"image": image}});
-            let given = with_what_runs(&object, Some(&deployment));
+            let given = with_running_values(&object, Some(&deployment));
             (given["spec"]["image"].clone(), downgrade(&object, Some(&deployment)))
         };
         for lower in ["coder:v2.29.0", "mirror/coder:2.29.0"] {
@@ -103,7 +103,8 @@ mod tests {
     fn what_runs_stays_only_where_the_spec_is_silent() {
         let deployment = json!({"spec": {"replicas": 3, "template": {"spec": {"containers": [
             {"name": "sidecar", "image": "proxy"}, {"name": "coder", "image": "coder:v1"}]}}}});
-        let spec = |spec: Value| with_what_runs(&json!({ "spec": spec }), Some(&deployment))["spec"].clone();
+        let spec =
+            |spec: Value| with_running_values(&json!({ "spec": spec }), Some(&deployment))["spec"].clone();
         let runs = json!({"image": "coder:v1", "replicas": 3});
         assert_eq!(spec(json!({})), runs);
         assert_eq!(spec(Value::Null), runs);
@@ -111,8 +112,8 @@ mod tests {
         let named = json!({"image": "coder:v2", "replicas": 0});
         assert_eq!(spec(named.clone()), named);
         let object = json!({"spec": {}});
-        assert_eq!(with_what_runs(&object, None), object);
+        assert_eq!(with_running_values(&object, None), object);
         let other = json!({"spec": {"template": {"spec": {"containers": [{"name": "x", "image": "y"}]}}}});
-        assert_eq!(with_what_runs(&object, Some(&other)), object);
+        assert_eq!(with_running_values(&object, Some(&other)), object);
     }
 }

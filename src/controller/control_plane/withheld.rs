@@ -21,12 +21,12 @@ pub fn is_admission_disabled(namespace: Option<&Value>) -> bool {
 
 /// The children that are left as they are; all of them are applied where admission is in force.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Held {
+pub struct Withheld {
     children: BTreeSet<(ChildKind, String, String)>,
     told: Vec<String>,
 }
 
-impl Held {
+impl Withheld {
     /// Whether a child is left as it is.
     pub fn has(&self, child: &Child) -> bool {
         self.children.contains(&(child.kind, child.namespace.clone(), child.name.clone()))
@@ -45,8 +45,8 @@ impl Held {
 }
 
 /// Which children are left as they are, given those that are live and of this uid, in the order of [`Children::all`].
-pub fn held(children: &Children, live: &[Option<Value>]) -> Held {
-    let mut held = Held::default();
+pub fn withheld(children: &Children, live: &[Option<Value>]) -> Withheld {
+    let mut withheld = Withheld::default();
     let is_deployment = |(child, _): &(&Child, &Option<Value>)| child.kind == ChildKind::Deployment;
     let runs =
         children.all().zip(live).find(is_deployment).and_then(|(child, live)| Some((child, live.as_ref()?)));
@@ -58,13 +58,13 @@ pub fn held(children: &Children, live: &[Option<Value>]) -> Held {
             there.filter(|live| !listens_alike(live, &child.manifest)).map(|_| "its ports")
         };
         if let Some(what) = widened(child, live.as_ref()).or_else(moved) {
-            held.children.insert((child.kind, child.namespace.clone(), child.name.clone()));
+            withheld.children.insert((child.kind, child.namespace.clone(), child.name.clone()));
             let place = if child.namespace == children.deployment.namespace { "" } else { &child.namespace };
             let place = if place.is_empty() { String::new() } else { format!("{place}/") };
-            held.told.push(format!("{} {place}{} ({what})", child.kind.as_str(), child.name));
+            withheld.told.push(format!("{} {place}{} ({what})", child.kind.as_str(), child.name));
         }
     }
-    held
+    withheld
 }
 
 /// What a child would get that its live one does not have; nothing if nothing.

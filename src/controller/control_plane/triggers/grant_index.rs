@@ -41,7 +41,7 @@ impl Owners {
 
 /// What is known of rights in other namespaces. Names only.
 #[derive(Debug, Default)]
-pub struct Abroad(Mutex<Known>);
+pub struct GrantIndex(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
@@ -53,7 +53,7 @@ struct Known {
     refusing: BTreeSet<String>,
 }
 
-impl Abroad {
+impl GrantIndex {
     /// Takes note of a change; whose rights are refused where it happened.
     pub(super) fn note(&self, trigger: Trigger, change: &Change) -> Owners {
         let mut known = self.known();
@@ -147,11 +147,11 @@ mod tests {
 
     #[test]
     fn a_refusal_finds_whoever_has_rights_there_in_whatever_order_they_are_seen() {
-        let (abroad, name) = (Abroad::default(), "x".repeat(70));
+        let (grant_index, name) = (GrantIndex::default(), "x".repeat(70));
         let (key, nobody) = (key(&name), Owners::default());
-        let child = |change: &Change| abroad.note(Trigger::Child(ChildKind::Role), change);
-        let says = |says: &str, gone| abroad.note(Trigger::Namespace, &namespace(says, gone));
-        let places = || abroad.refused(&key).into_iter().collect::<Vec<_>>();
+        let child = |change: &Change| grant_index.note(Trigger::Child(ChildKind::Role), change);
+        let says = |says: &str, gone| grant_index.note(Trigger::Namespace, &namespace(says, gone));
+        let places = || grant_index.refused(&key).into_iter().collect::<Vec<_>>();
         assert_eq!((child(&grant("theirs", &name)), says("team", false)), (nobody.clone(), nobody.clone()));
         assert_eq!(places(), Vec::<String>::new(), "nobody refuses");
         let woken = says("none", false);
@@ -160,27 +160,31 @@ mod tests {
         assert!(child(&grant("theirs", "late")).contains(&self::key("late")), "it was granted since");
         assert_eq!(child(&grant("elsewhere", "late")), nobody, "nobody refuses there");
         assert_eq!(child(&grant("team", &name)), nobody, "its own namespace");
-        abroad.forget(&key, "theirs");
+        grant_index.forget(&key, "theirs");
         assert_eq!(places(), Vec::<String>::new(), "nothing is left there");
         says("none", true);
-        assert_eq!(abroad.refused(&self::key("late")), BTreeSet::new(), "the namespace that refused is gone");
-        abroad.begin_term();
-        assert!(abroad.known().places.is_empty());
+        assert_eq!(
+            grant_index.refused(&self::key("late")),
+            BTreeSet::new(),
+            "the namespace that refused is gone"
+        );
+        grant_index.begin_term();
+        assert!(grant_index.known().places.is_empty());
     }
 
     #[test]
     fn whoever_names_many_hides_nobody() {
-        let abroad = Abroad::default();
+        let grant_index = GrantIndex::default();
         let child = |place: &str, name: &str| {
-            abroad.note(Trigger::Child(ChildKind::RoleBinding), &grant(place, name));
+            grant_index.note(Trigger::Child(ChildKind::RoleBinding), &grant(place, name));
         };
         for number in 0..=MOST_OF_PLACE {
             child("theirs", &number.to_string());
         }
         child("other", "coder");
-        assert_eq!(abroad.known().count, 1, "nothing is kept of them");
-        let woken = abroad.note(Trigger::Namespace, &namespace("none", false));
+        assert_eq!(grant_index.known().count, 1, "nothing is kept of them");
+        let woken = grant_index.note(Trigger::Namespace, &namespace("none", false));
         assert_eq!(woken, Owners::Anybody);
-        assert_eq!(abroad.refused(&key("coder")), ["theirs".to_owned()].into(), "it is looked for");
+        assert_eq!(grant_index.refused(&key("coder")), ["theirs".to_owned()].into(), "it is looked for");
     }
 }
