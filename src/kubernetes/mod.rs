@@ -13,6 +13,7 @@ pub mod lease;
 mod namespace;
 mod objects;
 mod own;
+mod partial;
 mod reduced;
 mod reflected;
 mod trimmed;
