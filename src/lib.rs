@@ -23,3 +23,4 @@ pub mod kubernetes;
 pub mod lint;
 pub mod manifests;
 pub mod serving;
+pub mod trust;

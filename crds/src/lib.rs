@@ -14,6 +14,7 @@
 
 pub mod control_plane;
 pub mod exposure;
+mod kind_status;
 mod missing_spec;
 pub mod names;
 pub mod provisioner;

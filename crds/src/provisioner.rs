@@ -4,13 +4,15 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{EnvVar, LocalObjectReference, ResourceRequirements};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::kind_status::kind_status;
 use crate::missing_spec::missing_spec_is_empty;
-use crate::shared::{DeletionPolicy, SecretKeySelector, bounded_string_map};
+use crate::shared::{
+    DeletionPolicy, SecretKeySelector, arguments, bounded_string_map, environment, named_secrets,
+};
 
 /// What a group of provisioner daemons should look like.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -69,21 +71,18 @@ pub struct CoderProvisionerSpec {
     pub image: Option<String>,
     /// Arguments after `coder provisioner start`, for example `--verbose`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 256), inner(length(max = 32_768)))]
+    #[schemars(transform = arguments)]
     pub extra_args: Vec<String>,
     /// Environment of the daemons, after what the operator sets.
-    // Not by name: server-side apply fails on a name given twice in a list by name, before admission can explain it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 512))]
-    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    #[schemars(transform = environment)]
     pub extra_env: Vec<EnvVar>,
     /// Processor and memory of each daemon. Default: nothing requested, no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceRequirements>,
     /// Secrets with credentials for a private registry.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 64))]
-    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    #[schemars(transform = named_secrets)]
     pub image_pull_secrets: Vec<LocalObjectReference>,
     /// Seconds a daemon may take to finish its build when it is stopped. Default 600.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -159,62 +158,39 @@ pub struct ProvisionerBootstrapSpec {
     pub credentials_secret_ref: Option<SecretKeySelector>,
 }
 
-/// What the operator saw last.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct CoderProvisionerStatus {
-    /// Generation of the spec this status speaks about; -1 until the operator has looked.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub observed_generation: Option<i64>,
-    /// Value of the annotation `coder.com/reconcile-at` that was handled last.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_handled_reconcile_at: Option<String>,
-    /// `Ready` when the condition Ready is True, otherwise `Pending`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub phase: Option<String>,
-    /// Ready, Reconciling and Stalled, and what stands behind them; one entry a type.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
-    pub conditions: Vec<Condition>,
-    /// Pods of the Deployment, ready or not; `kubectl scale` and autoscalers read it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub replicas: Option<i32>,
-    /// Pods that are ready.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ready_replicas: Option<i32>,
-    /// Label selector of the pods, in text form, for autoscalers.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub selector: Option<String>,
-    /// Version the daemons report.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub version: Option<String>,
-    /// What the operator uses where the spec is silent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub resolved: Option<ResolvedProvisioner>,
-    /// Organization the key is in, by id.
-    #[serde(rename = "organizationID", skip_serializing_if = "Option::is_none")]
-    pub organization_id: Option<String>,
-    /// Organization the key is in, by name.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub organization_name: Option<String>,
-    /// Key the daemons use, by id.
-    #[serde(rename = "provisionerKeyID", skip_serializing_if = "Option::is_none")]
-    pub provisioner_key_id: Option<String>,
-    /// Key the daemons use, by name.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub provisioner_key_name: Option<String>,
-    /// Hash of the tags the key was made with.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tags_hash: Option<String>,
-    /// Control plane the key was made for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub control_plane_ref_name: Option<String>,
-    /// Address of that control plane.
-    #[serde(rename = "controlPlaneURL", skip_serializing_if = "Option::is_none")]
-    pub control_plane_url: Option<String>,
-    /// Secret the key is kept in.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub secret_ref: Option<SecretKeySelector>,
+kind_status! {
+    pub struct CoderProvisionerStatus {
+        /// Version the daemons report.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub version: Option<String>,
+        /// What the operator uses where the spec is silent.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub resolved: Option<ResolvedProvisioner>,
+        /// Organization the key is in, by id.
+        #[serde(rename = "organizationID", skip_serializing_if = "Option::is_none")]
+        pub organization_id: Option<String>,
+        /// Organization the key is in, by name.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub organization_name: Option<String>,
+        /// Key the daemons use, by id.
+        #[serde(rename = "provisionerKeyID", skip_serializing_if = "Option::is_none")]
+        pub provisioner_key_id: Option<String>,
+        /// Key the daemons use, by name.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub provisioner_key_name: Option<String>,
+        /// Hash of the tags the key was made with.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub tags_hash: Option<String>,
+        /// Control plane the key was made for.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub control_plane_ref_name: Option<String>,
+        /// Address of that control plane.
+        #[serde(rename = "controlPlaneURL", skip_serializing_if = "Option::is_none")]
+        pub control_plane_url: Option<String>,
+        /// Secret the key is kept in.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub secret_ref: Option<SecretKeySelector>,
+    }
 }
 
 /// Computed values of a CoderProvisioner.

@@ -15,6 +15,26 @@ pub(crate) fn bounded_string_map(schema: &mut Schema) {
     schema.insert("additionalProperties".into(), json!({"type": "string", "maxLength": 262_144}));
 }
 
+/// Bounds the arguments of a program.
+pub(crate) fn arguments(schema: &mut Schema) {
+    schema.insert("maxItems".into(), json!(256));
+    schema.insert("items".into(), json!({"type": "string", "maxLength": 32_768}));
+}
+
+/// Bounds the environment of a program. A list and not one by name: server-side apply fails on a name given twice in a
+/// list by name, before admission can explain it.
+pub(crate) fn environment(schema: &mut Schema) {
+    schema.insert("maxItems".into(), json!(512));
+    schema.insert("x-kubernetes-list-type".into(), json!("atomic"));
+}
+
+/// Bounds a list of Secrets, of which each is named once.
+pub(crate) fn named_secrets(schema: &mut Schema) {
+    schema.insert("maxItems".into(), json!(64));
+    schema.insert("x-kubernetes-list-type".into(), json!("map"));
+    schema.insert("x-kubernetes-list-map-keys".into(), json!(["name"]));
+}
+
 /// The Service in front of the pods.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -2,13 +2,13 @@
 //! Never decides whether a proxy is registered or kept: see the reconciler.
 
 use k8s_openapi::api::core::v1::{EnvVar, LocalObjectReference};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::kind_status::kind_status;
 use crate::missing_spec::missing_spec_is_empty;
-use crate::shared::{DeletionPolicy, SecretKeySelector, ServiceSpec};
+use crate::shared::{DeletionPolicy, SecretKeySelector, ServiceSpec, arguments, environment, named_secrets};
 
 /// What a workspace proxy should look like. It needs either `bootstrap`, or `primaryAccessURL` and
 /// `proxySessionTokenSecretRef`.
@@ -65,19 +65,16 @@ pub struct CoderWorkspaceProxySpec {
     pub derp_only: Option<bool>,
     /// Arguments after `coder wsproxy server`, for example `--prometheus-enable`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 256), inner(length(max = 32_768)))]
+    #[schemars(transform = arguments)]
     pub extra_args: Vec<String>,
     /// Environment of the proxy, after what the operator sets. `CODER_ACCESS_URL`, the proxy's own address for
     /// users, belongs here.
-    // Not by name: server-side apply fails on a name given twice in a list by name, before admission can explain it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 512))]
-    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    #[schemars(transform = environment)]
     pub extra_env: Vec<EnvVar>,
     /// Secrets with credentials for a private registry.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 64))]
-    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    #[schemars(transform = named_secrets)]
     pub image_pull_secrets: Vec<LocalObjectReference>,
     /// See [`DeletionPolicy`].
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -120,47 +117,24 @@ pub struct ProxyBootstrapSpec {
     pub generated_token_secret_name: Option<String>,
 }
 
-/// What the operator saw last.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct CoderWorkspaceProxyStatus {
-    /// Generation of the spec this status speaks about; -1 until the operator has looked.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub observed_generation: Option<i64>,
-    /// Value of the annotation `coder.com/reconcile-at` that was handled last.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_handled_reconcile_at: Option<String>,
-    /// `Ready` when the condition Ready is True, otherwise `Pending`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub phase: Option<String>,
-    /// Ready, Reconciling and Stalled, and what stands behind them; one entry a type.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
-    pub conditions: Vec<Condition>,
-    /// Pods of the Deployment, ready or not; `kubectl scale` and autoscalers read it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub replicas: Option<i32>,
-    /// Pods that are ready.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ready_replicas: Option<i32>,
-    /// Label selector of the pods, in text form, for autoscalers.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub selector: Option<String>,
-    /// Address of the proxy inside the cluster.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub url: Option<String>,
-    /// Version the proxy reports.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub version: Option<String>,
-    /// What the operator uses where the spec is silent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub resolved: Option<ResolvedWorkspaceProxy>,
-    /// Whether the proxy is registered in coderd by the operator.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub registered: Option<bool>,
-    /// Secret with the token the proxy uses.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub proxy_token_secret_ref: Option<SecretKeySelector>,
+kind_status! {
+    pub struct CoderWorkspaceProxyStatus {
+        /// Address of the proxy inside the cluster.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub url: Option<String>,
+        /// Version the proxy reports.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub version: Option<String>,
+        /// What the operator uses where the spec is silent.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub resolved: Option<ResolvedWorkspaceProxy>,
+        /// Whether the proxy is registered in coderd by the operator.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub registered: Option<bool>,
+        /// Secret with the token the proxy uses.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub proxy_token_secret_ref: Option<SecretKeySelector>,
+    }
 }
 
 /// Computed values of a CoderWorkspaceProxy.

@@ -2,13 +2,12 @@
 //! have. It sets up clients; whether a connection needs TLS is decided by endpoints and database URLs.
 
 use crate::foreign::Foreign;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{WebPkiServerVerifier, verify_server_name};
-use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::{CertificateDer, IpAddr, ServerName, UnixTime, pem::PemObject};
+use crate::trust::{self, Authorities, ServerTrust, Shown};
+use rustls::client::verify_server_name;
+use rustls::pki_types::{CertificateDer, IpAddr, ServerName};
 use rustls::server::ParsedCertificate;
-use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
-use std::sync::{Arc, LazyLock};
+use rustls::{CertificateError, ClientConfig, Error, RootCertStore};
+use std::fmt::Display;
 use x509_parser::extensions::GeneralName;
 use x509_parser::parse_x509_certificate;
 
@@ -50,41 +49,28 @@ const MOST_NAMES: usize = 32;
 /// What is said of a certificate that is neither of those a server is configured with nor one like them.
 const NOT_CONFIGURED: &str = "coderd presents another certificate than the one in its Secret, and not one for the same name by an authority in ca.crt";
 
-/// Read once: the folder of an image does not change.
-static SYSTEM: LazyLock<Vec<CertificateDer<'static>>> =
-    LazyLock::new(|| rustls_native_certs::load_native_certs().certs);
-
 /// A client that trusts the system's authorities and the extra ones.
 pub(super) fn client(extra_ca: Option<&str>, check: Check) -> Result<ClientConfig, TrustError> {
-    let setup = |error: Error| TrustError::Setup(Foreign::new(&error.to_string()));
-    let provider = Arc::new(ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider.clone())
-        .with_safe_default_protocol_versions()
-        .map_err(setup)?;
     let roots = roots(extra_ca)?;
-    let policy = match check {
-        Check::Full => return Ok(builder.with_root_certificates(roots).with_no_client_auth()),
-        Check::Chain => Policy::Chain(chain_verifier(roots, &provider)?),
-        Check::Nothing => Policy::Nothing,
+    let client = match check {
+        Check::Full => trust::client_of_authorities(roots),
+        Check::Chain => trust::client(AnyName(authorities(roots)?)),
+        Check::Nothing => trust::client(Anybody),
     };
-    let verifier = Verifier { policy, provider };
-    Ok(builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth())
+    client.map_err(setup)
 }
 
 /// A client of a server that is configured with these certificates (PEM, the leaf of each first): exactly one of the
 /// leaves counts, or another for one of their names by an authority we trust. That is how a certificate that was renewed
 /// a moment ago and the one before it are both good.
 pub(super) fn client_of(certificates: &[String], extra_ca: Option<&str>) -> Result<ClientConfig, TrustError> {
-    let setup = |error: Error| TrustError::Setup(Foreign::new(&error.to_string()));
-    let provider = Arc::new(ring::default_provider());
     let mut roots = roots(extra_ca)?;
     let (mut leaves, mut names) = (Vec::new(), Vec::new());
     for pem in certificates {
         if pem.len() > LARGEST_PEM {
             return Err(TrustError::TooLarge);
         }
-        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
-        let mut chain = chain.map_err(|_| TrustError::Configured)?.into_iter();
+        let mut chain = trust::certificates(pem).map_err(|_| TrustError::Configured)?.into_iter();
         let leaf = chain.next().ok_or(TrustError::Configured)?;
         names.extend(names_of(&leaf, MOST_NAMES - names.len()));
         leaves.push(leaf);
@@ -92,14 +78,8 @@ pub(super) fn client_of(certificates: &[String], extra_ca: Option<&str>) -> Resu
         roots.add_parsable_certificates(chain);
     }
     // Without any authority only the leaves themselves count.
-    let chain: Option<Arc<dyn ServerCertVerifier>> =
-        if roots.is_empty() { None } else { Some(chain_verifier(roots, &provider)?) };
-    let policy = Policy::Configured { leaves, names, chain };
-    let builder = ClientConfig::builder_with_provider(provider.clone())
-        .with_safe_default_protocol_versions()
-        .map_err(setup)?;
-    let verifier = Verifier { policy, provider };
-    Ok(builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth())
+    let chain = if roots.is_empty() { None } else { Some(authorities(roots)?) };
+    trust::client(Configured { leaves, names, chain }).map_err(setup)
 }
 
 /// The first names a certificate is for, at most so many; of a wildcard, one name that it covers.
@@ -124,24 +104,22 @@ fn names_of(certificate: &CertificateDer<'_>, most: usize) -> Vec<ServerName<'st
 }
 
 fn roots(extra_ca: Option<&str>) -> Result<RootCertStore, TrustError> {
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(SYSTEM.iter().cloned());
+    let mut roots = trust::system_authorities();
     if let Some(pem) = extra_ca {
-        let extra: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
-        let extra = extra.ok().filter(|extra| !extra.is_empty()).ok_or(TrustError::Pem)?;
-        for certificate in extra {
+        let extra = trust::certificates(pem).ok().filter(|extra| !extra.is_empty());
+        for certificate in extra.ok_or(TrustError::Pem)? {
             roots.add(certificate).map_err(|_| TrustError::Pem)?;
         }
     }
     Ok(roots)
 }
 
-fn chain_verifier(
-    roots: RootCertStore,
-    provider: &Arc<CryptoProvider>,
-) -> Result<Arc<WebPkiServerVerifier>, TrustError> {
-    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build();
-    verifier.map_err(|error| TrustError::Setup(Foreign::new(&error.to_string())))
+fn authorities(roots: RootCertStore) -> Result<Authorities, TrustError> {
+    Authorities::new(roots).map_err(setup)
+}
+
+fn setup(error: impl Display) -> TrustError {
+    TrustError::Setup(Foreign::new(&error.to_string()))
 }
 
 /// Whether nothing but the name is wrong: the chain is checked before it.
@@ -154,89 +132,61 @@ fn is_only_the_name(error: &Error) -> bool {
     )
 }
 
-/// What makes a certificate good.
+/// Nothing is asked of a certificate.
 #[derive(Debug)]
-enum Policy {
-    /// Nothing is asked of it.
-    Nothing,
-    /// Its chain, never its name.
-    Chain(Arc<WebPkiServerVerifier>),
-    /// That it is one of these leaves, or another for one of their names.
-    Configured {
-        leaves: Vec<CertificateDer<'static>>,
-        names: Vec<ServerName<'static>>,
-        chain: Option<Arc<dyn ServerCertVerifier>>,
-    },
+struct Anybody;
+
+impl ServerTrust for Anybody {
+    fn check(&self, _: &Shown<'_>) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
-/// Checks what the policy asks for; the handshake's signatures always.
+/// A certificate's chain counts, never its name.
 #[derive(Debug)]
-struct Verifier {
-    policy: Policy,
-    provider: Arc<CryptoProvider>,
+struct AnyName(Authorities);
+
+impl ServerTrust for AnyName {
+    fn check(&self, shown: &Shown<'_>) -> Result<(), Error> {
+        self.0.check(shown).or_else(|error| if is_only_the_name(&error) { Ok(()) } else { Err(error) })
+    }
 }
 
-impl ServerCertVerifier for Verifier {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        name: &ServerName<'_>,
-        ocsp: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        match &self.policy {
-            Policy::Nothing => Ok(ServerCertVerified::assertion()),
-            Policy::Chain(chain) => {
-                match chain.verify_server_cert(end_entity, intermediates, name, ocsp, now) {
-                    Err(error) if is_only_the_name(&error) => Ok(ServerCertVerified::assertion()),
-                    outcome => outcome,
-                }
-            }
-            Policy::Configured { leaves, .. } if leaves.iter().any(|leaf| leaf == end_entity) => {
-                Ok(ServerCertVerified::assertion())
-            }
-            Policy::Configured { names, chain: Some(chain), .. } => {
-                // The chain is dear and the same for each name: it is checked once.
-                let chain = chain.verify_server_cert(end_entity, intermediates, name, ocsp, now);
-                let trusted = chain.map_or_else(|error| is_only_the_name(&error), |_| true);
-                let alike = || {
-                    let parsed = ParsedCertificate::try_from(end_entity).ok()?;
-                    names.iter().find(|name| verify_server_name(&parsed, name).is_ok())
-                };
-                let verified = trusted.then(alike).flatten().map(|_| ServerCertVerified::assertion());
-                verified.ok_or_else(|| Error::General(NOT_CONFIGURED.to_owned()))
-            }
-            Policy::Configured { chain: None, .. } => Err(Error::General(NOT_CONFIGURED.to_owned())),
+/// A certificate is one of these leaves, or another for one of their names.
+#[derive(Debug)]
+struct Configured<T> {
+    leaves: Vec<CertificateDer<'static>>,
+    names: Vec<ServerName<'static>>,
+    chain: Option<T>,
+}
+
+impl<T: ServerTrust> Configured<T> {
+    fn is_alike(&self, shown: &Shown<'_>) -> bool {
+        let Some(chain) = &self.chain else { return false };
+        // The chain is dear and the same for each name: it is checked once.
+        let trusted = chain.check(shown).map_or_else(|error| is_only_the_name(&error), |()| true);
+        let for_one_of_the_names = || {
+            let parsed = ParsedCertificate::try_from(shown.leaf);
+            parsed.is_ok_and(|leaf| self.names.iter().any(|name| verify_server_name(&leaf, name).is_ok()))
+        };
+        trusted && for_one_of_the_names()
+    }
+}
+
+impl<T: ServerTrust> ServerTrust for Configured<T> {
+    fn check(&self, shown: &Shown<'_>) -> Result<(), Error> {
+        if self.leaves.contains(shown.leaf) || self.is_alike(shown) {
+            Ok(())
+        } else {
+            Err(Error::General(NOT_CONFIGURED.to_owned()))
         }
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustls::pki_types::UnixTime;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[test]
@@ -246,43 +196,15 @@ mod tests {
         }
         assert!(client(None, Check::Full).is_ok() && client(None, Check::Nothing).is_ok());
     }
+
     /// A chain that is good, and how often it was checked.
     #[derive(Debug, Default)]
     struct Counted(AtomicUsize);
 
-    impl ServerCertVerifier for Counted {
-        fn verify_server_cert(
-            &self,
-            _: &CertificateDer<'_>,
-            _: &[CertificateDer<'_>],
-            _: &ServerName<'_>,
-            _: &[u8],
-            _: UnixTime,
-        ) -> Result<ServerCertVerified, Error> {
+    impl ServerTrust for &Counted {
+        fn check(&self, _: &Shown<'_>) -> Result<(), Error> {
             self.0.fetch_add(1, Ordering::Relaxed);
             Err(CertificateError::NotValidForName.into())
-        }
-
-        fn verify_tls12_signature(
-            &self,
-            _: &[u8],
-            _: &CertificateDer<'_>,
-            _: &DigitallySignedStruct,
-        ) -> Result<HandshakeSignatureValid, Error> {
-            Ok(HandshakeSignatureValid::assertion())
-        }
-
-        fn verify_tls13_signature(
-            &self,
-            _: &[u8],
-            _: &CertificateDer<'_>,
-            _: &DigitallySignedStruct,
-        ) -> Result<HandshakeSignatureValid, Error> {
-            Ok(HandshakeSignatureValid::assertion())
-        }
-
-        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-            Vec::new()
         }
     }
 
@@ -298,14 +220,13 @@ mod tests {
         assert_eq!(client_of(&[leaf.pem()], None).err(), Some(TrustError::TooLarge));
         let names = names_of(leaf.der(), MOST_NAMES);
         assert_eq!(names.len(), MOST_NAMES);
-        let counted = Arc::new(Counted::default());
-        let policy =
-            Policy::Configured { leaves: vec![leaf.der().clone()], names, chain: Some(counted.clone()) };
-        let verifier = Verifier { policy, provider: Arc::new(ring::default_provider()) };
+        let counted = Counted::default();
+        let configured = Configured { leaves: vec![leaf.der().clone()], names, chain: Some(&counted) };
         let host = ServerName::try_from("coder.team.svc").unwrap();
         let presented = |name: &str| {
             let other = certificate(vec![name.to_owned()]);
-            verifier.verify_server_cert(other.der(), &[], &host, &[], UnixTime::now()).is_ok()
+            let (leaf, now) = (other.der(), UnixTime::now());
+            configured.check(&Shown { leaf, intermediates: &[], name: &host, ocsp: &[], now }).is_ok()
         };
         for (checks, (name, good)) in
             [("n0.example.com", true), ("n31.example.com", true), ("n32.example.com", false), ("evil", false)]

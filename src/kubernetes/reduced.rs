@@ -1,12 +1,11 @@
 //! Objects of which a process keeps no more than their names and one part of their spec.
 //! It decides nothing about what that part is, and never fails because of the rest.
 
+use super::partial::part_of_kind;
 use super::trimmed::metadata;
-use kube::Resource;
 use kube::core::ObjectMeta;
 use serde::Deserialize as DeriveDeserialize;
 use serde::de::{Deserialize, Deserializer};
-use std::borrow::Cow;
 use std::marker::PhantomData;
 
 /// The names of an object, and what `S` reads of its spec: of a kind that nobody looks at more closely.
@@ -39,39 +38,13 @@ impl<'de, K, S: Deserialize<'de>> Deserialize<'de> for Reduced<K, S> {
     }
 }
 
-impl<K: Resource, S> Resource for Reduced<K, S> {
-    type DynamicType = K::DynamicType;
-    type Scope = K::Scope;
-
-    fn kind(kind: &Self::DynamicType) -> Cow<'_, str> {
-        K::kind(kind)
-    }
-
-    fn group(kind: &Self::DynamicType) -> Cow<'_, str> {
-        K::group(kind)
-    }
-
-    fn version(kind: &Self::DynamicType) -> Cow<'_, str> {
-        K::version(kind)
-    }
-
-    fn plural(kind: &Self::DynamicType) -> Cow<'_, str> {
-        K::plural(kind)
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
+part_of_kind!(Reduced<K, S>, metadata_api: false);
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crds::CoderProvisioner;
+    use kube::Resource;
     use kube::core::WatchEvent;
     use serde::de::IgnoredAny;
     use serde_json::json;

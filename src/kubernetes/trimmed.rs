@@ -1,8 +1,8 @@
 //! Objects of which only what somebody here looks at is read, while they are read: the rest is never in memory but as the
 //! text of one object. It decides what that is by name and size, and never by who wrote it.
 
+use super::partial::part_of_kind;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
-use kube::Resource;
 use kube::core::ObjectMeta;
 use serde::de::{Deserialize, DeserializeOwned, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize as DeriveDeserialize, Serialize};
@@ -28,38 +28,7 @@ pub(super) struct Trimmed<K> {
     kind: PhantomData<K>,
 }
 
-impl<K: Resource> Resource for Trimmed<K> {
-    type DynamicType = K::DynamicType;
-    type Scope = K::Scope;
-
-    fn metadata_api() -> bool {
-        true
-    }
-
-    fn kind(kind: &Self::DynamicType) -> Cow<'_, str> {
-        K::kind(kind)
-    }
-
-    fn group(kind: &Self::DynamicType) -> Cow<'_, str> {
-        K::group(kind)
-    }
-
-    fn version(kind: &Self::DynamicType) -> Cow<'_, str> {
-        K::version(kind)
-    }
-
-    fn plural(kind: &Self::DynamicType) -> Cow<'_, str> {
-        K::plural(kind)
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
+part_of_kind!(Trimmed<K>, metadata_api: true);
 
 /// An object with its spec, as text: values of our types take up to a hundred times the room of what was written, and a
 /// spec may be anybody's. Its status is not kept.
@@ -106,34 +75,7 @@ impl<'de, K> Deserialize<'de> for Kept<K> {
     }
 }
 
-impl<K: Resource> Resource for Kept<K> {
-    type DynamicType = K::DynamicType;
-    type Scope = K::Scope;
-
-    fn kind(kind: &Self::DynamicType) -> Cow<'_, str> {
-        K::kind(kind)
-    }
-
-    fn group(kind: &Self::DynamicType) -> Cow<'_, str> {
-        K::group(kind)
-    }
-
-    fn version(kind: &Self::DynamicType) -> Cow<'_, str> {
-        K::version(kind)
-    }
-
-    fn plural(kind: &Self::DynamicType) -> Cow<'_, str> {
-        K::plural(kind)
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
+part_of_kind!(Kept<K>, metadata_api: false);
 
 /// Reads metadata without `managedFields`, without labels and annotations of others, and with the one owner that counts.
 pub(super) fn metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
@@ -278,6 +220,7 @@ mod tests {
     use super::*;
     use crds::CoderControlPlane;
     use k8s_openapi::api::core::v1::Secret;
+    use kube::Resource;
     use kube::core::WatchEvent;
     use serde_json::{Value, from_str, json};
 

@@ -20,7 +20,7 @@
 //! 1.5 MiB of each kind; a usual object of 250 kB makes half a megabyte for each. No more lines are parsed at once than there
 //! are threads.
 
-use super::dynamic::PAGE;
+use super::lists::PAGE;
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt};
 use kube::runtime::utils::Backoff;

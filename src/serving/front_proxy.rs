@@ -3,9 +3,10 @@
 
 use super::readiness::Gate;
 use crate::kubernetes::Reflected;
+use crate::trust::certificates;
 use arc_swap::ArcSwapOption;
 use k8s_openapi::api::core::v1::ConfigMap;
-use rustls::pki_types::{CertificateDer, pem::PemObject};
+use rustls::pki_types::CertificateDer;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -43,9 +44,8 @@ impl Trust {
     pub fn read(data: &BTreeMap<String, String>) -> Result<Self, Unusable> {
         const CA: &str = "requestheader-client-ca-file";
         let pem = data.get(CA).map(String::as_str).unwrap_or_default();
-        let roots = CertificateDer::pem_slice_iter(pem.as_bytes()).collect::<Result<_, _>>();
         Ok(Self {
-            roots: roots.map_err(|_| Unusable::Key(CA))?,
+            roots: certificates(pem).map_err(|_| Unusable::Key(CA))?,
             allowed_names: list(data, "requestheader-allowed-names")?,
             username_headers: list(data, "requestheader-username-headers")?,
             group_headers: list(data, "requestheader-group-headers")?,

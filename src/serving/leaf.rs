@@ -2,6 +2,7 @@
 //! The key never leaves the process.
 
 use super::authority::{Ca, CaError};
+use crate::trust;
 use arc_swap::ArcSwapOption;
 use jiff::Timestamp;
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose};
@@ -70,9 +71,7 @@ impl Leaf {
     /// A leaf somebody else made, from PEM.
     pub fn read(chain: &str, key: &str) -> Result<Self, LeafError> {
         let (not_before, not_after) = super::authority::lifetime_of(chain)?;
-        let chain: Vec<_> = CertificateDer::pem_slice_iter(chain.as_bytes())
-            .collect::<Result<_, _>>()
-            .map_err(|_| LeafError::Serve)?;
+        let chain = trust::certificates(chain).map_err(|_| LeafError::Serve)?;
         let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|_| LeafError::Serve)?;
         let certified = certified(chain, &key)?;
         certified.keys_match().map_err(|_| LeafError::Serve)?;
@@ -153,8 +152,7 @@ pub fn service_names(service: &str, namespace: &str, cluster_domain: &str) -> Ve
 mod tests {
     use super::super::authority::Authority;
     use super::*;
-    use rustls::client::WebPkiServerVerifier;
-    use rustls::client::danger::ServerCertVerifier;
+    use crate::trust::{Authorities, ServerTrust, Shown};
     use rustls::pki_types::{ServerName, UnixTime};
 
     const WEEK: Duration = Duration::from_secs(7 * 86_400);
@@ -170,15 +168,14 @@ mod tests {
     /// What an API server does with a `caBundle`.
     fn verify(leaf: &Leaf, bundle: &str, name: &str, now: Timestamp) -> Result<(), rustls::Error> {
         let mut roots = rustls::RootCertStore::empty();
-        for certificate in CertificateDer::pem_slice_iter(bundle.as_bytes()) {
-            roots.add(certificate.unwrap()).unwrap();
+        for certificate in trust::certificates(bundle).unwrap() {
+            roots.add(certificate).unwrap();
         }
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let verifier =
-            WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build().unwrap();
-        let moment = UnixTime::since_unix_epoch(Duration::from_secs(now.as_second().try_into().unwrap()));
+        let now = UnixTime::since_unix_epoch(Duration::from_secs(now.as_second().try_into().unwrap()));
         let name = ServerName::try_from(name.to_owned()).unwrap();
-        verifier.verify_server_cert(&leaf.certificate().unwrap(), &[], &name, &[], moment).map(drop)
+        let leaf = &leaf.certificate().unwrap();
+        let shown = Shown { leaf, intermediates: &[], name: &name, ocsp: &[], now };
+        Authorities::new(roots).unwrap().check(&shown)
     }
 
     #[test]

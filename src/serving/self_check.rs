@@ -3,10 +3,8 @@
 
 use super::leaf::CurrentLeaf;
 use super::readiness::Gate;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
+use crate::trust::{self, ServerTrust, Shown};
+use rustls::pki_types::{CertificateDer, ServerName};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,7 +38,8 @@ pub async fn run(address: SocketAddr, leaf: CurrentLeaf, gate: Gate, stop: Cance
 async fn ask(address: SocketAddr, leaf: &CurrentLeaf) -> Result<(), String> {
     let expected = leaf.get().and_then(|leaf| leaf.certificate()).ok_or("a certificate to serve")?;
     let stream = TcpStream::connect(reachable(address)).await.map_err(|error| error.to_string())?;
-    let connector = TlsConnector::from(Arc::new(client_config(expected).map_err(|error| error.to_string())?));
+    let client = trust::client(Pinned(expected)).map_err(|error| error.to_string())?;
+    let connector = TlsConnector::from(Arc::new(client));
     let name = ServerName::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST).into());
     let mut stream = connector.connect(name, stream).await.map_err(|error| error.to_string())?;
     let request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
@@ -60,55 +59,16 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     }
 }
 
-fn client_config(expected: CertificateDer<'static>) -> Result<ClientConfig, rustls::Error> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let pinned = Pinned { expected, provider: provider.clone() };
-    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-    Ok(builder.dangerous().with_custom_certificate_verifier(Arc::new(pinned)).with_no_client_auth())
-}
-
 /// Accepts exactly one certificate, which is stricter than any CA.
 #[derive(Debug)]
-struct Pinned {
-    expected: CertificateDer<'static>,
-    provider: Arc<CryptoProvider>,
-}
+struct Pinned(CertificateDer<'static>);
 
-impl ServerCertVerifier for Pinned {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        if *end_entity == self.expected {
-            Ok(ServerCertVerified::assertion())
+impl ServerTrust for Pinned {
+    fn check(&self, shown: &Shown<'_>) -> Result<(), rustls::Error> {
+        if *shown.leaf == self.0 {
+            Ok(())
         } else {
             Err(rustls::Error::General("another certificate than the current leaf is served".to_owned()))
         }
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }

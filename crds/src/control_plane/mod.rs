@@ -18,7 +18,8 @@ use serde::{Deserialize, Serialize};
 use crate::exposure::ExposeSpec;
 use crate::missing_spec::missing_spec_is_empty;
 use crate::shared::{
-    ProbeSpec, RbacSpec, SecretKeySelector, ServiceAccountSpec, ServiceSpec, TlsSpec, bounded_string_map,
+    ProbeSpec, RbacSpec, SecretKeySelector, ServiceAccountSpec, ServiceSpec, TlsSpec, arguments,
+    bounded_string_map, environment, named_secrets,
 };
 
 pub use operations::{DisruptionBudgetSpec, MetricsSpec, ServiceMonitorSpec};
@@ -70,19 +71,16 @@ pub struct CoderControlPlaneSpec {
     pub service: Option<ServiceSpec>,
     /// Arguments after `coder server`, for example `--prometheus-enable`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 256), inner(length(max = 32_768)))]
+    #[schemars(transform = arguments)]
     pub extra_args: Vec<String>,
     /// Environment of coderd, after what the operator sets. `CODER_PG_CONNECTION_URL` belongs here, best from
     /// a Secret.
-    // Not by name: server-side apply fails on a name given twice in a list by name, before admission can explain it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 512))]
-    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    #[schemars(transform = environment)]
     pub extra_env: Vec<EnvVar>,
     /// Secrets with credentials for a private registry.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 64))]
-    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    #[schemars(transform = named_secrets)]
     pub image_pull_secrets: Vec<LocalObjectReference>,
     /// The operator's own access to coderd, needed for licenses, provisioners, workspaces and templates.
     /// Default: the operator makes itself a user and a short-lived token.

@@ -1,72 +1,50 @@
 //! Decides what a CoderControlPlane reports.
 //! Never bounds it: a status that is refused for its length would hide what it says.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::kind_status::kind_status;
 use crate::shared::NamespacedSecretKeySelector;
 
-/// What the operator saw last.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct CoderControlPlaneStatus {
-    /// Generation of the spec this status speaks about; -1 until the operator has looked.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub observed_generation: Option<i64>,
-    /// Value of the annotation `coder.com/reconcile-at` that was handled last.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_handled_reconcile_at: Option<String>,
-    /// `Ready` when the condition Ready is True, otherwise `Pending`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub phase: Option<String>,
-    /// Ready, Reconciling and Stalled, and what stands behind them; one entry a type.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
-    pub conditions: Vec<Condition>,
-    /// Pods of the Deployment, ready or not; `kubectl scale` and autoscalers read it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub replicas: Option<i32>,
-    /// Pods that are ready.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ready_replicas: Option<i32>,
-    /// Label selector of the pods, in text form, for autoscalers.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub selector: Option<String>,
-    /// Address of coderd inside the cluster.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub url: Option<String>,
-    /// Version coderd reports.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub version: Option<String>,
-    /// What the operator uses where the spec is silent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub resolved: Option<ResolvedControlPlane>,
-    /// Secret with the token the operator uses.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub operator_token_secret_ref: Option<NamespacedSecretKeySelector>,
-    /// Whether the operator can act in coderd.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub operator_access_ready: Option<bool>,
-    /// When the license was uploaded.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub license_last_applied: Option<Time>,
-    /// SHA-256 of the uploaded license, in hex.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub license_last_applied_hash: Option<String>,
-    /// When the license of `licenseSecretRef` expires; a grace period may follow.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub license_expires_at: Option<Time>,
-    /// `none`, `trial`, `enterprise`, `premium` or `unknown`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub license_tier: Option<String>,
-    /// When the entitlements below were seen to change.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub entitlements_last_checked: Option<Time>,
-    /// Whether the license covers external provisioners: `entitled`, `grace_period`, `not_entitled` or
-    /// `unknown`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub external_provisioner_daemons_entitlement: Option<String>,
+kind_status! {
+    pub struct CoderControlPlaneStatus {
+        /// Address of coderd inside the cluster.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub url: Option<String>,
+        /// Version coderd reports.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub version: Option<String>,
+        /// What the operator uses where the spec is silent.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub resolved: Option<ResolvedControlPlane>,
+        /// Secret with the token the operator uses.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub operator_token_secret_ref: Option<NamespacedSecretKeySelector>,
+        /// Whether the operator can act in coderd.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub operator_access_ready: Option<bool>,
+        /// When the license was uploaded.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub license_last_applied: Option<Time>,
+        /// SHA-256 of the uploaded license, in hex.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub license_last_applied_hash: Option<String>,
+        /// When the license of `licenseSecretRef` expires; a grace period may follow.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub license_expires_at: Option<Time>,
+        /// `none`, `trial`, `enterprise`, `premium` or `unknown`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub license_tier: Option<String>,
+        /// When the entitlements below were seen to change.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub entitlements_last_checked: Option<Time>,
+        /// Whether the license covers external provisioners: `entitled`, `grace_period`, `not_entitled` or
+        /// `unknown`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub external_provisioner_daemons_entitlement: Option<String>,
+    }
 }
 
 /// Computed values of a CoderControlPlane.

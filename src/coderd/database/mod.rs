@@ -5,11 +5,15 @@ mod access;
 mod bounded;
 mod error;
 mod parameters;
+mod request;
+mod revocation;
 mod schema;
 mod session;
 mod url;
 
-pub use access::{AccessRequest, EMAIL_DOMAIN, Ensured, Role, go_operator_token_name};
+pub use access::Ensured;
 pub use error::{Error, Retry, State};
+pub use request::{AccessRequest, EMAIL_DOMAIN, Role};
+pub use revocation::go_operator_token_name;
 pub use session::{Database, Limits};
 pub use url::{DatabaseUrl, SslMode, UrlError};

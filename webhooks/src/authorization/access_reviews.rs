@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{AccessCheck, RequiredAccess};
 use crate::cause::{Cause, CauseReason};
-use crate::rules::{self, Problem};
+use crate::rules;
 
 /// Reviews asked for about one namespace for one request.
 pub(crate) const MAX_REVIEWS_PER_NAMESPACE: usize = 40;
@@ -74,13 +74,13 @@ impl AccessReviews {
         for access in &self.required {
             match self.standing(access) {
                 Standing::Granted => {}
-                Standing::Denied => causes.extend(self.denied(access)),
+                Standing::Denied => causes.push(self.denied(access)),
                 Standing::Pending(_) => unasked = unasked.or(Some(access)),
             }
         }
         causes.dedup();
         // First, so that it is never among those that are cut: without it the others do not explain the denial.
-        let unasked = unasked.and_then(|access| too_many(&access.field));
+        let unasked = unasked.map(|access| too_many(&access.field));
         unasked.into_iter().chain(causes).take(CAUSES).collect()
     }
 
@@ -104,7 +104,7 @@ impl AccessReviews {
     }
 
     /// Names the access that is missing, not what would do instead: that is in the fix.
-    fn denied(&self, access: &RequiredAccess) -> Option<Cause> {
+    fn denied(&self, access: &RequiredAccess) -> Cause {
         let denied = |check: &&AccessCheck| self.answers.get(*check) == Some(&false);
         let missing = match access.all_of.iter().find(denied) {
             Some(direct) => direct.in_words(),
@@ -114,7 +114,7 @@ impl AccessReviews {
     }
 }
 
-fn too_many(field: &str) -> Option<Cause> {
+fn too_many(field: &str) -> Cause {
     let problem = format!(
         "adds more rights than can be checked with {MAX_REVIEWS_PER_NAMESPACE} access reviews a namespace and \
          {MAX_REVIEWS} a request"
@@ -122,7 +122,10 @@ fn too_many(field: &str) -> Option<Cause> {
     forbidden(field, "CODER0508", problem)
 }
 
-fn forbidden(field: &str, code: &str, problem: String) -> Option<Cause> {
-    let problem = Problem::invalid(field, problem).because(CauseReason::Forbidden);
-    Some(Cause::new(rules::by_code(code)?, problem))
+/// A denial, which stands also where no rule of the code says what to do about it.
+fn forbidden(field: &str, code: &'static str, problem: String) -> Cause {
+    let fix =
+        rules::by_code(code).map_or("ask an administrator of the cluster for the right", |rule| rule.fix);
+    let (field, fix, reason) = (field.to_owned(), fix.into(), CauseReason::Forbidden);
+    Cause { field, code, problem, fix, reason, tolerated: false }
 }

@@ -9,7 +9,7 @@ mod sent_secrets;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::cause::Cause;
+use crate::cause::{Cause, CauseReason};
 
 const NS: &str = "coder";
 
@@ -372,6 +372,15 @@ fn a_rule_that_is_too_large_is_passed_in_parts() {
     assert_eq!(denied(Kind::ControlPlane, Some(&none), &rule(30), holds), [""; 0]);
     assert_eq!(denied(Kind::ControlPlane, Some(&rule(30)), &rule(60), holds), [""; 0]);
     assert_eq!(denied(Kind::ControlPlane, Some(&rule(30)), &rule(60), |_| false), ["CODER0502"]);
+}
+
+#[test]
+fn a_denial_is_told_also_by_a_code_that_no_rule_has() {
+    let required = vec![RequiredAccess::any("spec", "CODER9999", vec![AccessCheck::create_pods(NS)])];
+    let (causes, _) = reviewed(required, |_| false);
+    let [cause] = causes.as_slice() else { panic!("{causes:?}") };
+    assert_eq!((cause.code, cause.reason), ("CODER9999", CauseReason::Forbidden));
+    assert!(cause.to_string().contains("; ask an administrator"), "{cause}");
 }
 
 #[test]

@@ -1,0 +1,193 @@
+//! What the operator itself may do: in every namespace, in kube-system by one name, and in its own namespace.
+//! It never holds what is only to be handed on: another account does.
+
+use super::{GRANTS_ACCOUNT, Grant, Holder, KINDS, OPERATOR, On, Role};
+use crate::kubernetes::lease::{AUTHORITY_LEASE, CONTROLLER_LEASE};
+use crate::serving::authority::SECRET as CA_SECRET;
+use crds::well_known;
+
+pub(super) const EVERYWHERE: Role = Role {
+    name: OPERATOR,
+    holder: Holder::OperatorEverywhere,
+    purpose: "What the operator does in every namespace or outside of all.",
+    grants: &[
+        Grant {
+            on: On::Resources { group: well_known::GROUP, resources: KINDS },
+            verbs: &["list", "watch"],
+            reason: "The operator follows the objects it is there for.",
+        },
+        Grant {
+            on: On::Resources { group: well_known::GROUP, resources: &["codercontrolplanes"] },
+            verbs: &["get", "patch"],
+            reason: "A pass reads the object as it is now; the patch is for our finalizer alone.",
+        },
+        Grant {
+            on: On::Resources { group: well_known::GROUP, resources: &["codercontrolplanes/status"] },
+            verbs: &["patch"],
+            reason: "It says what it observed.",
+        },
+        Grant {
+            on: On::Resources { group: well_known::GROUP, resources: &["codercontrolplanes/finalizers"] },
+            verbs: &["update"],
+            reason: "Children hold back a deletion in the foreground until they are gone. Clusters that guard this \
+                     (OpenShift does) ask for the right when a child is made; nothing is ever called with it.",
+        },
+        Grant {
+            on: On::Resources { group: "", resources: &["secrets", "configmaps", "namespaces"] },
+            verbs: &["get", "list", "watch"],
+            reason: "Objects refer to Secrets and ConfigMaps by name: those are read when they are needed and never \
+                     kept. Lists and watches ask for metadata only; namespaces say by a label whose workspaces \
+                     they take.",
+        },
+        Grant {
+            on: On::Resources { group: "", resources: &["services"] },
+            verbs: &["get", "list", "watch", "create", "patch"],
+            reason: "A child of every control plane; it goes with its owner.",
+        },
+        Grant {
+            on: On::Resources { group: "", resources: &["serviceaccounts"] },
+            verbs: &["get", "list", "watch", "create", "patch", "delete"],
+            reason: "Another child; one that the spec names no more is removed.",
+        },
+        Grant {
+            on: On::Resources { group: "apps", resources: &["deployments"] },
+            verbs: &["get", "list", "watch", "create", "patch"],
+            reason: "The same for its pods.",
+        },
+        Grant {
+            on: On::Resources { group: "", resources: &["pods"] },
+            verbs: &["list"],
+            reason: "Whether a rollout that is late is slow or stuck; asked only then, for the pods of one control plane.",
+        },
+        Grant {
+            on: On::Resources { group: "rbac.authorization.k8s.io", resources: &["roles", "rolebindings"] },
+            verbs: &["get", "list", "watch"],
+            reason: "What coderd may do where it runs workspaces. It is written and taken back as another account, \
+                     coder-k8s-grants, which holds only what may be granted.",
+        },
+        Grant {
+            on: On::Resources { group: "networking.k8s.io", resources: &["ingresses"] },
+            verbs: &["get", "list", "watch", "create", "patch", "delete"],
+            reason: "How users reach coderd from outside the cluster; removed when it is no longer asked for.",
+        },
+        Grant {
+            on: On::Resources { group: "gateway.networking.k8s.io", resources: &["httproutes"] },
+            verbs: &["get", "list", "watch", "create", "patch", "delete"],
+            reason: "The same by the Gateway API, where the cluster has it.",
+        },
+        Grant {
+            on: On::Resources { group: "policy", resources: &["poddisruptionbudgets"] },
+            verbs: &["get", "list", "watch", "create", "patch", "delete"],
+            reason: "Keeps replicas apart from drains, where it is asked for.",
+        },
+        Grant {
+            on: On::Resources { group: "monitoring.coreos.com", resources: &["servicemonitors"] },
+            verbs: &["get", "list", "watch", "create", "patch", "delete"],
+            reason: "Tells the Prometheus operator where to look, where there is one.",
+        },
+        Grant {
+            on: On::Named {
+                group: "apiextensions.k8s.io",
+                resources: &["customresourcedefinitions"],
+                names: &["httproutes.gateway.networking.k8s.io", "servicemonitors.monitoring.coreos.com"],
+            },
+            verbs: &["list", "watch"],
+            reason: "The last two kinds come with these definitions: nothing is asked about a kind that is not there, and \
+                     its objects are followed as soon as it is.",
+        },
+        Grant {
+            on: On::Resources {
+                group: "admissionregistration.k8s.io",
+                resources: &["mutatingwebhookconfigurations", "validatingwebhookconfigurations"],
+            },
+            verbs: &["list", "watch", "patch"],
+            reason: "It puts its CA in the caBundle of configurations labelled coder.com/inject-ca and reads the \
+                     names of the Services they call. Their names carry the prefix of an overlay, so the right \
+                     cannot be limited by name.",
+        },
+        Grant {
+            on: On::Resources { group: "apiregistration.k8s.io", resources: &["apiservices"] },
+            verbs: &["list", "watch", "patch"],
+            reason: "The same for the aggregated API.",
+        },
+        Grant {
+            on: On::Resources { group: "events.k8s.io", resources: &["events"] },
+            verbs: &["create", "patch"],
+            reason: "It tells in Events, which are kept beside the object they are about, what it did and what went wrong, and \
+                     counts repetitions in the Event that is there.",
+        },
+        Grant {
+            on: On::Resources { group: "authentication.k8s.io", resources: &["tokenreviews"] },
+            verbs: &["create"],
+            reason: "It asks the API server whose bearer token a caller shows.",
+        },
+        Grant {
+            on: On::Resources { group: "authorization.k8s.io", resources: &["subjectaccessreviews"] },
+            verbs: &["create"],
+            reason: "It asks the API server whether a caller may do what it asks for.",
+        },
+    ],
+};
+
+pub(super) const FRONT_PROXY_READER: Role = Role {
+    name: "coder-k8s-front-proxy-reader",
+    holder: Holder::OperatorEverywhere,
+    purpose: "The object is in kube-system, and a Role there would do. But the namespace transformer of kustomize \
+              moves every namespaced object, a RoleBinding in kube-system too. A ClusterRole limited to one name \
+              stays in force: it opens the ConfigMaps of that name and no other.",
+    grants: &[Grant {
+        on: On::Named {
+            group: "",
+            resources: &["configmaps"],
+            names: &["extension-apiserver-authentication"],
+        },
+        verbs: &["list", "watch"],
+        reason: "It holds the CA and the names by which the API server proves that a request to the aggregated \
+                 API comes from it.",
+    }],
+};
+
+pub(super) const AT_HOME: Role = Role {
+    name: OPERATOR,
+    holder: Holder::OperatorAtHome,
+    purpose: "What the operator does in its own namespace only.",
+    grants: &[
+        Grant {
+            on: On::Resources { group: "coordination.k8s.io", resources: &["leases"] },
+            verbs: &["create"],
+            reason: "The first replica makes the leases; RBAC cannot limit a create by name.",
+        },
+        Grant {
+            on: On::Named {
+                group: "coordination.k8s.io",
+                resources: &["leases"],
+                names: &[CONTROLLER_LEASE, AUTHORITY_LEASE],
+            },
+            verbs: &["get", "update"],
+            reason: "Replicas agree by these leases on who reconciles and who keeps the CA.",
+        },
+        Grant {
+            on: On::Resources { group: "", resources: &["secrets"] },
+            verbs: &["create"],
+            reason: "The first replica makes the Secret of the CA; RBAC cannot limit a create by name.",
+        },
+        Grant {
+            on: On::Named { group: "", resources: &["secrets"], names: &[CA_SECRET] },
+            verbs: &["get", "list", "watch", "update"],
+            reason: "Every replica follows the CA that signs its certificate; one of them rotates it.",
+        },
+        Grant {
+            on: On::Named { group: "", resources: &["serviceaccounts"], names: &[GRANTS_ACCOUNT] },
+            verbs: &["impersonate"],
+            reason: "Roles and RoleBindings are written as this account, so that nothing can be granted that it \
+                     does not hold, whatever the operator itself may do. No other account can be impersonated.",
+        },
+        Grant {
+            on: On::Resources { group: "", resources: &["secrets"] },
+            verbs: &["get", "create", "update", "delete"],
+            reason: "Its own token for each control plane, which it makes, renews and takes back, and the key of its \
+                     checksums, which it makes once. The name of a token is derived from the control plane's, so \
+                     the right cannot be limited by name.",
+        },
+    ],
+};
