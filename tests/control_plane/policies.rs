@@ -1,7 +1,8 @@
 //! Policies of a cluster that refuse something in one namespace.
 
-use crate::stage::{LIMIT, Stage};
 use serde_json::{Value, json};
+use support::TestEnv;
+use support::test_env::LIMIT;
 use support::until;
 use support::wait::holds;
 
@@ -19,9 +20,9 @@ pub fn refusal(namespace: &str, rule: &Value, expression: &str, message: &str) -
 }
 
 /// Waits until a request is refused by a policy.
-pub async fn refused(stage: &Stage, words: &str, message: &str) {
+pub async fn refused(env: &TestEnv, words: &str, message: &str) {
     until("the policy to be in force", LIMIT, async || {
-        let tried = stage.cluster.kubectl(words).await;
+        let tried = env.cluster.kubectl(words).await;
         holds(tried.stderr.contains(message), tried.stderr)
     })
     .await;
