@@ -4,11 +4,10 @@
 use crate::shared::shared;
 use crds::names::control_plane::{workspace_role, workspace_role_binding};
 use serde_json::{Value, json};
-use support::TestEnv;
 use support::objects::condition;
 use support::test_env::LIMIT;
-use support::until;
 use support::wait::holds;
+use support::{TestEnv, until};
 
 /// What should become of an edit.
 enum Then {

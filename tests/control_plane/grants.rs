@@ -4,11 +4,10 @@
 use crate::shared::shared;
 use crds::names::control_plane::{workspace_role, workspace_role_binding};
 use serde_json::{Value, json};
-use support::TestEnv;
 use support::objects::{condition, is_ready, text};
 use support::test_env::LIMIT;
-use support::until;
 use support::wait::holds;
+use support::{TestEnv, until};
 
 const VERBS: [&str; 8] = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
 /// The account for grants does not hold it, so it cannot be handed on.
@@ -49,11 +48,7 @@ async fn label(env: &TestEnv, namespace: &str, value: &str) {
 
 /// Waits until the rights of coderd are told with this reason, for the generation there is.
 async fn until_rbac(env: &TestEnv, namespace: &str, reason: &str) -> Value {
-    env.until(namespace, "coder", &format!("WorkspaceRBACReady {reason}"), |plane| {
-        plane["status"]["observedGeneration"] == plane["metadata"]["generation"]
-            && condition(plane, "WorkspaceRBACReady")["reason"] == reason
-    })
-    .await
+    env.until_reason(namespace, "coder", "WorkspaceRBACReady", reason).await
 }
 
 /// Waits until the control plane `coder` of `home` has no rights in a namespace.

@@ -5,11 +5,10 @@ use crate::policies::{refusal, refused};
 use crate::shared::{own, shared};
 use crds::names::control_plane::{operator_token_secret, workspace_role, workspace_role_binding};
 use serde_json::json;
-use support::TestEnv;
 use support::objects::{condition, is_ready, text};
 use support::test_env::LIMIT;
-use support::until;
 use support::wait::holds;
+use support::{TestEnv, until};
 
 const FINALIZER: &str = "coder.com/workspace-rbac-cleanup";
 

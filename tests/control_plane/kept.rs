@@ -2,7 +2,7 @@
 
 use crate::shared::shared;
 use serde_json::{Value, json};
-use support::objects::condition;
+use support::objects::{self, condition};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lower_version_than_runs_is_told_and_not_rolled_out_until_it_is_allowed() {
@@ -49,10 +49,7 @@ async fn neither_an_edit_nor_a_replace_without_image_upgrades_coderd() {
         let image = deployment.pointer("/spec/template/spec/containers/0/image").unwrap();
         (image.clone(), deployment["spec"]["replicas"].clone())
     };
-    let manifest = |spec: Value| {
-        json!({ "apiVersion": "coder.com/v1alpha1", "kind": "CoderControlPlane",
-            "metadata": { "name": "coder", "namespace": ns }, "spec": spec })
-    };
+    let manifest = |spec: Value| objects::control_plane(&ns, "coder", &spec);
     let replaced = manifest(json!({ "resources": { "requests": { "cpu": "1" } } }));
     env.cluster.kubectl_with_input("replace -f -", &replaced.to_string()).await.expect_ok();
     let plane = env.ready(&ns, "coder").await;

@@ -128,11 +128,7 @@ async fn a_changed_secret_rolls_out_and_a_restart_by_hand_is_respected() {
     })
     .await;
     env.cluster.kubectl(&format!("rollout restart deployment/coder -n {ns}")).await.expect_ok();
-    env.cluster.kubectl(&format!("annotate ccp/coder -n {ns} coder.com/reconcile-at=now")).await.expect_ok();
-    env.until(&ns, "coder", "the request to be handled", |plane| {
-        plane["status"]["lastHandledReconcileAt"] == "now"
-    })
-    .await;
+    env.reconcile(&ns, "coder", "now").await;
     assert!(template().await["kubectl.kubernetes.io/restartedAt"].is_string());
     let rolled = template().await;
     env.cluster.kubectl(&format!("delete secret settings -n {ns}")).await.expect_ok();
@@ -286,14 +282,7 @@ async fn a_pass_that_changes_nothing_writes_nothing() {
     let first = writes().len();
     assert!(first >= 6, "the audit log sees what the operator writes: {first}");
     // The echo of the request is the one write a reconcile that was asked for makes.
-    env.cluster
-        .kubectl(&format!("annotate ccp/coder -n {ns} coder.com/reconcile-at=again"))
-        .await
-        .expect_ok();
-    env.until(&ns, "coder", "the request to be handled", |plane| {
-        plane["status"]["lastHandledReconcileAt"] == "again"
-    })
-    .await;
+    env.reconcile(&ns, "coder", "again").await;
     let after = writes();
     let subresources: Vec<&str> =
         after[first..].iter().map(|event| text(event, "/objectRef/subresource")).collect();

@@ -1,10 +1,9 @@
 //! Policies of a cluster that refuse something in one namespace.
 
 use serde_json::{Value, json};
-use support::TestEnv;
 use support::test_env::LIMIT;
-use support::until;
 use support::wait::holds;
+use support::{TestEnv, until};
 
 /// A policy that refuses something in one namespace, and its binding.
 pub fn refusal(namespace: &str, rule: &Value, expression: &str, message: &str) -> Value {

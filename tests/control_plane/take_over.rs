@@ -3,11 +3,10 @@
 use crate::shared::{former, shared};
 use crds::names::control_plane::{workspace_role, workspace_role_binding};
 use serde_json::{Value, json};
-use support::Cluster;
-use support::TestEnv;
 use support::cluster::kustomize;
 use support::installation::repository;
-use support::objects::{condition, is_ready, text};
+use support::objects::{self, condition, is_ready, text};
+use support::{Cluster, TestEnv};
 
 const FINALIZER: &str = "coder.com/workspace-rbac-cleanup";
 
@@ -120,8 +119,7 @@ pub async fn lay_out(cluster: &Cluster) -> String {
     cluster.kubectl("wait --for=condition=Established crd --all --timeout=30s").await.expect_ok();
     cluster.forget_discovery();
     for (name, _, spec) in broken() {
-        let plane = json!({ "apiVersion": "coder.com/v1alpha1", "kind": "CoderControlPlane",
-            "metadata": { "name": name, "namespace": ns }, "spec": spec });
+        let plane = objects::control_plane(&ns, name, &spec);
         let stored = cluster.kubectl_with_input("create -o json -f -", &plane.to_string()).await.expect_ok();
         let stored: Value = serde_json::from_str(&stored).unwrap();
         leave(cluster, &ns, name, &leftovers(&ns, name, &stored["metadata"]["uid"])).await;

@@ -71,15 +71,15 @@ impl FaultEnv {
     }
 
     /// Deletes a child and returns its uid.
-    async fn delete(&self, kind: &str) -> String {
+    async fn delete(&self, kind: &str) -> Value {
         let child = self.get(kind, &self.namespace, "coder").await.expect("it is there");
         self.cluster.kubectl(&format!("delete {kind}/coder -n {}", self.namespace)).await.expect_ok();
-        child["metadata"]["uid"].to_string()
+        child["metadata"]["uid"].clone()
     }
 
     /// Waits until there is a child with another uid.
-    async fn until_recreated(&self, kind: &str, uid: &str) {
-        let other = |child: &Value| child.is_object() && child["metadata"]["uid"].to_string() != uid;
+    async fn until_recreated(&self, kind: &str, uid: &Value) {
+        let other = |child: &Value| child.is_object() && child["metadata"]["uid"] != *uid;
         self.until_object(kind, &self.namespace, "coder", "to be recreated", other).await;
     }
 

@@ -6,7 +6,7 @@ mod workloads;
 
 use std::collections::BTreeMap;
 use support::campaign::{Campaign, Plan, Recorded, Workload, representative};
-use support::fault_proxy::Way;
+use support::fault_proxy::CrashTiming;
 
 /// Runs at the same time: most of a run is waiting, for a rollout and for processes to start.
 const PARALLEL_RUNS: usize = 4;
@@ -19,7 +19,7 @@ async fn recorded(
     for workload in workloads {
         let planned = &recorded[workload.name].planned;
         println!("{}: {} plans", workload.name, planned.plans.len());
-        for plan in planned.plans.iter().step_by(Way::ALL.len()) {
+        for plan in planned.plans.iter().step_by(CrashTiming::ALL.len()) {
             println!("  {}", plan.point);
         }
         for point in &planned.left_out {

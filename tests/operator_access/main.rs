@@ -355,10 +355,7 @@ async fn a_token_of_the_older_operator_that_was_given_to_us_is_never_taken_back(
     )
     .await;
     env.until_reason(&ns, "coder", "OperatorAccessReady", "TokenProven").await;
-    let words = format!("annotate codercontrolplane coder -n {ns} coder.com/reconcile-at=again");
-    env.cluster.kubectl(&words).await.expect_ok();
-    let handled = |plane: &Value| plane["status"]["lastHandledReconcileAt"] == "again";
-    let plane = env.until(&ns, "coder", "another reconcile", handled).await;
+    let plane = env.reconcile(&ns, "coder", "again").await;
     assert_eq!(condition(&plane, "OperatorAccessReady")["reason"], "TokenProven");
     assert!(plane["metadata"]["finalizers"].is_array());
     assert!(env.get("secret", &ns, "coder-operator-token").await.is_some());

@@ -267,7 +267,7 @@ impl Campaign {
 /// Runs a workload, kills its operator as planned, starts another and waits until everything is as it should be.
 async fn disturbed(run: &mut WorkloadRun<'_>, plan: &Plan, expected: &EndState) -> Result<Outcome, String> {
     let began = Instant::now();
-    run.run_up_to_change(Some((plan.point.clone(), plan.way))).await?;
+    run.run_up_to_change(Some((plan.point.clone(), plan.timing))).await?;
     if tokio::time::timeout(REACHED_WITHIN, run.journal.reached()).await.is_err() {
         return Ok(Outcome::NotReached);
     }

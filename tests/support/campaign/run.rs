@@ -5,7 +5,7 @@ use super::end_state::EndState;
 use super::{Change, Environment, Expectation, Workload, cluster_state};
 use crate::coderd::Coderd;
 use crate::database_proxy::DatabaseProxy;
-use crate::fault_proxy::{FaultProxy, Journal, Point, Way};
+use crate::fault_proxy::{CrashTiming, FaultProxy, Journal, Point};
 use crate::installation::Installation;
 use crate::operator::{Operator, OperatorOptions};
 use crate::test_env::LIMIT;
@@ -97,7 +97,10 @@ impl<'a> WorkloadRun<'a> {
     }
 
     /// Runs the workload up to its change; what is written from then on counts, and is fatal where it is planned to be.
-    pub(super) async fn run_up_to_change(&mut self, planned: Option<(Point, Way)>) -> Result<(), String> {
+    pub(super) async fn run_up_to_change(
+        &mut self,
+        planned: Option<(Point, CrashTiming)>,
+    ) -> Result<(), String> {
         // Without a state to prepare, what an operator writes when it first starts is part of the workload.
         if self.workload.prepared.is_none() {
             self.journal.begin(planned.clone());
