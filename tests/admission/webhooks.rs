@@ -15,7 +15,7 @@ const BINARY: &str = env!("CARGO_BIN_EXE_coder-k8s");
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// An installation whose webhooks look at its own namespace.
-async fn admitted(purpose: &str) -> (Installation<'static>, Operator, Api<DynamicObject>) {
+async fn admitted(purpose: &str) -> (Installation, Operator, Api<DynamicObject>) {
     let cluster = Cluster::shared().await;
     let installation = Installation::new(cluster, purpose).await;
     let operator = installation.start(BINARY, "webhooks").await;
@@ -54,7 +54,7 @@ fn broken() -> Value {
 }
 
 /// How many reviews the operator answered, by its own count.
-async fn reviews(installation: &Installation<'_>, operator: &Operator, token: &str) -> f64 {
+async fn reviews(installation: &Installation, operator: &Operator, token: &str) -> f64 {
     let request = http::Request::get("/metrics").header("authorization", format!("Bearer {token}"));
     let name = format!("{}-coder-k8s-webhooks.{}.svc", installation.namespace, installation.namespace);
     let (status, text) =

@@ -35,7 +35,7 @@ fn rights_of(rules: &serde_json::Value) -> BTreeSet<Right> {
 
 /// What the roles bound to one of our accounts grant, by the API server's own word: a binding that nobody thought of
 /// counts too.
-async fn granted(cluster: &Cluster, installation: &Installation<'_>, account: &str) -> BTreeSet<Right> {
+async fn granted(cluster: &Cluster, installation: &Installation, account: &str) -> BTreeSet<Right> {
     let (namespace, mut rights) = (&installation.namespace, BTreeSet::new());
     let bindings = cluster.kubectl("get clusterrolebindings,rolebindings -A -o json").await.expect_ok();
     let bindings: serde_json::Value = serde_json::from_str(&bindings).unwrap();
@@ -232,7 +232,7 @@ async fn kinds_that_come_later(cluster: &Cluster, namespace: &str, gateway: &ser
 }
 
 /// Makes the operator do everything it can do: inject into each kind of target, rotate, review a caller.
-async fn exercise(cluster: &Cluster, installation: &Installation<'_>, webhooks: u16, metrics: u16) {
+async fn exercise(cluster: &Cluster, installation: &Installation, webhooks: u16, metrics: u16) {
     let namespace = &installation.namespace;
     let service = serde_json::json!({ "namespace": namespace, "name": "hooks", "port": webhooks });
     let label = serde_json::json!({ "coder.com/inject-ca": "true" });

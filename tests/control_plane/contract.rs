@@ -1,30 +1,31 @@
 //! The contract of a CoderControlPlane by name: what is there without a spec, who owns what, what the status keeps.
 
-use crate::stage::{Stage, condition, is_ready};
-use crate::{is_controlled, text};
+use crate::is_controlled;
+use crate::shared::shared;
 use crds::names::control_plane::{workspace_role, workspace_role_binding};
 use serde_json::{Value, json};
+use support::objects::{condition, is_ready, text};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn spec_absent_is_a_spec_of_defaults() {
-    let stage = Stage::shared().await;
-    let ns = stage.cluster.namespace("absent").await;
+    let env = shared().await;
+    let ns = env.cluster.namespace("absent").await;
     let manifest = json!({ "apiVersion": "coder.com/v1alpha1", "kind": "CoderControlPlane",
         "metadata": { "name": "coder", "namespace": ns } });
-    stage.apply_object(&manifest).await;
-    let plane = stage.ready(&ns, "coder").await;
+    env.apply(&manifest).await;
+    let plane = env.ready(&ns, "coder").await;
     assert_eq!(plane["spec"], json!({}), "nothing but the one default of the schema is stored");
     assert_eq!(plane["status"]["resolved"]["replicas"], 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn defaults_reach_the_children_and_are_shown_as_resolved() {
-    let stage = Stage::shared().await;
-    let ns = stage.cluster.namespace("defaults").await;
-    stage.apply(&ns, "coder", &json!({})).await;
-    let plane = stage.ready(&ns, "coder").await;
-    let deployment = stage.get("deployment", &ns, "coder").await.unwrap();
-    let service = stage.get("service", &ns, "coder").await.unwrap();
+    let env = shared().await;
+    let ns = env.cluster.namespace("defaults").await;
+    env.apply_control_plane(&ns, "coder", &json!({})).await;
+    let plane = env.ready(&ns, "coder").await;
+    let deployment = env.get("deployment", &ns, "coder").await.unwrap();
+    let service = env.get("service", &ns, "coder").await.unwrap();
     let resolved = &plane["status"]["resolved"];
     let container = deployment.pointer("/spec/template/spec/containers/0").unwrap();
     assert_eq!(
@@ -42,11 +43,11 @@ async fn defaults_reach_the_children_and_are_shown_as_resolved() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn owner_references_are_on_every_child_of_the_namespace_and_lead_to_its_end() {
-    let stage = Stage::shared().await;
-    let ns = stage.cluster.namespace("owned").await;
+    let env = shared().await;
+    let ns = env.cluster.namespace("owned").await;
     let spec = json!({ "podDisruptionBudget": {}, "expose": { "ingress": { "host": "a.example.com" } } });
-    stage.apply(&ns, "coder", &spec).await;
-    let plane = stage.ready(&ns, "coder").await;
+    env.apply_control_plane(&ns, "coder", &spec).await;
+    let plane = env.ready(&ns, "coder").await;
     let (role, binding) =
         (workspace_role(&ns, "coder", "coder"), workspace_role_binding(&ns, "coder", "coder"));
     let children = [
@@ -59,22 +60,23 @@ async fn owner_references_are_on_every_child_of_the_namespace_and_lead_to_its_en
         ("rolebinding", binding.as_str()),
     ];
     for (kind, name) in children {
-        let child = stage.get(kind, &ns, name).await.unwrap_or_else(|| panic!("{kind} {name}"));
+        let child = env.get(kind, &ns, name).await.unwrap_or_else(|| panic!("{kind} {name}"));
         assert!(is_controlled(&child, &plane), "{kind}");
     }
-    stage.cluster.kubectl(&format!("delete ccp coder -n {ns} --timeout=60s")).await.expect_ok();
+    env.cluster.kubectl(&format!("delete ccp coder -n {ns} --timeout=60s")).await.expect_ok();
     for (kind, name) in children {
-        stage.until_gone(kind, &ns, name).await;
+        env.until_gone(kind, &ns, name).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn phase_transitions_follow_ready_from_pending_and_back() {
-    let stage = Stage::shared().await;
-    let ns = stage.cluster.namespace("phase").await;
-    stage.apply(&ns, "coder", &json!({ "envFrom": [{ "secretRef": { "name": "settings" } }] })).await;
+    let env = shared().await;
+    let ns = env.cluster.namespace("phase").await;
+    env.apply_control_plane(&ns, "coder", &json!({ "envFrom": [{ "secretRef": { "name": "settings" } }] }))
+        .await;
     let phase_is = async |wanted: &str| {
-        let plane = stage
+        let plane = env
             .until(&ns, "coder", wanted, |plane| {
                 plane["status"]["phase"] == wanted
                     && plane["status"]["observedGeneration"] == plane["metadata"]["generation"]
@@ -83,15 +85,16 @@ async fn phase_transitions_follow_ready_from_pending_and_back() {
         assert_eq!(wanted == "Ready", is_ready(&plane), "{}", plane["status"]);
     };
     phase_is("Pending").await;
-    stage.apply(&ns, "coder", &json!({})).await;
+    env.apply_control_plane(&ns, "coder", &json!({})).await;
     phase_is("Ready").await;
-    stage.apply(&ns, "coder", &json!({ "envFrom": [{ "secretRef": { "name": "settings" } }] })).await;
+    env.apply_control_plane(&ns, "coder", &json!({ "envFrom": [{ "secretRef": { "name": "settings" } }] }))
+        .await;
     phase_is("Pending").await;
-    stage.apply(&ns, "coder", &json!({ "replicas": 0 })).await;
+    env.apply_control_plane(&ns, "coder", &json!({ "replicas": 0 })).await;
     phase_is("Ready").await;
 }
 
-/// A status without what a request for a pass changes.
+/// A status without what a request for a reconcile changes.
 fn lasting(plane: &Value) -> Value {
     let mut status = plane["status"].clone();
     status.as_object_mut().unwrap().remove("lastHandledReconcileAt");
@@ -100,14 +103,15 @@ fn lasting(plane: &Value) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn status_persistence_across_passes_and_changes_of_the_spec() {
-    let stage = Stage::shared().await;
-    let ns = stage.cluster.namespace("persistence").await;
-    stage.apply(&ns, "coder", &json!({})).await;
-    let first = stage.ready(&ns, "coder").await;
-    let again = stage.pass(&ns, "coder", "again").await;
+    let env = shared().await;
+    let ns = env.cluster.namespace("persistence").await;
+    env.apply_control_plane(&ns, "coder", &json!({})).await;
+    let first = env.ready(&ns, "coder").await;
+    let again = env.reconcile(&ns, "coder", "again").await;
     assert_eq!(lasting(&again), lasting(&first), "times of transitions stay, too");
-    stage.apply(&ns, "coder", &json!({ "expose": { "ingress": { "host": "a.example.com" } } })).await;
-    let changed = stage
+    env.apply_control_plane(&ns, "coder", &json!({ "expose": { "ingress": { "host": "a.example.com" } } }))
+        .await;
+    let changed = env
         .until(&ns, "coder", "exposed", |plane| {
             condition(plane, "Exposed")["status"] == "True" && is_ready(plane)
         })
@@ -123,16 +127,16 @@ async fn status_persistence_across_passes_and_changes_of_the_spec() {
 /// What has lost our label is shown by no watch; it is found by its name all the same.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_way_in_that_lost_our_label_while_suspended_goes_when_it_is_no_longer_asked_for() {
-    let stage = Stage::shared().await;
-    let ns = stage.cluster.namespace("stripped").await;
+    let env = shared().await;
+    let ns = env.cluster.namespace("stripped").await;
     let expose = json!({ "ingress": { "host": "a.example.com" } });
-    stage.apply(&ns, "coder", &json!({ "expose": expose })).await;
-    stage.ready(&ns, "coder").await;
-    stage.apply(&ns, "coder", &json!({ "expose": expose, "suspend": true })).await;
-    stage.until(&ns, "coder", "suspended", |plane| condition(plane, "Suspended")["status"] == "True").await;
+    env.apply_control_plane(&ns, "coder", &json!({ "expose": expose })).await;
+    env.ready(&ns, "coder").await;
+    env.apply_control_plane(&ns, "coder", &json!({ "expose": expose, "suspend": true })).await;
+    env.until(&ns, "coder", "suspended", |plane| condition(plane, "Suspended")["status"] == "True").await;
     let strip = format!("label ingress coder -n {ns} app.kubernetes.io/managed-by-");
-    stage.cluster.kubectl(&strip).await.expect_ok();
-    stage.apply(&ns, "coder", &json!({})).await;
-    stage.ready(&ns, "coder").await;
-    stage.until_gone("ingress", &ns, "coder").await;
+    env.cluster.kubectl(&strip).await.expect_ok();
+    env.apply_control_plane(&ns, "coder", &json!({})).await;
+    env.ready(&ns, "coder").await;
+    env.until_gone("ingress", &ns, "coder").await;
 }

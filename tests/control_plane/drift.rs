@@ -1,11 +1,13 @@
 //! What somebody changes by hand in a child is put right, lists included, and what tools add to lists that are theirs as
 //! well stays.
 
-use crate::stage::{LIMIT, Stage, condition};
+use crate::shared::shared;
 use crds::names::control_plane::{workspace_role, workspace_role_binding};
 use serde_json::{Value, json};
-use support::until;
+use support::objects::condition;
+use support::test_env::LIMIT;
 use support::wait::holds;
+use support::{TestEnv, until};
 
 /// What should become of an edit.
 enum Then {
@@ -173,23 +175,23 @@ fn located(patch: &Value, live: &Value) -> String {
 }
 
 /// Makes each edit as a stranger and waits until it is put right.
-async fn put_right(stage: &Stage, ns: &str, plane: &str, edits: Vec<Edit>) {
+async fn put_right(env: &TestEnv, ns: &str, plane: &str, edits: Vec<Edit>) {
     for (round, (kind, patch, then)) in edits.into_iter().enumerate() {
         let name = match kind {
             "role" => workspace_role(ns, plane, plane),
             "rolebinding" => workspace_role_binding(ns, plane, plane),
             _ => plane.to_owned(),
         };
-        let before = stage.get(kind, ns, &name).await.unwrap();
+        let before = env.get(kind, ns, &name).await.unwrap();
         let words = format!(
             "patch {kind} {name} -n {ns} --type=json --field-manager=stranger -p {}",
             located(&patch, &before)
         );
-        stage.cluster.kubectl(&words).await.expect_ok();
-        let status = stage.pass(ns, plane, &format!("{kind}-{round}")).await["status"].clone();
+        env.cluster.kubectl(&words).await.expect_ok();
+        let status = env.reconcile(ns, plane, &format!("{kind}-{round}")).await["status"].clone();
         let before = content(&before);
         until(&format!("{kind}: {patch}"), LIMIT, async || {
-            let live = content(&stage.get(kind, ns, &name).await.unwrap());
+            let live = content(&env.get(kind, ns, &name).await.unwrap());
             let right = match then {
                 Undone => live == before,
                 Kept(text) => is_within(&before, &live) && live.to_string().contains(text),
@@ -197,89 +199,87 @@ async fn put_right(stage: &Stage, ns: &str, plane: &str, edits: Vec<Edit>) {
             holds(right, format!("{live}\nbefore: {before}\nafter the edit: {status}"))
         })
         .await;
-        let status = stage.get("codercontrolplane", ns, plane).await.unwrap();
+        let status = env.get("codercontrolplane", ns, plane).await.unwrap();
         assert_eq!(condition(&status, "Stalled")["status"], "False", "{kind} {patch}: {}", status["status"]);
     }
-    stage.ready(ns, plane).await;
+    env.ready(ns, plane).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_stranger_changes_in_a_list_is_put_right() {
-    let stage = Stage::shared().await;
-    let ns = stage.cluster.namespace("lists").await;
-    stage.apply(&ns, "coder", &everything()).await;
+    let env = shared().await;
+    let ns = env.cluster.namespace("lists").await;
+    env.apply_control_plane(&ns, "coder", &everything()).await;
     let gateway = json!({ "host": "b.example.com", "parentRefs": [{ "name": "edge" }] });
-    stage.apply(&ns, "route", &json!({ "expose": { "gateway": gateway } })).await;
-    stage.ready(&ns, "coder").await;
-    stage.ready(&ns, "route").await;
+    env.apply_control_plane(&ns, "route", &json!({ "expose": { "gateway": gateway } })).await;
+    env.ready(&ns, "coder").await;
+    env.ready(&ns, "route").await;
     let (routes, others): (Vec<Edit>, Vec<Edit>) =
         of_the_others().into_iter().partition(|(kind, ..)| *kind == "httproute");
     let all = of_the_deployment().into_iter().chain(others).collect();
-    tokio::join!(put_right(stage, &ns, "coder", all), put_right(stage, &ns, "route", routes));
+    tokio::join!(put_right(env, &ns, "coder", all), put_right(env, &ns, "route", routes));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_of_the_spec_rolls_coderd_once() {
-    let stage = Stage::shared().await;
-    let ns = stage.cluster.namespace("once").await;
+    let env = shared().await;
+    let ns = env.cluster.namespace("once").await;
     let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "tls", "namespace": ns },
         "stringData": { "tls.crt": "", "tls.key": "" } });
-    stage.apply_object(&secret).await;
+    env.apply(&secret).await;
     let before = json!({ "image": "ghcr.io/coder/coder:v2.36.0", "tls": { "secretNames": ["tls"] },
         "metrics": { "enabled": true }, "initContainers": [{ "name": "a", "image": "busybox:1.36" }] });
-    stage.apply(&ns, "coder", &before).await;
+    env.apply_control_plane(&ns, "coder", &before).await;
     // Nobody speaks TLS there.
     let seen = |plane: &Value| condition(plane, "CoderdReachable")["status"] == "False";
-    stage.until(&ns, "coder", "to be rolled out", seen).await;
-    let deployment = stage.get("deployment", &ns, "coder").await.unwrap();
+    env.until(&ns, "coder", "to be rolled out", seen).await;
+    let deployment = env.get("deployment", &ns, "coder").await.unwrap();
     assert_eq!(deployment["metadata"]["generation"], 1);
     let ports = |deployment: &Value| {
         deployment.pointer("/spec/template/spec/containers/0/ports").unwrap().as_array().unwrap().len()
     };
     assert_eq!(ports(&deployment), 3);
     let after = json!({ "image": "ghcr.io/coder/coder:v2.36.1", "initContainers": [{ "name": "b", "image": "busybox:1.36" }] });
-    stage.apply(&ns, "coder", &after).await;
-    stage.ready(&ns, "coder").await;
-    let deployment = stage.get("deployment", &ns, "coder").await.unwrap();
+    env.apply_control_plane(&ns, "coder", &after).await;
+    env.ready(&ns, "coder").await;
+    let deployment = env.get("deployment", &ns, "coder").await.unwrap();
     assert_eq!((ports(&deployment), &deployment["metadata"]["generation"]), (1, &json!(2)));
-    let sets = stage.cluster.kubectl(&format!("get replicaset -n {ns} -o name")).await.expect_ok();
+    let sets = env.cluster.kubectl(&format!("get replicaset -n {ns} -o name")).await.expect_ok();
     assert_eq!(sets.lines().count(), 2, "{sets}");
-    let ports = stage.get("service", &ns, "coder").await.unwrap()["spec"]["ports"].clone();
+    let ports = env.get("service", &ns, "coder").await.unwrap()["spec"]["ports"].clone();
     assert_eq!(ports.as_array().unwrap().len(), 1, "{ports}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_service_that_leads_elsewhere_by_name_leads_to_coderd_again() {
-    let stage = Stage::shared().await;
-    let ns = stage.cluster.namespace("elsewhere").await;
-    stage.apply(&ns, "coder", &json!({ "service": { "type": "ClusterIP" } })).await;
-    stage.ready(&ns, "coder").await;
+    let env = shared().await;
+    let ns = env.cluster.namespace("elsewhere").await;
+    env.apply_control_plane(&ns, "coder", &json!({ "service": { "type": "ClusterIP" } })).await;
+    env.ready(&ns, "coder").await;
     let patch = r#"{"spec":{"type":"ExternalName","externalName":"elsewhere.example.com","clusterIP":null,"clusterIPs":null}}"#;
-    stage.cluster.kubectl(&format!("patch service coder -n {ns} --type=merge -p {patch}")).await.expect_ok();
-    stage
-        .until_object("service", &ns, "coder", "to be ours again", |service| {
-            service["spec"]["type"] == "ClusterIP" && service["spec"]["externalName"].is_null()
-        })
-        .await;
-    stage.ready(&ns, "coder").await;
+    env.cluster.kubectl(&format!("patch service coder -n {ns} --type=merge -p {patch}")).await.expect_ok();
+    env.until_object("service", &ns, "coder", "to be ours again", |service| {
+        service["spec"]["type"] == "ClusterIP" && service["spec"]["externalName"].is_null()
+    })
+    .await;
+    env.ready(&ns, "coder").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_service_port_changed_by_hand_comes_back_with_its_node_port() {
-    let stage = Stage::shared().await;
-    let ns = stage.cluster.namespace("ports").await;
-    stage.apply(&ns, "coder", &json!({ "service": { "type": "NodePort" } })).await;
-    stage.ready(&ns, "coder").await;
-    let before = stage.get("service", &ns, "coder").await.unwrap()["spec"]["ports"].clone();
+    let env = shared().await;
+    let ns = env.cluster.namespace("ports").await;
+    env.apply_control_plane(&ns, "coder", &json!({ "service": { "type": "NodePort" } })).await;
+    env.ready(&ns, "coder").await;
+    let before = env.get("service", &ns, "coder").await.unwrap()["spec"]["ports"].clone();
     assert!(before[0]["nodePort"].is_number());
     let patch = r#"[{"op":"replace","path":"/spec/ports/0/port","value":99}]"#;
-    stage.cluster.kubectl(&format!("patch service coder -n {ns} --type=json -p {patch}")).await.expect_ok();
-    stage
-        .until_object("service", &ns, "coder", "its ports", |service| service["spec"]["ports"] == before)
+    env.cluster.kubectl(&format!("patch service coder -n {ns} --type=json -p {patch}")).await.expect_ok();
+    env.until_object("service", &ns, "coder", "its ports", |service| service["spec"]["ports"] == before)
         .await;
-    stage.ready(&ns, "coder").await;
-    // A pass that finds all well writes nothing.
-    let service = stage.get("service", &ns, "coder").await.unwrap();
-    stage.pass(&ns, "coder", "again").await;
-    assert_eq!(stage.get("service", &ns, "coder").await.unwrap(), service);
+    env.ready(&ns, "coder").await;
+    // A reconcile that finds all well writes nothing.
+    let service = env.get("service", &ns, "coder").await.unwrap();
+    env.reconcile(&ns, "coder", "again").await;
+    assert_eq!(env.get("service", &ns, "coder").await.unwrap(), service);
 }

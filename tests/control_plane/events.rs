@@ -1,7 +1,9 @@
 //! What `kubectl describe` tells of a control plane: each transition once, and nothing while nothing changes.
 
-use crate::stage::{Stage, condition};
+use crate::shared::shared;
 use serde_json::{Value, json};
+use support::objects::condition;
+use support::test_env::LIMIT;
 use support::until;
 use support::wait::holds;
 
@@ -11,40 +13,39 @@ fn event(severity: &str, reason: &str, action: &str) -> (String, String, String,
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_transition_is_told_once_and_a_pass_that_changes_nothing_tells_nothing() {
-    let stage = Stage::shared().await;
-    let ns = stage.cluster.namespace("told").await;
-    stage.apply(&ns, "coder", &json!({})).await;
-    stage.ready(&ns, "coder").await;
-    stage.until_told(&ns, "coder", "CoderdReachable", "Answered").await;
-    // Whatever a pass tells is told before the next one begins.
-    stage.pass(&ns, "coder", "one").await;
-    stage.pass(&ns, "coder", "two").await;
+    let env = shared().await;
+    let ns = env.cluster.namespace("told").await;
+    env.apply_control_plane(&ns, "coder", &json!({})).await;
+    env.ready(&ns, "coder").await;
+    env.until_event(&ns, "coder", "CoderdReachable", "Answered").await;
+    // Whatever a reconcile tells is told before the next one begins.
+    env.reconcile(&ns, "coder", "one").await;
+    env.reconcile(&ns, "coder", "two").await;
     let mut expected = vec![
         event("Normal", "Answered", "CoderdReachable"),
         event("Normal", "Available", "Ready"),
         event("Normal", "Granted", "WorkspaceRBACReady"),
         event("Normal", "RolloutComplete", "DeploymentAvailable"),
     ];
-    assert_eq!(stage.told(&ns, "coder").await, expected);
+    assert_eq!(env.events_about(&ns, "coder").await, expected);
 
-    stage.apply(&ns, "coder", &json!({ "suspend": true })).await;
-    let told = stage.until_told(&ns, "coder", "Suspended", "Suspended").await;
+    env.apply_control_plane(&ns, "coder", &json!({ "suspend": true })).await;
+    let told = env.until_event(&ns, "coder", "Suspended", "Suspended").await;
     expected.push(event("Normal", "Suspended", "Suspended"));
     assert_eq!(told, expected);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_stands_in_the_way_is_a_warning_with_its_reason() {
-    let stage = Stage::shared().await;
-    let ns = stage.cluster.namespace("warned").await;
-    stage
-        .apply_object(
-            &json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": "coder", "namespace": ns },
+    let env = shared().await;
+    let ns = env.cluster.namespace("warned").await;
+    env.apply(
+        &json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": "coder", "namespace": ns },
             "spec": { "ports": [{ "port": 81 }] } }),
-        )
-        .await;
-    stage.apply(&ns, "coder", &json!({})).await;
-    let told = stage.until_told(&ns, "coder", "Stalled", "ChildConflict").await;
+    )
+    .await;
+    env.apply_control_plane(&ns, "coder", &json!({})).await;
+    let told = env.until_event(&ns, "coder", "Stalled", "ChildConflict").await;
     assert!(told.contains(&event("Warning", "ChildConflict", "Stalled")), "{told:?}");
 }
 
@@ -64,24 +65,23 @@ fn refusal(namespace: &str) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deletion_that_hangs_says_why_until_it_is_done() {
-    let stage = Stage::shared().await;
-    let ns = stage.cluster.namespace("hanging").await;
-    let team = stage.cluster.namespace("keeper").await;
-    let kubectl = async |words: String| stage.cluster.kubectl(&words).await.expect_ok();
+    let env = shared().await;
+    let ns = env.cluster.namespace("hanging").await;
+    let team = env.cluster.namespace("keeper").await;
+    let kubectl = async |words: String| env.cluster.kubectl(&words).await.expect_ok();
     kubectl(format!("label namespace {team} coder.com/workspaces-from={ns}")).await;
-    stage.apply(&ns, "coder", &json!({ "rbac": { "workspaceNamespaces": [team] } })).await;
-    stage.ready(&ns, "coder").await;
-    stage.apply_object(&refusal(&team)).await;
+    env.apply_control_plane(&ns, "coder", &json!({ "rbac": { "workspaceNamespaces": [team] } })).await;
+    env.ready(&ns, "coder").await;
+    env.apply(&refusal(&team)).await;
     let role = kubectl(format!("get role -n {team} -o name")).await;
-    until("the policy to be in force", crate::stage::LIMIT, async || {
-        let tried =
-            stage.cluster.kubectl(&format!("delete {} -n {team} --dry-run=server", role.trim())).await;
+    until("the policy to be in force", LIMIT, async || {
+        let tried = env.cluster.kubectl(&format!("delete {} -n {team} --dry-run=server", role.trim())).await;
         holds(tried.stderr.contains("roles are kept here"), tried.stderr)
     })
     .await;
 
     kubectl(format!("delete ccp coder -n {ns} --wait=false")).await;
-    let going = stage
+    let going = env
         .until(&ns, "coder", "held with a reason", |plane| {
             condition(plane, "CleanedUp")["reason"] == "CleanupFailed"
         })
@@ -92,10 +92,10 @@ async fn a_deletion_that_hangs_says_why_until_it_is_done() {
         assert_eq!((&one["status"], &one["reason"]), (&json!("False"), &json!("CleanupFailed")), "{about}");
         assert!(one["message"].as_str().unwrap().contains("roles are kept here"), "{one}");
     }
-    let told = stage.until_told(&ns, "coder", "CleanedUp", "CleanupFailed").await;
+    let told = env.until_event(&ns, "coder", "CleanedUp", "CleanupFailed").await;
     assert!(told.contains(&event("Warning", "CleanupFailed", "CleanedUp")), "{told:?}");
 
     kubectl(format!("delete validatingadmissionpolicybinding,validatingadmissionpolicy {team}")).await;
-    stage.until_gone("codercontrolplane", &ns, "coder").await;
+    env.until_gone("codercontrolplane", &ns, "coder").await;
     assert_eq!(kubectl(format!("get role -n {team} -o name")).await, "");
 }

@@ -1,9 +1,9 @@
 //! Policies of a cluster that refuse something in one namespace.
 
-use crate::stage::{LIMIT, Stage};
 use serde_json::{Value, json};
-use support::until;
+use support::test_env::LIMIT;
 use support::wait::holds;
+use support::{TestEnv, until};
 
 /// A policy that refuses something in one namespace, and its binding.
 pub fn refusal(namespace: &str, rule: &Value, expression: &str, message: &str) -> Value {
@@ -19,9 +19,9 @@ pub fn refusal(namespace: &str, rule: &Value, expression: &str, message: &str) -
 }
 
 /// Waits until a request is refused by a policy.
-pub async fn refused(stage: &Stage, words: &str, message: &str) {
+pub async fn refused(env: &TestEnv, words: &str, message: &str) {
     until("the policy to be in force", LIMIT, async || {
-        let tried = stage.cluster.kubectl(words).await;
+        let tried = env.cluster.kubectl(words).await;
         holds(tried.stderr.contains(message), tried.stderr)
     })
     .await;

@@ -1,33 +1,35 @@
-//! Secrets and ConfigMaps that pods read: each is read once a pass, and one that vanishes rolls nothing.
+//! Secrets and ConfigMaps that pods read: each is read once a reconcile, and one that vanishes rolls nothing.
 
-use crate::stage::{Stage, condition};
-use crate::text;
+use crate::shared::shared;
 use serde_json::{Value, json};
+use support::TestEnv;
+use support::objects::{condition, text};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_secret_that_vanishes_and_comes_back_rolls_nothing_meanwhile() {
-    let stage = Stage::shared().await;
-    let ns = stage.cluster.namespace("vanishing").await;
+    let env = shared().await;
+    let ns = env.cluster.namespace("vanishing").await;
     let make = async || {
         let words = format!(
             "create secret generic settings -n {ns} --from-literal=CODER_ACCESS_URL=https://coder.example.com"
         );
-        stage.cluster.kubectl(&words).await.expect_ok();
+        env.cluster.kubectl(&words).await.expect_ok();
     };
     make().await;
-    stage.apply(&ns, "coder", &json!({ "envFrom": [{ "secretRef": { "name": "settings" } }] })).await;
-    stage.ready(&ns, "coder").await;
-    let deployment = async || stage.get("deployment", &ns, "coder").await.unwrap();
+    env.apply_control_plane(&ns, "coder", &json!({ "envFrom": [{ "secretRef": { "name": "settings" } }] }))
+        .await;
+    env.ready(&ns, "coder").await;
+    let deployment = async || env.get("deployment", &ns, "coder").await.unwrap();
     let before = deployment().await;
     assert!(!before["spec"].to_string().contains("CODER_ACCESS_URL"), "the Secret gives it");
-    stage.cluster.kubectl(&format!("delete secret settings -n {ns}")).await.expect_ok();
+    env.cluster.kubectl(&format!("delete secret settings -n {ns}")).await.expect_ok();
     let told = |plane: &Value| condition(plane, "Ready")["reason"] == "ReferenceMissing";
-    stage.until(&ns, "coder", "the loss to be told", told).await;
+    env.until(&ns, "coder", "the loss to be told", told).await;
     let meanwhile = deployment().await;
     assert_eq!(meanwhile["spec"], before["spec"], "nothing rolls while it is missing");
     assert_eq!(meanwhile["metadata"]["generation"], before["metadata"]["generation"]);
     make().await;
-    stage.ready(&ns, "coder").await;
+    env.ready(&ns, "coder").await;
     assert!(
         !deployment().await["spec"].to_string().contains("CODER_ACCESS_URL"),
         "still given by the Secret"
@@ -36,40 +38,40 @@ async fn a_secret_that_vanishes_and_comes_back_rolls_nothing_meanwhile() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_secret_is_read_once_a_pass_however_many_keys_are_used() {
-    let stage = Stage::shared().await;
-    let ns = stage.cluster.namespace("keys").await;
+    let env = shared().await;
+    let ns = env.cluster.namespace("keys").await;
     let words = format!(
         "create secret generic settings -n {ns} --from-literal=a=1 --from-literal=b=2 --from-literal=c=3"
     );
-    stage.cluster.kubectl(&words).await.expect_ok();
+    env.cluster.kubectl(&words).await.expect_ok();
     let variable = |key: &str| json!({ "name": key.to_uppercase(), "valueFrom": { "secretKeyRef": { "name": "settings", "key": key } } });
     let variables = ["a", "b", "c"].map(variable);
     let spec = json!({ "extraEnv": variables,
         "envFrom": [{ "secretRef": { "name": "settings" }, "prefix": "ALL_" }] });
-    stage.apply(&ns, "coder", &spec).await;
-    stage.ready(&ns, "coder").await;
+    env.apply_control_plane(&ns, "coder", &spec).await;
+    env.ready(&ns, "coder").await;
     let gets = |resource: &str| {
-        let log = stage.cluster.audit_log();
+        let log = env.cluster.audit_log();
         let events = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         let wanted = |event: &Value| {
-            event["user"]["username"] == stage.installation.user().as_str()
+            event["user"]["username"] == env.installation.user().as_str()
                 && text(event, "/verb") == "get"
                 && text(event, "/objectRef/namespace") == ns
                 && text(event, "/objectRef/resource") == resource
         };
         events.filter(wanted).count()
     };
-    // Each pass reads the object once, so that the two counts are equal, whoever asked for passes meanwhile.
-    let (passes, reads) = (gets("codercontrolplanes"), gets("secrets"));
-    stage.pass(&ns, "coder", "counted").await;
-    let (passes, reads) = (gets("codercontrolplanes") - passes, gets("secrets") - reads);
-    assert!(passes >= 1);
-    assert_eq!(reads, passes, "one read of the Secret a pass");
+    // Each reconcile reads the object once, so that the two counts are equal, whoever asked for reconciles meanwhile.
+    let (reconciles, reads) = (gets("codercontrolplanes"), gets("secrets"));
+    env.reconcile(&ns, "coder", "counted").await;
+    let (reconciles, reads) = (gets("codercontrolplanes") - reconciles, gets("secrets") - reads);
+    assert!(reconciles >= 1);
+    assert_eq!(reads, reconciles, "one read of the Secret a reconcile");
 }
 
 /// Generation of the Deployment, checksum on its pods, versions beside them.
-async fn marks(stage: &Stage, ns: &str) -> (Value, Value, Value) {
-    let deployment = stage.get("deployment", ns, "coder").await.unwrap();
+async fn marks(env: &TestEnv, ns: &str) -> (Value, Value, Value) {
+    let deployment = env.get("deployment", ns, "coder").await.unwrap();
     let on_pods = &deployment["spec"]["template"]["metadata"]["annotations"]["coder.com/checksum"];
     let beside = &deployment["metadata"]["labels"]["coder.com/consumed-versions"];
     assert!(on_pods.is_string() && beside.is_string(), "{deployment}");
@@ -77,77 +79,78 @@ async fn marks(stage: &Stage, ns: &str) -> (Value, Value, Value) {
 }
 
 /// A control plane named `coder` whose pods read a Secret named `settings`.
-async fn reading(stage: &Stage, purpose: &str) -> String {
-    let ns = stage.cluster.namespace(purpose).await;
+async fn reading(env: &TestEnv, purpose: &str) -> String {
+    let ns = env.cluster.namespace(purpose).await;
     let words = format!("create secret generic settings -n {ns} --from-literal=PIN=1234");
-    stage.cluster.kubectl(&words).await.expect_ok();
-    stage.apply(&ns, "coder", &json!({ "envFrom": [{ "secretRef": { "name": "settings" } }] })).await;
-    stage.ready(&ns, "coder").await;
+    env.cluster.kubectl(&words).await.expect_ok();
+    env.apply_control_plane(&ns, "coder", &json!({ "envFrom": [{ "secretRef": { "name": "settings" } }] }))
+        .await;
+    env.ready(&ns, "coder").await;
     ns
 }
 
-async fn kubectl(stage: &Stage, words: &str) {
-    stage.cluster.kubectl(words).await.expect_ok();
+async fn kubectl(env: &TestEnv, words: &str) {
+    env.cluster.kubectl(words).await.expect_ok();
 }
 
 /// Gives the Secret another value and waits until the pods have been rolled for it, once.
-async fn a_new_value_rolls_once(stage: &Stage, ns: &str, pin: &str) {
-    let (generation, checksum, _) = marks(stage, ns).await;
+async fn a_new_value_rolls_once(env: &TestEnv, ns: &str, pin: &str) {
+    let (generation, checksum, _) = marks(env, ns).await;
     let value = json!({ "stringData": { "PIN": pin } });
-    kubectl(stage, &format!("patch secret settings -n {ns} --type=merge -p {value}")).await;
+    kubectl(env, &format!("patch secret settings -n {ns} --type=merge -p {value}")).await;
     let rolled = |object: &Value| {
         object["spec"]["template"]["metadata"]["annotations"]["coder.com/checksum"] != checksum
     };
-    stage.until_object("deployment", ns, "coder", "to roll", rolled).await;
-    stage.pass(ns, "coder", &format!("rolled-{pin}")).await;
-    assert_eq!(marks(stage, ns).await.0, json!(generation.as_i64().unwrap() + 1), "once");
+    env.until_object("deployment", ns, "coder", "to roll", rolled).await;
+    env.reconcile(ns, "coder", &format!("rolled-{pin}")).await;
+    assert_eq!(marks(env, ns).await.0, json!(generation.as_i64().unwrap() + 1), "once");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_value_rolls_once_and_the_same_contents_roll_nothing() {
-    let stage = Stage::shared().await;
-    let ns = reading(stage, "same").await;
-    a_new_value_rolls_once(stage, &ns, "1235").await;
-    let (generation, checksum, versions) = marks(stage, &ns).await;
+    let env = shared().await;
+    let ns = reading(env, "same").await;
+    a_new_value_rolls_once(env, &ns, "1235").await;
+    let (generation, checksum, versions) = marks(env, &ns).await;
     for words in [
         format!("label secret settings -n {ns} team=a"),
         format!("delete secret settings -n {ns}"),
         format!("create secret generic settings -n {ns} --from-literal=PIN=1235"),
     ] {
-        kubectl(stage, &words).await;
-        stage.pass(&ns, "coder", words.split(' ').next().unwrap()).await;
-        let now = marks(stage, &ns).await;
+        kubectl(env, &words).await;
+        env.reconcile(&ns, "coder", words.split(' ').next().unwrap()).await;
+        let now = marks(env, &ns).await;
         assert_eq!((&now.0, &now.1), (&generation, &checksum), "{words}");
     }
-    let now = marks(stage, &ns).await;
+    let now = marks(env, &ns).await;
     assert_ne!(now.2, versions, "it is known which objects the checksum is of");
 }
 
 /// The value of the key's Secret in the operator's namespace.
-async fn key(stage: &Stage) -> Value {
-    let namespace = &stage.installation.namespace;
-    let secret = stage.get("secret", namespace, "coder-k8s-checksum-key").await.unwrap_or_default();
+async fn key(env: &TestEnv) -> Value {
+    let namespace = &env.installation.namespace;
+    let secret = env.get("secret", namespace, "coder-k8s-checksum-key").await.unwrap_or_default();
     secret["data"]["key"].clone()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_key_is_made_anew_and_rolls_nothing() {
-    let stage = Stage::shared().await;
-    let ns = reading(stage, "key").await;
-    let (before, first) = (marks(stage, &ns).await, key(stage).await);
+    let env = shared().await;
+    let ns = reading(env, "key").await;
+    let (before, first) = (marks(env, &ns).await, key(env).await);
     assert!(first.is_string(), "there is a key");
-    let namespace = &stage.installation.namespace;
-    kubectl(stage, &format!("delete secret coder-k8s-checksum-key -n {namespace}")).await;
-    stage.restart(&[]).await;
-    stage.pass(&ns, "coder", "lost").await;
-    let second = key(stage).await;
+    let namespace = &env.installation.namespace;
+    kubectl(env, &format!("delete secret coder-k8s-checksum-key -n {namespace}")).await;
+    env.restart(&[]).await;
+    env.reconcile(&ns, "coder", "lost").await;
+    let second = key(env).await;
     assert!(second.is_string() && second != first, "another key");
-    assert_eq!(marks(stage, &ns).await, before, "the pods run on");
-    a_new_value_rolls_once(stage, &ns, "1236").await;
-    stage.restart(&[]).await;
-    let after = marks(stage, &ns).await;
-    stage.pass(&ns, "coder", "again").await;
-    assert_eq!((key(stage).await, marks(stage, &ns).await), (second, after), "a key that is there stays");
+    assert_eq!(marks(env, &ns).await, before, "the pods run on");
+    a_new_value_rolls_once(env, &ns, "1236").await;
+    env.restart(&[]).await;
+    let after = marks(env, &ns).await;
+    env.reconcile(&ns, "coder", "again").await;
+    assert_eq!((key(env).await, marks(env, &ns).await), (second, after), "a key that is there stays");
 }
 
 /// As releases before there was a key made it.
@@ -165,22 +168,19 @@ fn salted(secret: &Value) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_checksum_of_an_earlier_release_stays_until_the_contents_change() {
-    let stage = Stage::shared().await;
-    let ns = reading(stage, "upgrade").await;
-    let secret = stage.get("secret", &ns, "settings").await.unwrap();
+    let env = shared().await;
+    let ns = reading(env, "upgrade").await;
+    let secret = env.get("secret", &ns, "settings").await.unwrap();
     let earlier = salted(&secret);
     // What an earlier release left: its checksum on the pods, and nothing beside them.
     let patch = json!({ "metadata": { "labels": { "coder.com/consumed-versions": null } },
         "spec": { "template": { "metadata": { "annotations": { "coder.com/checksum": earlier } } } } });
     let words = format!("patch deployment coder -n {ns} --type=merge -o json -p {patch}");
-    let left: Value = serde_json::from_str(&stage.cluster.kubectl(&words).await.expect_ok()).unwrap();
-    stage.pass(&ns, "coder", "upgraded").await;
+    let left: Value = serde_json::from_str(&env.cluster.kubectl(&words).await.expect_ok()).unwrap();
+    env.reconcile(&ns, "coder", "upgraded").await;
     let known = |object: &Value| object["metadata"]["labels"]["coder.com/consumed-versions"].is_string();
-    let now = stage.until_object("deployment", &ns, "coder", "its versions", known).await;
+    let now = env.until_object("deployment", &ns, "coder", "its versions", known).await;
     assert_eq!(now["spec"], left["spec"], "the pods run on");
-    a_new_value_rolls_once(stage, &ns, "1237").await;
-    assert_ne!(
-        marks(stage, &ns).await.1,
-        json!(salted(&stage.get("secret", &ns, "settings").await.unwrap()))
-    );
+    a_new_value_rolls_once(env, &ns, "1237").await;
+    assert_ne!(marks(env, &ns).await.1, json!(salted(&env.get("secret", &ns, "settings").await.unwrap())));
 }

@@ -1,12 +1,12 @@
 //! What the older operator, written in Go, leaves behind is taken over in place: every object, with the marks it leaves.
 
-use crate::stage::{Stage, condition, is_ready};
-use crate::text;
+use crate::shared::{former, shared};
 use crds::names::control_plane::{workspace_role, workspace_role_binding};
 use serde_json::{Value, json};
-use support::Cluster;
 use support::cluster::kustomize;
 use support::installation::repository;
+use support::objects::{self, condition, is_ready, text};
+use support::{Cluster, TestEnv};
 
 const FINALIZER: &str = "coder.com/workspace-rbac-cleanup";
 
@@ -70,11 +70,11 @@ async fn leave(cluster: &Cluster, ns: &str, plane: &str, left: &[Value]) {
 }
 
 /// The same objects as they are now.
-async fn live(stage: &Stage, ns: &str, left: &[Value]) -> Vec<Value> {
+async fn live(env: &TestEnv, ns: &str, left: &[Value]) -> Vec<Value> {
     let mut live = Vec::new();
     for object in left {
         let (kind, name) = (text(object, "/kind").to_lowercase(), text(object, "/metadata/name"));
-        live.push(stage.get(&kind, ns, name).await.unwrap());
+        live.push(env.get(&kind, ns, name).await.unwrap());
     }
     live
 }
@@ -119,8 +119,7 @@ pub async fn lay_out(cluster: &Cluster) -> String {
     cluster.kubectl("wait --for=condition=Established crd --all --timeout=30s").await.expect_ok();
     cluster.forget_discovery();
     for (name, _, spec) in broken() {
-        let plane = json!({ "apiVersion": "coder.com/v1alpha1", "kind": "CoderControlPlane",
-            "metadata": { "name": name, "namespace": ns }, "spec": spec });
+        let plane = objects::control_plane(&ns, name, &spec);
         let stored = cluster.kubectl_with_input("create -o json -f -", &plane.to_string()).await.expect_ok();
         let stored: Value = serde_json::from_str(&stored).unwrap();
         leave(cluster, &ns, name, &leftovers(&ns, name, &stored["metadata"]["uid"])).await;
@@ -130,18 +129,18 @@ pub async fn lay_out(cluster: &Cluster) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn objects_that_break_rules_go_on_running_and_their_changes_are_rolled_out() {
-    let stage = Stage::shared().await;
-    let ns = &stage.former;
+    let env = shared().await;
+    let ns = former().await;
     for (name, code, _) in broken() {
-        let plane = stage.ready(ns, name).await;
+        let plane = env.ready(ns, name).await;
         let accepted = condition(&plane, "SpecAccepted");
         assert_eq!((&accepted["status"], &accepted["reason"]), (&json!("False"), &json!("RulesBroken")));
         assert!(text(accepted, "/message").contains(code), "{accepted}");
         let left = leftovers(ns, name, &plane["metadata"]["uid"]);
-        for (object, live) in left.iter().zip(live(stage, ns, &left).await) {
+        for (object, live) in left.iter().zip(live(env, ns, &left).await) {
             assert_eq!(marks(&live), ["Apply"], "{name}: {} is taken over", object["kind"]);
         }
-        let deployment = async || stage.get("deployment", ns, name).await.unwrap();
+        let deployment = async || env.get("deployment", ns, name).await.unwrap();
         let (before, revision) =
             (deployment().await, "/metadata/annotations/deployment.kubernetes.io~1revision");
         assert!(text(&before, revision).parse::<u32>().unwrap() <= 2, "{name}: at most one rollout");
@@ -150,12 +149,8 @@ async fn objects_that_break_rules_go_on_running_and_their_changes_are_rolled_out
             "ghcr.io/coder/coder:v2.36.1"
         );
         let change = r#"{"spec":{"extraArgs":["--verbose"]}}"#;
-        stage
-            .cluster
-            .kubectl(&format!("patch ccp {name} -n {ns} --type=merge -p {change}"))
-            .await
-            .expect_ok();
-        stage.ready(ns, name).await;
+        env.cluster.kubectl(&format!("patch ccp {name} -n {ns} --type=merge -p {change}")).await.expect_ok();
+        env.ready(ns, name).await;
         let after = deployment().await;
         assert_eq!(after["metadata"]["uid"], before["metadata"]["uid"]);
         assert!(
@@ -163,34 +158,34 @@ async fn objects_that_break_rules_go_on_running_and_their_changes_are_rolled_out
             "{name}: a change of the spec is rolled out"
         );
     }
-    let ingress = stage.get("ingress", ns, "wildcard").await.unwrap();
+    let ingress = env.get("ingress", ns, "wildcard").await.unwrap();
     assert!(ingress["spec"].to_string().contains("apps.example.com"));
     // Mended, it is accepted.
     let mended = r#"[{"op":"remove","path":"/spec/expose"}]"#;
-    stage.cluster.kubectl(&format!("patch ccp unsaid -n {ns} --type=json -p {mended}")).await.expect_ok();
-    stage
-        .until(ns, "unsaid", "to be accepted", |plane| {
-            condition(plane, "SpecAccepted")["status"] == "True" && is_ready(plane)
-        })
-        .await;
+    env.cluster.kubectl(&format!("patch ccp unsaid -n {ns} --type=json -p {mended}")).await.expect_ok();
+    env.until(ns, "unsaid", "to be accepted", |plane| {
+        condition(plane, "SpecAccepted")["status"] == "True" && is_ready(plane)
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_go_operator_left_behind_is_taken_over_in_place() {
-    let stage = Stage::shared().await;
-    let ns = stage.cluster.namespace("takeover").await;
-    let env = |suspend: bool| json!({ "suspend": suspend, "extraEnv": [{ "name": "OLD", "value": "1" }] });
+    let env = shared().await;
+    let ns = env.cluster.namespace("takeover").await;
+    let variables =
+        |suspend: bool| json!({ "suspend": suspend, "extraEnv": [{ "name": "OLD", "value": "1" }] });
     // Suspended, so that everything can be laid out as the older operator leaves it.
-    stage.apply(&ns, "coder", &env(true)).await;
-    let plane = stage.get("codercontrolplane", &ns, "coder").await.unwrap();
+    env.apply_control_plane(&ns, "coder", &variables(true)).await;
+    let plane = env.get("codercontrolplane", &ns, "coder").await.unwrap();
     let left = leftovers(&ns, "coder", &plane["metadata"]["uid"]);
-    leave(stage.cluster, &ns, "coder", &left).await;
-    let before = live(stage, &ns, &left).await;
+    leave(&env.cluster, &ns, "coder", &left).await;
+    let before = live(env, &ns, &left).await;
     assert!(before.iter().all(|object| marks(object) == ["Update"]), "as seen on a running cluster");
 
-    stage.apply(&ns, "coder", &env(false)).await;
-    let plane = stage.ready(&ns, "coder").await;
-    let taken = live(stage, &ns, &left).await;
+    env.apply_control_plane(&ns, "coder", &variables(false)).await;
+    let plane = env.ready(&ns, "coder").await;
+    let taken = live(env, &ns, &left).await;
     for (old, new) in before.iter().zip(&taken) {
         assert_eq!(new["metadata"]["uid"], old["metadata"]["uid"], "{} is the same object", old["kind"]);
         assert_eq!(marks(new), ["Apply"], "{}", old["kind"]);
@@ -204,10 +199,9 @@ async fn what_the_go_operator_left_behind_is_taken_over_in_place() {
     assert!(variables(deployment).contains("OLD") && !variables(deployment).contains("LEFT_BEHIND"));
     assert_eq!(taken[1]["rules"].as_array().unwrap().len(), 3, "the Role is brought up to date");
 
-    stage.apply(&ns, "coder", &json!({ "suspend": false })).await;
-    stage
-        .until_object("deployment", &ns, "coder", "the variable to be gone", |object| {
-            object["spec"].is_object() && !variables(object).contains("OLD")
-        })
-        .await;
+    env.apply_control_plane(&ns, "coder", &json!({ "suspend": false })).await;
+    env.until_object("deployment", &ns, "coder", "the variable to be gone", |object| {
+        object["spec"].is_object() && !variables(object).contains("OLD")
+    })
+    .await;
 }

@@ -6,10 +6,10 @@ mod workloads;
 
 use std::collections::BTreeMap;
 use support::campaign::{Campaign, Plan, Recorded, Workload, representative};
-use support::fault_proxy::Way;
+use support::fault_proxy::CrashTiming;
 
 /// Runs at the same time: most of a run is waiting, for a rollout and for processes to start.
-const LANES: usize = 4;
+const PARALLEL_RUNS: usize = 4;
 
 async fn recorded(
     campaign: &'static Campaign,
@@ -19,7 +19,7 @@ async fn recorded(
     for workload in workloads {
         let planned = &recorded[workload.name].planned;
         println!("{}: {} plans", workload.name, planned.plans.len());
-        for plan in planned.plans.iter().step_by(Way::ALL.len()) {
+        for plan in planned.plans.iter().step_by(CrashTiming::ALL.len()) {
             println!("  {}", plan.point);
         }
         for point in &planned.left_out {
@@ -38,7 +38,7 @@ fn leaked(workloads: Vec<Workload>) -> &'static [Workload] {
 async fn a_representative_part_of_the_campaign_converges() {
     let chosen = |workload: &Workload| ["token", "deletion"].contains(&workload.name);
     let workloads = leaked(workloads::all().into_iter().filter(chosen).collect());
-    let campaign = Campaign::set(workloads::CUSTOMER, LANES).await;
+    let campaign = Campaign::start(workloads::TARGET, PARALLEL_RUNS).await;
     let recorded = recorded(campaign, workloads).await;
     let some = recorded.values().flat_map(|one| representative(one.planned.plans.clone(), 3));
     campaign.run(workloads, recorded, some.collect()).await;
@@ -50,7 +50,7 @@ async fn a_representative_part_of_the_campaign_converges() {
 async fn every_plan_of_the_campaign_converges() {
     let words = std::env::var("CRASH_PLANS").unwrap_or_default();
     let workloads = leaked(workloads::all());
-    let campaign = Campaign::set(workloads::CUSTOMER, LANES).await;
+    let campaign = Campaign::start(workloads::TARGET, PARALLEL_RUNS).await;
     let recorded = recorded(campaign, workloads).await;
     let plans = recorded.values().flat_map(|one| one.planned.plans.clone());
     let plans: Vec<Plan> = plans.filter(|plan| plan.to_string().contains(&words)).collect();

@@ -2,11 +2,12 @@
 //! It never says in which order the operator gets there: that is what is recorded.
 
 use serde_json::{Value, json};
-use support::campaign::{Change, Customer, Kind, Subject, Workload};
+use support::campaign::{Change, Kind, Subject, Target, Workload};
 use support::coderd::license_with;
+use support::objects::{self, condition};
 
 /// The operator as its reconciler of control planes.
-pub const CUSTOMER: Customer = Customer {
+pub const TARGET: Target = Target {
     binary: env!("CARGO_BIN_EXE_coder-k8s"),
     subject: Subject {
         kind: Kind("coder.com", "v1alpha1", "CoderControlPlane", "codercontrolplanes"),
@@ -35,13 +36,11 @@ fn control_plane(spec: &Value) -> Value {
     // Only read when something needs a token of the operator's own.
     spec["extraEnv"] = json!([{ "name": "CODER_PG_CONNECTION_URL",
         "valueFrom": { "secretKeyRef": { "name": "db", "key": "url" } } }]);
-    json!({ "apiVersion": "coder.com/v1alpha1", "kind": "CoderControlPlane",
-        "metadata": { "name": "coder", "namespace": "{home}" }, "spec": spec })
+    objects::control_plane("{home}", "coder", &spec)
 }
 
 fn secret(name: &str, data: &Value) -> Value {
-    json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name, "namespace": "{home}" },
-        "stringData": data })
+    objects::secret("{home}", name, data)
 }
 
 fn database() -> Value {
@@ -55,9 +54,7 @@ fn license() -> Value {
 
 /// Something that needs a token of the control plane.
 fn provisioner() -> Value {
-    json!({ "apiVersion": "coder.com/v1alpha1", "kind": "CoderProvisioner",
-        "metadata": { "name": "builders", "namespace": "{home}" },
-        "spec": { "controlPlaneRef": { "name": "coder" } } })
+    objects::provisioner("{home}", "builders", "coder")
 }
 
 /// A namespace that lets the control plane run workspaces in it.
@@ -66,18 +63,8 @@ fn consenting(role: &str) -> Value {
         "metadata": { "name": role, "labels": { "coder.com/workspaces-from": "{home}" } } })
 }
 
-pub fn condition<'a>(object: &'a Value, name: &str) -> &'a Value {
-    let conditions = object["status"]["conditions"].as_array();
-    conditions.into_iter().flatten().find(|condition| condition["type"] == name).unwrap_or(&Value::Null)
-}
-
-pub fn is_ready(subject: Option<&Value>) -> bool {
-    subject.is_some_and(|object| {
-        let ready = condition(object, "Ready");
-        let of_this_generation =
-            |part: &Value| part["observedGeneration"] == object["metadata"]["generation"];
-        ready["status"] == "True" && of_this_generation(ready) && of_this_generation(&object["status"])
-    })
+fn is_ready(subject: Option<&Value>) -> bool {
+    subject.is_some_and(objects::is_ready)
 }
 
 fn has(subject: Option<&Value>, name: &str, reason: &str) -> bool {
@@ -126,7 +113,7 @@ fn lifetime() -> Vec<Workload> {
     vec![
         Workload {
             name: "creation",
-            elsewhere: &[],
+            other_namespaces: &[],
             before: vec![database()],
             prepared: None,
             change: Change::Apply(vec![control_plane(&with_ingress())]),
@@ -134,7 +121,7 @@ fn lifetime() -> Vec<Workload> {
         },
         Workload {
             name: "deletion",
-            elsewhere: &["first", "second"],
+            other_namespaces: &["first", "second"],
             before: vec![
                 consenting("{first}"),
                 consenting("{second}"),
@@ -155,7 +142,7 @@ fn access() -> Vec<Workload> {
     vec![
         Workload {
             name: "token",
-            elsewhere: &[],
+            other_namespaces: &[],
             before: vec![database(), plain()],
             prepared: Some(is_ready),
             change: Change::Apply(vec![provisioner()]),
@@ -163,7 +150,7 @@ fn access() -> Vec<Workload> {
         },
         Workload {
             name: "license",
-            elsewhere: &[],
+            other_namespaces: &[],
             before: vec![database(), license(), provisioner(), plain()],
             prepared: Some(has_a_token),
             change: Change::Apply(vec![control_plane(&licensed())]),
@@ -171,7 +158,7 @@ fn access() -> Vec<Workload> {
         },
         Workload {
             name: "revocation",
-            elsewhere: &[],
+            other_namespaces: &[],
             before: vec![database(), provisioner(), plain()],
             prepared: Some(has_a_token),
             change: Change::Apply(vec![control_plane(&json!({ "operatorAccess": { "disabled": true } }))]),
@@ -184,7 +171,7 @@ fn exposure() -> Vec<Workload> {
     let gateway = json!({ "expose": { "gateway": { "host": "coder.example.com", "parentRefs": [{ "name": "edge" }] } } });
     vec![Workload {
         name: "expose",
-        elsewhere: &[],
+        other_namespaces: &[],
         before: vec![database(), control_plane(&with_ingress())],
         prepared: Some(is_ready),
         change: Change::Apply(vec![control_plane(&gateway)]),
@@ -198,7 +185,7 @@ fn grants() -> Vec<Workload> {
     vec![
         Workload {
             name: "grants-added",
-            elsewhere: &["first", "second"],
+            other_namespaces: &["first", "second"],
             before: before(&json!({})),
             prepared: Some(is_ready),
             change: Change::Apply(vec![control_plane(&with_grants())]),
@@ -206,7 +193,7 @@ fn grants() -> Vec<Workload> {
         },
         Workload {
             name: "grants-removed",
-            elsewhere: &["first", "second"],
+            other_namespaces: &["first", "second"],
             before: before(&with_grants()),
             prepared: Some(is_ready),
             change: Change::Apply(vec![control_plane(&json!({}))]),

@@ -1,7 +1,7 @@
 //! One cell from a healthy control plane through its fault and back: what was said, how often coderd was asked, and that
 //! no token was lost on the way.
 
-use crate::stage::{Plane, Stage, condition};
+use crate::env::{MatrixEnv, Plane};
 use crate::table::{Broken, Call, Cell, Fault, Step, Then, Wrong};
 use coder_k8s::coderd::client::Limits;
 use coder_k8s::coderd::{Client, Endpoint, Resolve};
@@ -10,12 +10,14 @@ use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use support::coderd::{Fault as CoderdFault, FaultHandle, Occurrence, license_with};
 use support::database_proxy::DatabaseFault;
+use support::objects::condition;
+use support::test_env::LIMIT;
 use support::until;
 use support::wait::holds;
 
 /// What a 429 asks for.
 const RETRY_AFTER: Duration = Duration::from_secs(3);
-/// Passes that the test itself causes, and those that follow from what they write.
+/// Reconciles that the test itself causes, and those that follow from what they write.
 const CAUSED: u32 = 4;
 
 /// How long tries are counted at least.
@@ -23,24 +25,24 @@ const WINDOW: Duration = Duration::from_secs(6);
 
 /// A running cell.
 struct Run<'a> {
-    stage: &'a Stage,
+    env: &'a MatrixEnv,
     plane: &'a Plane,
     cell: Cell,
 }
 
 /// Runs a cell to its end.
-pub async fn run(stage: &Stage, plane: &Plane, cell: Cell) {
-    let run = Run { stage, plane, cell };
+pub async fn run(env: &MatrixEnv, plane: &Plane, cell: Cell) {
+    let run = Run { env, plane, cell };
     run.prepare().await;
-    let before = stage.token(&plane.namespace).await;
-    let since = stage.seen(&plane.namespace);
+    let before = env.token(&plane.namespace).await;
+    let since = env.seen(&plane.namespace);
     let began = Instant::now();
     let fault = run.inject();
     run.provoke().await;
     run.is_told(since).await;
     run.is_tried_again(fault.as_ref(), began).await;
     run.is_bounded(fault.as_ref(), began).await;
-    let healing = stage.seen(&plane.namespace);
+    let healing = env.seen(&plane.namespace);
     run.heal();
     run.is_healed(healing).await;
     run.lost_nothing(before).await;
@@ -71,22 +73,20 @@ impl Run<'_> {
 
     /// A control plane that has everything but what the fault is to strike.
     async fn prepare(&self) {
-        let (stage, namespace) = (self.stage, &self.plane.namespace);
+        let (env, namespace) = (self.env, &self.plane.namespace);
         let user = self.database_user();
         let sslmode = match self.cell.fault {
             Fault::Database(_, Broken::TlsRefused) => "require",
             _ => "disable",
         };
-        stage
-            .secret(namespace, "db", &json!({ "url": self.plane.url(&stage.postgres, &user, sslmode) }))
-            .await;
+        env.secret(namespace, "db", &json!({ "url": self.plane.url(&env.postgres, &user, sslmode) })).await;
         let jwt =
             license_with(&json!({ "jti": "6f1f6a3e-0000-4000-8000-000000000001", "exp": 4_000_000_000_i64 }));
-        stage.secret(namespace, "license", &json!({ "license": jwt })).await;
+        env.secret(namespace, "license", &json!({ "license": jwt })).await;
         let license = self.with_license() && !matches!(self.cell.fault, Fault::Coderd(Call::Upload, _));
         let access = !self.strikes_the_making();
-        stage.apply(namespace, &self.spec(access, license)).await;
-        stage.until(namespace, "healthy at first", 0, |state| is_well(state, access, license)).await;
+        env.apply(namespace, &self.spec(access, license)).await;
+        env.until(namespace, "healthy at first", 0, |state| is_well(state, access, license)).await;
     }
 
     /// Who logs in to the database: somebody of its own where the fault is about that.
@@ -96,8 +96,8 @@ impl Run<'_> {
             Fault::Database(Step::Ensure, Broken::PermissionDenied) => "NOSUPERUSER",
             _ => return "postgres".to_owned(),
         };
-        self.stage.postgres.role(&self.role());
-        self.stage.postgres.sql("postgres", &format!("ALTER ROLE {} {own}", self.role()));
+        self.env.postgres.role(&self.role());
+        self.env.postgres.sql("postgres", &format!("ALTER ROLE {} {own}", self.role()));
         self.role()
     }
 
@@ -123,7 +123,7 @@ impl Run<'_> {
     }
 
     fn break_database(&self, step: Step, broken: Broken) {
-        let sql = |statement: &str| drop(self.stage.postgres.sql(&self.plane.database, statement));
+        let sql = |statement: &str| drop(self.env.postgres.sql(&self.plane.database, statement));
         let proxy = &self.plane.proxy;
         let revoking = step == Step::Revoke;
         match broken {
@@ -141,7 +141,7 @@ impl Run<'_> {
             Broken::StatementTimeout if !revoking => {
                 sql(&trap("INSERT", "users", "%", "PERFORM pg_sleep(8)"))
             }
-            // A revocation is told apart from what precedes it in the same pass by its words.
+            // A revocation is told apart from what precedes it in the same reconcile by its words.
             Broken::StatementTimeout => sql(&trap("DELETE", "api_keys", REVOCATION, "PERFORM pg_sleep(8)")),
             Broken::PermissionDenied => {
                 sql(&trap("DELETE", "api_keys", REVOCATION, "RAISE EXCEPTION USING ERRCODE = '42501'"));
@@ -156,9 +156,9 @@ impl Run<'_> {
     async fn provoke(&self) {
         let namespace = &self.plane.namespace;
         if self.strikes_the_making() || matches!(self.cell.fault, Fault::Coderd(Call::Upload, _)) {
-            self.stage.apply(namespace, &self.spec(true, self.with_license())).await;
+            self.env.apply(namespace, &self.spec(true, self.with_license())).await;
         } else {
-            self.stage.poke(namespace, "fault").await;
+            self.env.request_reconcile(namespace, "fault").await;
         }
     }
 
@@ -172,7 +172,7 @@ impl Run<'_> {
                 && one["message"].as_str().unwrap_or_default().contains(self.cell.words)
         };
         let what = format!("{about} {status}/{reason} with {:?}", self.cell.words);
-        let state = self.stage.until(&self.plane.namespace, &what, since, told).await;
+        let state = self.env.until(&self.plane.namespace, &what, since, told).await;
         let ready = condition(&state, "Ready");
         assert_eq!(ready["status"] == "True", self.is_harmless(), "{}: {ready}", self.cell.name());
     }
@@ -190,9 +190,9 @@ impl Run<'_> {
         }
         if matches!(self.cell.fault, Fault::Coderd(_, Wrong::Status(429))) {
             // Whoever asks meanwhile does not shorten it.
-            self.stage.poke(&self.plane.namespace, "impatient").await;
+            self.env.request_reconcile(&self.plane.namespace, "impatient").await;
             let handled = |state: &Value| state["status"]["lastHandledReconcileAt"] == "impatient";
-            let state = self.stage.until(&self.plane.namespace, "the poke to be handled", 0, handled).await;
+            let state = self.env.until(&self.plane.namespace, "the poke to be handled", 0, handled).await;
             let ready = condition(&state, "Ready");
             assert_eq!(ready["status"] == "True", self.is_harmless(), "{}, poked: {ready}", self.cell.name());
         }
@@ -200,7 +200,7 @@ impl Run<'_> {
             // Nobody counts connections that nobody accepts.
             return;
         }
-        until(&format!("{}: another try", self.plane.namespace), crate::stage::LIMIT, async || {
+        until(&format!("{}: another try", self.plane.namespace), LIMIT, async || {
             let tries = self.tries(fault, began);
             holds(tries >= 2 * per_pass(self.cell.fault), format!("{tries} tries"))
         })
@@ -218,7 +218,7 @@ impl Run<'_> {
     /// Pauses double: in t seconds there are about log2(t) tries, besides those that the test caused.
     async fn is_bounded(&self, fault: Option<&FaultHandle>, began: Instant) {
         let name = self.cell.name();
-        until(&format!("{name}: enough time to count"), crate::stage::LIMIT, async || {
+        until(&format!("{name}: enough time to count"), LIMIT, async || {
             holds(began.elapsed() >= WINDOW, "not yet")
         })
         .await;
@@ -238,7 +238,7 @@ impl Run<'_> {
     fn heal(&self) {
         self.plane.coderd.clear_faults();
         self.plane.proxy.heal();
-        let sql = |statement: &str| drop(self.stage.postgres.sql(&self.plane.database, statement));
+        let sql = |statement: &str| drop(self.env.postgres.sql(&self.plane.database, statement));
         match self.cell.fault {
             Fault::Database(_, Broken::WrongPassword) => {
                 let password = support::postgres::PASSWORD;
@@ -264,44 +264,44 @@ impl Run<'_> {
     }
 
     async fn is_healed(&self, since: usize) {
-        let (stage, namespace) = (self.stage, &self.plane.namespace);
+        let (env, namespace) = (self.env, &self.plane.namespace);
         if self.cell.then == Then::Waits {
             // Within a minute it is looked at anyway; whoever mended it need not wait.
-            stage.poke(namespace, "mended").await;
+            env.request_reconcile(namespace, "mended").await;
         }
         let well = |state: &Value| is_well(state, true, self.with_license());
         if self.cell.fault == Fault::Database(Step::Connect, Broken::TlsRefused) {
-            until(&format!("{namespace}: a token over TLS"), crate::stage::LIMIT, async || {
-                self.plane.follow(&stage.postgres);
-                holds(stage.token(namespace).await.is_some(), "none yet")
+            until(&format!("{namespace}: a token over TLS"), LIMIT, async || {
+                self.plane.follow(&env.postgres);
+                holds(env.token(namespace).await.is_some(), "none yet")
             })
             .await;
         }
         // What was over by itself may have been so before the fault was.
         let since = if self.cell.then == Then::Over { since.saturating_sub(1) } else { since };
-        stage.until(namespace, "healthy again", since, well).await;
+        env.until(namespace, "healthy again", since, well).await;
     }
 
     async fn lost_nothing(&self, before: Option<String>) {
-        let (stage, plane, name) = (self.stage, self.plane, self.cell.name());
-        let token = stage.token(&plane.namespace).await.unwrap_or_else(|| panic!("{name}: no token is kept"));
+        let (env, plane, name) = (self.env, self.plane, self.cell.name());
+        let token = env.token(&plane.namespace).await.unwrap_or_else(|| panic!("{name}: no token is kept"));
         let rejected = matches!(self.cell.fault, Fault::Coderd(Call::Standing, Wrong::Status(401)));
         if let Some(before) = before.filter(|_| !rejected) {
             assert_eq!(token, before, "{name}: a token that worked was given up");
         }
-        let live = until(&format!("{name}: one living token"), crate::stage::LIMIT, async || {
-            let live = plane.tokens(&stage.postgres);
+        let live = until(&format!("{name}: one living token"), LIMIT, async || {
+            let live = plane.tokens(&env.postgres);
             holds(live.len() == 1, format!("{} tokens", live.len())).map(|()| live)
         })
         .await;
         assert_eq!(live[0].id, token.split('-').next().unwrap(), "{name}: it is the one that is kept");
-        plane.follow(&stage.postgres);
+        plane.follow(&env.postgres);
         let secret = token.clone();
         let endpoint = Endpoint::parse("http://coder.test").unwrap();
         let resolve = Resolve::new(vec![format!("coder.test={}", plane.coderd.addr()).parse().unwrap()]);
         let client = Client::new(endpoint, Some(Confidential::new(token)), &resolve, Limits::default());
         client.unwrap().me().await.unwrap_or_else(|error| panic!("{name}: the kept token: {error}"));
-        let visible = stage.visible(&plane.namespace).await;
+        let visible = env.visible(&plane.namespace).await;
         for secret in [support::postgres::PASSWORD, secret.as_str()] {
             assert!(!visible.contains(secret), "{name}: a secret is told");
         }
@@ -332,7 +332,7 @@ fn route(call: Call) -> &'static str {
     }
 }
 
-/// How often a pass meets the fault at most.
+/// How often a reconcile meets the fault at most.
 fn per_pass(fault: Fault) -> u32 {
     match fault {
         // The token in use is refused, then the one that was made instead.

@@ -2,12 +2,14 @@
 //! told by a truthful condition, tried again within bounds, healed when it is over, and costs no token.
 
 mod cell;
-mod stage;
+mod env;
 mod table;
 
+use env::{MatrixEnv, Plane, Wanted};
 use serde_json::{Value, json};
-use stage::{LIMIT, Plane, Stage, Wanted, condition};
 use std::time::Duration;
+use support::objects::condition;
+use support::test_env::LIMIT;
 use support::until;
 use support::wait::holds;
 use table::{Broken, Cell, Fault, Step};
@@ -19,13 +21,13 @@ async fn run(cells: Vec<Cell>) {
         own_database: matches!(cell.fault, Fault::Database(..)),
         closed: cell.fault == Fault::Database(Step::Connect, Broken::Refused),
     });
-    let stage: &'static Stage = Box::leak(Box::new(Stage::set(wanted.collect()).await));
+    let env: &'static MatrixEnv = Box::leak(Box::new(MatrixEnv::start(wanted.collect()).await));
     let runtime = tokio::runtime::Handle::current();
     // A thread each: statements of the test itself may wait for the operator's.
-    let runs = cells.iter().copied().zip(&stage.planes).map(|(cell, plane)| {
+    let runs = cells.iter().copied().zip(&env.planes).map(|(cell, plane)| {
         let runtime = runtime.clone();
         let named = std::thread::Builder::new().name(cell.name());
-        (cell.name(), named.spawn(move || runtime.block_on(cell::run(stage, plane, cell))).unwrap())
+        (cell.name(), named.spawn(move || runtime.block_on(cell::run(env, plane, cell))).unwrap())
     });
     let runs: Vec<_> = runs.collect();
     let mut failed = Vec::new();
@@ -58,21 +60,21 @@ const REST: Duration = Duration::from_secs(4);
 async fn two_control_planes_with_two_databases_mixed_up_keep_their_pauses_and_come_to_rest() {
     let wanted =
         ["one", "two"].map(|name| Wanted { name: name.to_owned(), own_database: true, closed: false });
-    let stage = Stage::set(wanted.into()).await;
+    let env = MatrixEnv::start(wanted.into()).await;
     let url = json!([{ "name": "CODER_PG_CONNECTION_URL",
         "valueFrom": { "secretKeyRef": { "name": "db", "key": "url" } } }]);
     let database_of = async |plane: &Plane, other: &Plane| {
-        let database = other.url(&stage.postgres, "postgres", "disable");
-        stage.secret(&plane.namespace, "db", &json!({ "url": database })).await;
+        let database = other.url(&env.postgres, "postgres", "disable");
+        env.secret(&plane.namespace, "db", &json!({ "url": database })).await;
     };
-    let [one, two] = &stage.planes[..] else { panic!("two") };
+    let [one, two] = &env.planes[..] else { panic!("two") };
     for (plane, other) in [(one, two), (two, one)] {
         database_of(plane, other).await;
-        stage.apply(&plane.namespace, &json!({ "extraEnv": url })).await;
+        env.apply(&plane.namespace, &json!({ "extraEnv": url })).await;
     }
     for plane in [one, two] {
         let rejected = |state: &Value| condition(state, "OperatorAccessReady")["reason"] == "TokenRejected";
-        stage.until(&plane.namespace, "TokenRejected", 0, rejected).await;
+        env.until(&plane.namespace, "TokenRejected", 0, rejected).await;
         let first = plane.coderd.calls_to("GET /users/me")[0].at;
         until("enough time to count", LIMIT, async || {
             let (passed, tries) =
@@ -84,17 +86,17 @@ async fn two_control_planes_with_two_databases_mixed_up_keep_their_pauses_and_co
         assert!(tries <= 8, "{tries} tries of one token");
     }
     for plane in [one, two] {
-        let since = stage.seen(&plane.namespace);
+        let since = env.seen(&plane.namespace);
         database_of(plane, plane).await;
         let proven = |state: &Value| {
             condition(state, "OperatorAccessReady")["reason"] == "TokenProven"
                 && condition(state, "Ready")["status"] == "True"
         };
-        stage.until(&plane.namespace, "access", since, proven).await;
+        env.until(&plane.namespace, "access", since, proven).await;
         until(&format!("{} to be at rest", plane.namespace), LIMIT, async || {
             let last = plane.coderd.calls().last().map(|call| call.at).unwrap();
-            let passes = plane.coderd.count("GET /buildinfo");
-            holds(plane.coderd.clock().now().since(last) >= REST, format!("{passes} passes so far"))
+            let reconciles = plane.coderd.count("GET /buildinfo");
+            holds(plane.coderd.clock().now().since(last) >= REST, format!("{reconciles} reconciles so far"))
         })
         .await;
     }

@@ -3,17 +3,17 @@
 /// A call to coderd, told apart by what it is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Call {
-    /// Whether coderd is up, on every pass.
+    /// Whether coderd is up, on every reconcile.
     Healthz,
-    /// Who coderd is, on every pass.
+    /// Who coderd is, on every reconcile.
     BuildInfo,
-    /// What it is licensed for, on every pass.
+    /// What it is licensed for, on every reconcile.
     Entitlements,
-    /// Whether the token in use still stands, on every pass.
+    /// Whether the token in use still stands, on every reconcile.
     Standing,
     /// Whether a new token works, before it is taken into use.
     Proof,
-    /// Whether the license is there, on every pass.
+    /// Whether the license is there, on every reconcile.
     Licenses,
     /// Uploading the license.
     Upload,
@@ -69,7 +69,7 @@ pub enum Then {
     Retried,
     /// Looked at again when somebody acts, or after a while.
     Waits,
-    /// Over with the next pass although the fault goes on: the call had taken effect.
+    /// Over with the next reconcile although the fault goes on: the call had taken effect.
     Over,
 }
 

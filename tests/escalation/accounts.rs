@@ -3,37 +3,36 @@
 //! now or let through once, nothing must come of it.
 
 use serde_json::{Value, json};
-use std::time::Duration;
+use std::ops::Deref;
+use support::test_env::LIMIT;
 use support::wait::holds;
-use support::{Cluster, ClusterOptions, Installation, Operator, until};
+use support::{TestEnv, objects, until};
 
-const LIMIT: Duration = Duration::from_secs(60);
 const EVIL: &str = "evil.example.com/shell:v1";
 
-struct Scene {
-    cluster: Cluster,
+/// A [`TestEnv`] and a namespace in it whose objects somebody with few rights writes.
+struct TenantEnv {
+    env: TestEnv,
     ns: String,
-    operator_namespace: String,
-    _operator: Operator,
 }
 
-impl Scene {
-    async fn set() -> Self {
-        let cluster = Cluster::start(ClusterOptions { nodes: 1, ..Default::default() }).await;
-        let installation = Installation::new(&cluster, "operator").await;
-        let operator = installation.start(env!("CARGO_BIN_EXE_coder-k8s"), "controller").await;
-        let operator_namespace = installation.namespace.clone();
-        let ns = cluster.namespace("tenant").await;
-        Self { cluster, ns, operator_namespace, _operator: operator }
+impl Deref for TenantEnv {
+    type Target = TestEnv;
+
+    fn deref(&self) -> &TestEnv {
+        &self.env
+    }
+}
+
+impl TenantEnv {
+    async fn start() -> Self {
+        let env = TestEnv::builder(env!("CARGO_BIN_EXE_coder-k8s")).nodes(1).without_coderd().start().await;
+        let ns = env.cluster.namespace("tenant").await;
+        Self { env, ns }
     }
 
     async fn kubectl(&self, words: &str) -> String {
         self.cluster.kubectl(words).await.expect_ok()
-    }
-
-    async fn apply(&self, object: &Value) {
-        let words = "apply --server-side --force-conflicts --field-manager=git -f -";
-        self.cluster.kubectl_with_input(words, &object.to_string()).await.expect_ok();
     }
 
     async fn list(&self, kinds: &str) -> Vec<Value> {
@@ -46,31 +45,7 @@ impl Scene {
     fn plane(&self, name: &str, spec: &Value) -> Value {
         let mut whole = json!({ "image": EVIL });
         whole.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
-        json!({ "apiVersion": "coder.com/v1alpha1", "kind": "CoderControlPlane",
-            "metadata": { "name": name, "namespace": self.ns }, "spec": whole })
-    }
-
-    async fn until_condition(&self, name: &str, about: &str, reason: &str) -> Value {
-        until(&format!("{name}: {about} {reason}"), LIMIT, async || {
-            let plane = self.kubectl(&format!("get ccp {name} -n {} -o json", self.ns)).await;
-            let plane: Value = serde_json::from_str(&plane).unwrap();
-            let conditions = plane["status"]["conditions"].as_array().cloned().unwrap_or_default();
-            let is = conditions.iter().any(|one| one["type"] == about && one["reason"] == reason);
-            holds(is, plane["status"].to_string()).map(|()| plane)
-        })
-        .await
-    }
-
-    /// Asks for a pass and waits until it is done, so that whatever comes of the object is there.
-    async fn looked_at(&self, name: &str, word: &str) {
-        let ns = &self.ns;
-        self.kubectl(&format!("annotate ccp {name} -n {ns} --overwrite coder.com/reconcile-at={word}")).await;
-        until("a pass", LIMIT, async || {
-            let words = format!("get ccp {name} -n {ns} -o jsonpath={{.status.lastHandledReconcileAt}}");
-            let echo = self.kubectl(&words).await;
-            holds(echo == word, echo)
-        })
-        .await;
+        objects::control_plane(&self.ns, name, &whole)
     }
 
     /// Everything that runs as an account, and everything that gives it a right.
@@ -96,47 +71,42 @@ impl Scene {
         }
         used
     }
-
-    async fn account(&self, name: &str) -> Value {
-        let words = format!("get serviceaccount {name} -n {} -o json --show-managed-fields", self.ns);
-        serde_json::from_str(&self.kubectl(&words).await).unwrap()
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_object_named_after_an_account_runs_nothing_as_it_and_binds_nothing_to_it() {
-    let scene = Scene::set().await;
-    let ns = &scene.ns;
-    scene.kubectl(&format!("create serviceaccount robot -n {ns}")).await;
+    let env = TenantEnv::start().await;
+    let ns = &env.ns;
+    env.kubectl(&format!("create serviceaccount robot -n {ns}")).await;
     let bind = "--clusterrole=admin";
-    scene.kubectl(&format!("create rolebinding robot -n {ns} {bind} --serviceaccount={ns}:robot")).await;
+    env.kubectl(&format!("create rolebinding robot -n {ns} {bind} --serviceaccount={ns}:robot")).await;
     // Labels of ours on an account make it no child of ours.
-    scene.kubectl(&format!("create serviceaccount masked -n {ns}")).await;
+    env.kubectl(&format!("create serviceaccount masked -n {ns}")).await;
     let labels = "app.kubernetes.io/managed-by=coder-k8s app.kubernetes.io/name=coder-control-plane \
                   app.kubernetes.io/instance=masked";
-    scene.kubectl(&format!("label serviceaccount masked -n {ns} {labels}")).await;
+    env.kubectl(&format!("label serviceaccount masked -n {ns} {labels}")).await;
     for name in ["robot", "masked"] {
-        let before = scene.account(name).await;
-        scene.apply(&scene.plane(name, &json!({ "replicas": 1 }))).await;
-        scene.looked_at(name, "once").await;
-        scene.looked_at(name, "twice").await;
-        assert_eq!(scene.used(name).await, Vec::<String>::new(), "{name}");
-        assert_eq!(scene.account(name).await, before, "{name} is left alone");
-        let plane = scene.until_condition(name, "Stalled", "AccountNotOurs").await;
+        let before = env.get("serviceaccount", ns, name).await;
+        env.apply(&env.plane(name, &json!({ "replicas": 1 }))).await;
+        env.reconcile(ns, name, "once").await;
+        env.reconcile(ns, name, "twice").await;
+        assert_eq!(env.used(name).await, Vec::<String>::new(), "{name}");
+        assert_eq!(env.get("serviceaccount", ns, name).await, before, "{name} is left alone");
+        let plane = env.until_reason(ns, name, "Stalled", "AccountNotOurs").await;
         let ready = plane["status"]["conditions"].to_string();
         assert!(ready.contains("set spec.serviceAccount.name"), "the next step is told: {ready}");
     }
     // Named in the spec, its author was asked.
-    scene.apply(&scene.plane("robot", &json!({ "serviceAccount": { "name": "robot" } }))).await;
+    env.apply(&env.plane("robot", &json!({ "serviceAccount": { "name": "robot" } }))).await;
     until("what was asked for", LIMIT, async || {
-        let used = scene.used("robot").await;
+        let used = env.used("robot").await;
         holds(used.iter().any(|what| what.starts_with("Deployment")), format!("{used:?}"))
     })
     .await;
     // What runs goes on being worked on, also when the spec says no more which account it is.
-    scene.apply(&scene.plane("robot", &json!({ "extraArgs": ["--verbose"] }))).await;
+    env.apply(&env.plane("robot", &json!({ "extraArgs": ["--verbose"] }))).await;
     until("a change of what runs", LIMIT, async || {
-        let deployment = scene.kubectl(&format!("get deployment robot -n {ns} -o json")).await;
+        let deployment = env.kubectl(&format!("get deployment robot -n {ns} -o json")).await;
         holds(deployment.contains("--verbose"), deployment)
     })
     .await;
@@ -144,41 +114,41 @@ async fn an_object_named_after_an_account_runs_nothing_as_it_and_binds_nothing_t
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_account_that_cannot_be_made_is_not_waited_for_by_pods_until_somebody_else_makes_it() {
-    let scene = Scene::set().await;
-    let ns = &scene.ns;
+    let env = TenantEnv::start().await;
+    let ns = &env.ns;
     let group = "admissionregistration.k8s.io/v1";
     let expression = format!(
         "!request.userInfo.username.startsWith('system:serviceaccount:{}:')",
-        scene.operator_namespace
+        env.installation.namespace
     );
     let rule = json!({ "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"],
         "resources": ["serviceaccounts"] });
-    scene
-        .apply(&json!({ "apiVersion": group, "kind": "ValidatingAdmissionPolicy", "metadata": { "name": "accounts" },
+    env.apply(
+        &json!({ "apiVersion": group, "kind": "ValidatingAdmissionPolicy", "metadata": { "name": "accounts" },
             "spec": { "matchConstraints": { "resourceRules": [rule], "namespaceSelector": { "matchLabels": {
                     "kubernetes.io/metadata.name": ns } } },
-                "validations": [{ "expression": expression, "message": "no accounts of yours" }] } }))
-        .await;
-    scene
-        .apply(&json!({ "apiVersion": group, "kind": "ValidatingAdmissionPolicyBinding",
+                "validations": [{ "expression": expression, "message": "no accounts of yours" }] } }),
+    )
+    .await;
+    env.apply(&json!({ "apiVersion": group, "kind": "ValidatingAdmissionPolicyBinding",
             "metadata": { "name": "accounts" },
             "spec": { "policyName": "accounts", "validationActions": ["Deny"] } }))
         .await;
     let as_operator = format!(
         "create serviceaccount probe -n {ns} --dry-run=server --as=system:serviceaccount:{}:x --as-group=system:masters",
-        scene.operator_namespace
+        env.installation.namespace
     );
     until("the policy to be in force", LIMIT, async || {
-        let tried = scene.cluster.kubectl(&as_operator).await;
+        let tried = env.cluster.kubectl(&as_operator).await;
         holds(tried.stderr.contains("no accounts of yours"), tried.stderr)
     })
     .await;
-    scene.apply(&scene.plane("late", &json!({}))).await;
-    scene.looked_at("late", "lacking").await;
-    assert_eq!(scene.used("late").await, Vec::<String>::new());
+    env.apply(&env.plane("late", &json!({}))).await;
+    env.reconcile(ns, "late", "lacking").await;
+    assert_eq!(env.used("late").await, Vec::<String>::new());
     // Somebody else makes it, for purposes of his own.
-    scene.kubectl(&format!("create serviceaccount late -n {ns}")).await;
-    scene.looked_at("late", "made").await;
-    assert_eq!(scene.used("late").await, Vec::<String>::new());
-    scene.until_condition("late", "Stalled", "AccountNotOurs").await;
+    env.kubectl(&format!("create serviceaccount late -n {ns}")).await;
+    env.reconcile(ns, "late", "made").await;
+    assert_eq!(env.used("late").await, Vec::<String>::new());
+    env.until_reason(ns, "late", "Stalled", "AccountNotOurs").await;
 }

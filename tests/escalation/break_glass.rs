@@ -1,8 +1,9 @@
 //! A namespace whose label keeps the webhooks out: the shipped policy asks there whether the author may escalate roles.
 //! It never needs the operator: the API server answers alone.
 
-use super::tenant::{Desk, LIMIT, Tenant, Way, fresh, object};
+use super::tenant::{Desk, Tenant, Way, fresh, object};
 use serde_json::{Value, json};
+use support::test_env::LIMIT;
 use support::until;
 use support::wait::holds;
 use webhooks::Kind::{self, ControlPlane, Provisioner, WorkspaceProxy};

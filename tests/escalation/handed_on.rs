@@ -4,30 +4,36 @@
 
 use http::Request;
 use serde_json::{Value, json};
-use std::time::Duration;
+use std::ops::Deref;
+use support::objects::condition;
+use support::test_env::LIMIT;
 use support::wait::holds;
-use support::{Cluster, ClusterOptions, Installation, Operator, until};
+use support::{TestEnv, objects, until};
 
-const LIMIT: Duration = Duration::from_secs(60);
 /// An account for which nobody asks anything: what it may do, everybody may.
 const BYSTANDER: &str = "bystander";
 
-/// An operator with admission and reconcilers in a cluster of its own, a namespace with a robot, and one that agreed to
-/// hold its workspaces.
-struct Scene<'a> {
-    cluster: &'a Cluster,
-    installation: Installation<'a>,
+/// A [`TestEnv`] with admission and reconcilers, a namespace with a robot, and one that agreed to hold its workspaces.
+struct RobotEnv {
+    env: TestEnv,
     robot: kube::Client,
     home: String,
     team: String,
-    _operator: Operator,
 }
 
-impl<'a> Scene<'a> {
-    async fn set(cluster: &'a Cluster) -> Self {
-        let installation = Installation::new(cluster, "operator").await;
-        let operator = installation.start(env!("CARGO_BIN_EXE_coder-k8s"), "all").await;
-        installation.admit(operator.ports.webhooks, &[]).await;
+impl Deref for RobotEnv {
+    type Target = TestEnv;
+
+    fn deref(&self) -> &TestEnv {
+        &self.env
+    }
+}
+
+impl RobotEnv {
+    async fn start() -> Self {
+        let builder = TestEnv::builder(env!("CARGO_BIN_EXE_coder-k8s")).app("all").without_coderd();
+        let env = builder.admitting(&[]).start().await;
+        let cluster = &env.cluster;
         let (home, team) = (cluster.namespace("robots").await, cluster.namespace("team").await);
         for words in [
             format!("label namespace {team} coder.com/workspaces-from={home}"),
@@ -40,14 +46,13 @@ impl<'a> Scene<'a> {
             cluster.kubectl(&words).await.expect_ok();
         }
         let robot = cluster.client_of(&cluster.kubeconfig_for(&home, "robot", &cluster.url()).await).await;
-        Self { cluster, installation, robot, home, team, _operator: operator }
+        Self { env, robot, home, team }
     }
 
     /// Applies the control plane as the robot does for whoever writes to its Git repository.
-    async fn apply(&self, extra: &Value) {
+    async fn apply_as_robot(&self, extra: &Value) {
         let spec = json!({ "rbac": { "workspaceNamespaces": [self.team], "extraRules": extra } });
-        let plane = json!({ "apiVersion": "coder.com/v1alpha1", "kind": "CoderControlPlane",
-            "metadata": { "name": "coder" }, "spec": spec });
+        let plane = objects::control_plane(&self.home, "coder", &spec);
         let path = format!("/apis/coder.com/v1alpha1/namespaces/{}/codercontrolplanes/coder", self.home);
         let request = Request::patch(format!("{path}?fieldManager=git&force=true"))
             .header("content-type", "application/apply-patch+yaml");
@@ -61,18 +66,15 @@ impl<'a> Scene<'a> {
     }
 
     async fn until_said(&self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
-        until(what, LIMIT, async || {
-            let words = format!("get ccp coder -n {} -o json", self.home);
-            let plane: Value = serde_json::from_str(&self.cluster.kubectl(&words).await.expect_ok()).unwrap();
-            let conditions = plane["status"]["conditions"].as_array().into_iter().flatten();
-            let said = conditions.into_iter().find(|one| one["type"] == "WorkspaceRBACReady");
-            let said = said.filter(|one| one["observedGeneration"] == plane["metadata"]["generation"]);
-            said.filter(|said| wanted(said)).cloned().ok_or_else(|| plane["status"].to_string())
-        })
-        .await
+        let said = |plane: &Value| {
+            let said = condition(plane, "WorkspaceRBACReady");
+            said.is_object() && said["observedGeneration"] == plane["metadata"]["generation"] && wanted(said)
+        };
+        let plane = self.until(&self.home, "coder", what, said).await;
+        condition(&plane, "WorkspaceRBACReady").clone()
     }
 
-    /// Asks for a pass once the API server knows whether an account of the operator may do something.
+    /// Requests a reconcile once the API server knows whether an account of the operator may do something.
     async fn once(&self, account: &str, question: &str, expected: &str) {
         let user = format!("system:serviceaccount:{}:{account}", self.installation.namespace);
         until(&format!("{account} {question}: {expected}"), LIMIT, async || {
@@ -144,19 +146,19 @@ fn of_the_operator() -> Value {
 
 #[tokio::test]
 async fn a_cluster_admin_robot_hands_on_nothing_that_the_operator_holds_and_may_not_give() {
-    let cluster = Cluster::start(ClusterOptions::default()).await;
-    let scene = Scene::set(&cluster).await;
-    scene.apply(&json!([])).await;
-    let said = scene.looked_at().await;
+    let env = RobotEnv::start().await;
+    let cluster = &env.cluster;
+    env.apply_as_robot(&json!([])).await;
+    let said = env.looked_at().await;
     assert_eq!(said["status"], "True", "{said}");
-    let before = scene.grants().await;
+    let before = env.grants().await;
     assert_eq!(before.len(), 4, "{before:?}");
 
-    scene.apply(&of_the_operator()).await;
-    let said = scene.looked_at().await;
-    assert_eq!(scene.gained().await, Vec::<String>::new(), "{said}");
-    assert_eq!(scene.grants().await, before, "what was granted stays as it is");
-    let account = format!("{}/{}", scene.installation.namespace, scene.installation.grants_account);
+    env.apply_as_robot(&of_the_operator()).await;
+    let said = env.looked_at().await;
+    assert_eq!(env.gained().await, Vec::<String>::new(), "{said}");
+    assert_eq!(env.grants().await, before, "what was granted stays as it is");
+    let account = format!("{}/{}", env.installation.namespace, env.installation.grants_account);
     assert_eq!((&said["status"], &said["reason"]), (&json!("False"), &json!("Refused")), "{said}");
     let message = said["message"].as_str().unwrap();
     for words in ["secrets", &format!("ServiceAccount {account}"), "spec.rbac.extraRules"] {
@@ -170,39 +172,39 @@ async fn a_cluster_admin_robot_hands_on_nothing_that_the_operator_holds_and_may_
     cluster.kubectl_with_input("apply -f -", &role.to_string()).await.expect_ok();
     let bind = format!("create clusterrolebinding {name} --clusterrole={name} --serviceaccount={subject}");
     cluster.kubectl(&bind).await.expect_ok();
-    scene.once(&scene.installation.grants_account, &format!("list secrets -n {}", scene.team), "yes").await;
-    scene.until_said("what the administrator allows", |said| said["status"] == "True").await;
+    env.once(&env.installation.grants_account, &format!("list secrets -n {}", env.team), "yes").await;
+    env.until_said("what the administrator allows", |said| said["status"] == "True").await;
     // By uid: what was there is still the same object.
     let uids = |grants: &[String]| -> Vec<String> {
         grants.iter().map(|one| one.rsplit_once(' ').unwrap().0.to_owned()).collect()
     };
-    assert_eq!(uids(&scene.grants().await), uids(&before));
-    let gained = scene.gained().await;
+    assert_eq!(uids(&env.grants().await), uids(&before));
+    let gained = env.gained().await;
     assert_eq!(gained.len(), 6, "list, get and delete in both namespaces, and for coderd alone: {gained:?}");
     assert!(gained.iter().all(|one| one.starts_with("coder: ") && !one.contains("roles")), "{gained:?}");
 }
 
 #[tokio::test]
 async fn without_that_account_nothing_is_taken_away_and_the_message_says_what_is_lacking() {
-    let cluster = Cluster::start(ClusterOptions::default()).await;
-    let scene = Scene::set(&cluster).await;
-    scene.apply(&json!([])).await;
-    assert_eq!(scene.looked_at().await["status"], "True");
-    let before = scene.grants().await;
+    let env = RobotEnv::start().await;
+    let cluster = &env.cluster;
+    env.apply_as_robot(&json!([])).await;
+    assert_eq!(env.looked_at().await["status"], "True");
+    let before = env.grants().await;
 
-    let installation = &scene.installation;
+    let installation = &env.installation;
     let (namespace, grants) = (&installation.namespace, &installation.grants_account);
     let pods = json!([{ "apiGroups": [""], "resources": ["pods"], "verbs": ["get"] }]);
     let lacking = async |what: &str| -> String {
-        let said = scene.until_said(what, |said| said["status"] == "False").await;
+        let said = env.until_said(what, |said| said["status"] == "False").await;
         assert_eq!(said["reason"], "Refused", "{said}");
-        assert_eq!(scene.grants().await, before, "what was granted stays as it is");
+        assert_eq!(env.grants().await, before, "what was granted stays as it is");
         said["message"].as_str().unwrap().to_owned()
     };
     // The account may not write Roles: an overlay without its ClusterRoleBinding.
     cluster.kubectl(&format!("delete clusterrolebinding {grants}")).await.expect_ok();
-    scene.once(grants, &format!("patch roles -n {}", scene.team), "no").await;
-    scene.apply(&pods).await;
+    env.once(grants, &format!("patch roles -n {}", env.team), "no").await;
+    env.apply_as_robot(&pods).await;
     let message = lacking("the account to be refused").await;
     for words in [format!("ServiceAccount {namespace}/{grants}"), "ClusterRole coder-k8s-grants".to_owned()] {
         assert!(message.contains(&words), "{words}: {message}");
@@ -216,7 +218,7 @@ async fn without_that_account_nothing_is_taken_away_and_the_message_says_what_is
     assert_eq!(rules.len(), count - 1);
     cluster.kubectl_with_input("replace -f -", &role.to_string()).await.expect_ok();
     let operator = &installation.service_account;
-    scene.once(operator, &format!("impersonate serviceaccounts/{grants} -n {namespace}"), "no").await;
+    env.once(operator, &format!("impersonate serviceaccounts/{grants} -n {namespace}"), "no").await;
     let message = until("the operator to be refused", LIMIT, async || {
         let message = lacking("the refusal").await;
         holds(message.contains("may not act as"), message.clone()).map(|()| message)
@@ -226,13 +228,13 @@ async fn without_that_account_nothing_is_taken_away_and_the_message_says_what_is
         assert!(message.contains(&words), "{words}: {message}");
     }
     // A namespace that refuses cannot be obeyed now; it is once the manifests are whole again.
-    let refuse = format!("label namespace {} --overwrite coder.com/workspaces-from=none", scene.team);
+    let refuse = format!("label namespace {} --overwrite coder.com/workspaces-from=none", env.team);
     cluster.kubectl(&refuse).await.expect_ok();
-    scene.installation.mend().await;
+    env.installation.mend().await;
     until("the grant to be revoked", LIMIT, async || {
-        let left = scene.grants().await.into_iter().filter(|one| one.starts_with(&scene.team)).count();
+        let left = env.grants().await.into_iter().filter(|one| one.starts_with(&env.team)).count();
         holds(left == 0, format!("{left} left"))
     })
     .await;
-    assert_eq!(scene.gained().await, Vec::<String>::new());
+    assert_eq!(env.gained().await, Vec::<String>::new());
 }

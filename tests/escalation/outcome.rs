@@ -4,13 +4,14 @@
 
 use super::gains::FOUNDER;
 use super::reach::{Author, image_of, reach};
-use super::tenant::LIMIT;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::ops::Deref;
 use support::cluster::Answer;
 use support::postgres::Postgres;
+use support::test_env::LIMIT;
 use support::wait::holds;
-use support::{Cluster, ClusterOptions, Installation, Operator, until};
+use support::{Cluster, TestEnv, until};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_coder-k8s");
 /// The namespaces that are worth an attack: the tenant's, another one, and the operator's.
@@ -58,20 +59,29 @@ fn wishes(author: &str) -> [Value; 9] {
     ]
 }
 
-/// An operator with all its parts, a control plane of the administrator that runs, and the authors.
-struct Scene<'a> {
-    cluster: &'a Cluster,
-    operator: Operator,
+/// A [`TestEnv`] with all parts of the operator, a control plane of the administrator that runs, and the authors.
+struct AuthorsEnv(TestEnv);
+
+impl Deref for AuthorsEnv {
+    type Target = TestEnv;
+
+    fn deref(&self) -> &TestEnv {
+        &self.0
+    }
 }
 
-impl<'a> Scene<'a> {
-    async fn set(cluster: &'a Cluster, flags: Vec<String>) -> Self {
-        let installation = Installation::shipped(cluster).await;
-        let mut options = installation.operator("all").await;
-        options.flags.extend(flags);
-        let mut operator = Operator::start(BINARY, &options).await;
-        operator.ready(LIMIT).await;
-        installation.admit(operator.ports.webhooks, &[]).await;
+impl AuthorsEnv {
+    async fn start(flags: Vec<String>) -> Self {
+        let env = TestEnv::builder(BINARY)
+            .nodes(1)
+            .shipped()
+            .app("all")
+            .without_coderd()
+            .flags(flags)
+            .admitting(&[])
+            .start()
+            .await;
+        let cluster = &env.cluster;
         for words in [
             "create namespace people",
             "create namespace team",
@@ -101,10 +111,10 @@ impl<'a> Scene<'a> {
                 }
             }
         }
-        let scene = Self { cluster, operator };
-        scene.sent(COMMITTER, &plane("coder", &json!({ "replicas": 1 }))).await.expect_ok();
-        scene.reconciled("coder").await;
-        scene
+        let env = Self(env);
+        env.sent(COMMITTER, &plane("coder", &json!({ "replicas": 1 }))).await.expect_ok();
+        env.reconciled("coder").await;
+        env
     }
 
     /// Runs kubectl as an author. What the committer writes is sent by a robot that is cluster-admin.
@@ -121,28 +131,15 @@ impl<'a> Scene<'a> {
         self.by(author, "apply --server-side --force-conflicts -f -", object).await
     }
 
-    async fn control_plane(&self, name: &str) -> Value {
-        let words = format!("get codercontrolplane {name} -n coder -o json");
-        serde_json::from_str(&self.cluster.kubectl(&words).await.expect_ok()).unwrap()
-    }
-
     /// Waits until the operator has looked at the object as it is now.
     async fn reconciled(&self, name: &str) {
-        let version =
-            self.control_plane(name).await["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
-        let words = format!(
-            "annotate codercontrolplane {name} -n coder --overwrite coder.com/reconcile-at=at-{version}"
-        );
-        self.cluster.kubectl(&words).await.expect_ok();
-        until("the control plane to be reconciled", LIMIT, async || {
-            let handled = self.control_plane(name).await["status"]["lastHandledReconcileAt"].clone();
-            holds(handled == json!(format!("at-{version}")), handled.to_string())
-        })
-        .await;
+        let plane = self.get("codercontrolplane", "coder", name).await.expect("it is stored");
+        let version = plane["metadata"]["resourceVersion"].as_str().unwrap();
+        self.reconcile("coder", name, &format!("at-{version}")).await;
     }
 
     async fn reach(&self, author: &'static str) -> BTreeSet<String> {
-        reach(&Author { cluster: self.cluster, name: author }, &PLACES).await
+        reach(&Author { cluster: &self.cluster, name: author }, &PLACES).await
     }
 
     async fn reaches(&self) -> Vec<BTreeSet<String>> {
@@ -158,7 +155,7 @@ impl<'a> Scene<'a> {
         for (author, before) in AUTHORS.into_iter().zip(before) {
             let after = self.reach(author).await;
             let gained: Vec<&String> = after.difference(before).collect();
-            assert!(gained.is_empty(), "{attack}: {author} can now {gained:?}\n{}", self.operator.log());
+            assert!(gained.is_empty(), "{attack}: {author} can now {gained:?}\n{}", self.log().await);
         }
     }
 
@@ -188,35 +185,34 @@ impl<'a> Scene<'a> {
 /// The attacks of somebody who may only write our objects: nothing comes of any of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_comes_of_an_attack_and_the_author_can_do_no_more_than_before() {
-    let cluster = Cluster::start(ClusterOptions { nodes: 1, ..Default::default() }).await;
-    let scene = Scene::set(&cluster, Vec::new()).await;
-    let (before, reaches) = (made(&cluster).await, scene.reaches().await);
+    let env = AuthorsEnv::start(Vec::new()).await;
+    let cluster = &env.cluster;
+    let (before, reaches) = (made(cluster).await, env.reaches().await);
     assert_eq!(reaches[0], BTreeSet::new(), "he starts with nothing");
 
-    scene.wished_in_vain().await;
+    env.wished_in_vain().await;
     // The operator has been through all of it once an object that came later is there.
-    scene.sent(COMMITTER, &plane("later", &json!({ "replicas": 0 }))).await.expect_ok();
-    scene.reconciled("later").await;
-    let after: Vec<String> =
-        made(&cluster).await.into_iter().filter(|name| !name.contains("later")).collect();
+    env.sent(COMMITTER, &plane("later", &json!({ "replicas": 0 }))).await.expect_ok();
+    env.reconciled("later").await;
+    let after: Vec<String> = made(cluster).await.into_iter().filter(|name| !name.contains("later")).collect();
     assert_eq!(after, before);
-    scene.nothing_gained("every wish", &reaches).await;
+    env.nothing_gained("every wish", &reaches).await;
 }
 
 /// The attacks of authors whose objects are stored, because they may run pods or because a robot may do everything.
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_may_have_an_object_stored_gains_nothing_by_what_comes_of_it() {
-    let cluster = Cluster::start(ClusterOptions { nodes: 1, ..Default::default() }).await;
-    let scene = Scene::set(&cluster, Vec::new()).await;
-    let before = scene.reaches().await;
+    let env = AuthorsEnv::start(Vec::new()).await;
+    let cluster = &env.cluster;
+    let before = env.reaches().await;
     let runs = "POST /api/v1/namespaces/coder/pods".to_owned();
     assert!(before[1].contains(&runs) && before[2].is_empty(), "{before:?}");
 
     // An object that is named after an account of somebody else.
     for author in [RUNNER, COMMITTER] {
-        scene.sent(author, &plane("robot", &json!({ "image": image_of(author) }))).await.expect_ok();
-        scene.reconciled("robot").await;
-        scene.nothing_gained("named after an account", &before).await;
+        env.sent(author, &plane("robot", &json!({ "image": image_of(author) }))).await.expect_ok();
+        env.reconciled("robot").await;
+        env.nothing_gained("named after an account", &before).await;
         cluster.kubectl("delete ccp robot -n coder").await.expect_ok();
     }
 
@@ -224,43 +220,43 @@ async fn whoever_may_have_an_object_stored_gains_nothing_by_what_comes_of_it() {
     let refusals = ["(CODER0510)", "(CODER0502)"];
     let mut refused = 0;
     for spec in wishes(RUNNER) {
-        let answer = scene.sent(RUNNER, &plane("mine", &spec)).await;
+        let answer = env.sent(RUNNER, &plane("mine", &spec)).await;
         if answer.ok {
-            scene.reconciled("mine").await;
+            env.reconciled("mine").await;
         } else {
             refused += 1;
             assert!(refusals.iter().any(|code| answer.stderr.contains(code)), "{spec}: {}", answer.stderr);
         }
     }
     assert_eq!(refused, 3, "ingress, node port and rules are not his");
-    scene.nothing_gained("what he may run", &before).await;
+    env.nothing_gained("what he may run", &before).await;
     cluster.kubectl("delete ccp mine -n coder").await.expect_ok();
 
     // Where the webhooks are switched off the policy asks, and what passes it widens nothing.
     cluster.kubectl("label namespace coder coder.com/admission=disabled").await.expect_ok();
     until("the policy to be in force", LIMIT, async || {
-        let answer = scene.sent(WRITER, &plane("coder", &json!({ "image": image_of(WRITER) }))).await;
+        let answer = env.sent(WRITER, &plane("coder", &json!({ "image": image_of(WRITER) }))).await;
         holds(answer.stderr.contains("CODER0511"), answer.stderr)
     })
     .await;
     for author in [WRITER, RUNNER] {
         for spec in wishes(author) {
-            let refused = scene.sent(author, &plane("coder", &spec)).await.expect_refused();
+            let refused = env.sent(author, &plane("coder", &spec)).await.expect_refused();
             assert!(refused.contains("CODER0511"), "{author} {spec}: {refused}");
         }
     }
     for spec in wishes(COMMITTER) {
-        scene.sent(COMMITTER, &plane("coder", &spec)).await.expect_ok();
-        scene.reconciled("coder").await;
-        scene.nothing_gained(&format!("without webhooks: {spec}"), &before).await;
+        env.sent(COMMITTER, &plane("coder", &spec)).await.expect_ok();
+        env.reconciled("coder").await;
+        env.nothing_gained(&format!("without webhooks: {spec}"), &before).await;
     }
 
     // The same try finds what there is to find: with the webhooks back the robot, who may do everything, was asked.
     cluster.kubectl("label namespace coder coder.com/admission-").await.expect_ok();
     let asked = json!({ "image": image_of(COMMITTER), "serviceAccount": { "name": "robot" } });
-    scene.sent(COMMITTER, &plane("coder", &asked)).await.expect_ok();
+    env.sent(COMMITTER, &plane("coder", &asked)).await.expect_ok();
     until("the pods to run as the account that is named", LIMIT, async || {
-        let reach = scene.reach(COMMITTER).await;
+        let reach = env.reach(COMMITTER).await;
         holds(reach.contains("GET /api/v1/namespaces/coder/secrets"), format!("{reach:?}"))
     })
     .await;
@@ -272,39 +268,37 @@ const DATABASE: &str = "CODER_PG_CONNECTION_URL";
 /// worth nothing once it is not needed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_control_plane_that_nothing_needs_a_token_for_makes_nobody_powerful_in_coderd() {
-    let cluster = Cluster::start(ClusterOptions { nodes: 1, ..Default::default() }).await;
     let postgres = Postgres::start();
-    let scene = Scene::set(&cluster, vec![format!("--resolve={}", postgres.resolve_rule())]).await;
+    let env = AuthorsEnv::start(vec![format!("--resolve={}", postgres.resolve_rule())]).await;
+    let cluster = &env.cluster;
     let database = postgres.coderd_database("v2.36.1");
     let url = postgres.url("postgres", &database, "sslmode=disable");
-    let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "db", "namespace": "coder" },
-        "stringData": { "url": url } });
-    cluster.kubectl_with_input("apply --server-side -f -", &secret.to_string()).await.expect_ok();
-    let before = scene.reaches().await;
+    env.apply_secret("coder", "db", &json!({ "url": url })).await;
+    let before = env.reaches().await;
     let key = json!({ "name": DATABASE, "valueFrom": { "secretKeyRef": { "name": "db", "key": "url" } } });
     let spec = json!({ "image": image_of(RUNNER), "extraEnv": [key] });
     let live = || postgres.sql(&database, "SELECT count(*) FROM api_keys WHERE expires_at > now()");
     let tokens = "get secrets -n coder-system -o name";
     let recorded = async || cluster.kubectl(tokens).await.expect_ok().contains("operator-token");
 
-    scene.sent(RUNNER, &plane("mine", &spec)).await.expect_ok();
-    scene.reconciled("mine").await;
+    env.sent(RUNNER, &plane("mine", &spec)).await.expect_ok();
+    env.reconciled("mine").await;
     assert_eq!(
         (postgres.sql(&database, "SELECT username FROM users").as_str(), recorded().await),
         ("", false)
     );
-    scene.nothing_gained("what he may run", &before).await;
+    env.nothing_gained("what he may run", &before).await;
 
     let provisioner =
         object("CoderProvisioner", "builders", &json!({ "controlPlaneRef": { "name": "mine" } }));
-    scene.sent(WRITER, &provisioner).await.expect_refused();
-    scene.sent(RUNNER, &provisioner).await.expect_ok();
+    env.sent(WRITER, &provisioner).await.expect_refused();
+    env.sent(RUNNER, &provisioner).await.expect_ok();
     until("a token", LIMIT, async || holds(live() == "1" && recorded().await, live())).await;
     assert_eq!(postgres.sql(&database, "SELECT rbac_roles FROM users"), "{template-admin}");
-    scene.nothing_gained("what he may run", &before).await;
+    env.nothing_gained("what he may run", &before).await;
     let thief = postgres.sql(&database, "SELECT id FROM api_keys");
 
-    scene.by(RUNNER, "delete coderprovisioner builders -n coder", "").await.expect_ok();
+    env.by(RUNNER, "delete coderprovisioner builders -n coder", "").await.expect_ok();
     until("the token to be gone", LIMIT, async || holds(live() == "0" && !recorded().await, live())).await;
     let left = format!("SELECT count(*) FROM api_keys WHERE id = '{thief}' AND expires_at > now()");
     assert_eq!(postgres.sql(&database, &left), "0");

@@ -6,13 +6,12 @@ use kube::core::Status;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use support::test_env::LIMIT;
 use support::wait::holds;
-use support::{Cluster, Installation, Operator, until};
+use support::{Cluster, TestEnv, until};
 use tokio::sync::OnceCell;
 use webhooks::Kind;
 
-pub const LIMIT: Duration = Duration::from_secs(30);
 /// Members may write our kinds in the tenant's namespace, read a Secret of their own, and nothing else.
 const AUTHORS: &str = "authors";
 /// The Secret authors may read: without credentials of its own no proxy can be written at all.
@@ -25,9 +24,8 @@ pub struct Tenant {
     pub namespace: String,
     /// Another namespace, whose label keeps the webhooks out.
     pub unguarded: String,
-    // They run as long as this process.
-    _installation: Installation<'static>,
-    _operator: Operator,
+    // It runs as long as this process.
+    _env: TestEnv,
 }
 
 /// Someone who sends requests.
@@ -67,7 +65,6 @@ impl Tenant {
 
     async fn start() -> Self {
         let cluster = Cluster::shared().await;
-        let installation = Installation::new(cluster, "operator").await;
         let [namespace, unguarded] =
             [cluster.namespace("tenant").await, cluster.namespace("unguarded").await];
         cluster
@@ -77,9 +74,14 @@ impl Tenant {
         for team in TEAMS {
             cluster.kubectl(&format!("create namespace {team}")).await.expect_ok();
         }
-        let operator = installation.start(env!("CARGO_BIN_EXE_coder-k8s"), "webhooks").await;
-        installation.admit(operator.ports.webhooks, &[&namespace, &unguarded]).await;
-        let tenant = Self { namespace, unguarded, _installation: installation, _operator: operator };
+        let env = TestEnv::builder(env!("CARGO_BIN_EXE_coder-k8s"))
+            .in_cluster(cluster)
+            .app("webhooks")
+            .without_coderd()
+            .admitting(&[&namespace, &unguarded])
+            .start()
+            .await;
+        let tenant = Self { namespace, unguarded, _env: env };
         let writing = "create,update,patch,get codercontrolplanes,coderprovisioners,coderworkspaceproxies";
         let scaling = "get,patch codercontrolplanes/scale";
         let own = format!("get secrets {OWN_SECRET}");

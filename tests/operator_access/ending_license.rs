@@ -1,9 +1,11 @@
 //! A license that ends, one that cannot be uploaded because nothing runs, and what is said of entitlements nobody has
 //! seen yet. Each test has a coderd of its own.
 
-use crate::stage::{LIMIT, Stage, condition};
+use crate::env::OperatorAccessEnv;
 use serde_json::{Value, json};
 use support::coderd::{Role, license_with};
+use support::objects::condition;
+use support::test_env::LIMIT;
 use support::until;
 use support::wait::holds;
 
@@ -23,29 +25,29 @@ fn date(seconds: i64) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_license_that_ends_is_told_in_time_and_an_ended_one_is_not_applied() {
-    let stage = Stage::shared().await;
-    let alone = stage.alone("ending");
+    let env = OperatorAccessEnv::shared().await;
+    let alone = env.alone("ending");
     let ns = &alone.namespace;
-    stage.secret(ns, "mine", &json!({ "token": alone.coderd.token_for(&[Role::Owner]) })).await;
+    env.apply_secret(ns, "mine", &json!({ "token": alone.coderd.token_for(&[Role::Owner]) })).await;
     let spec = json!({ "licenseSecretRef": { "name": "license" },
         "operatorAccess": { "tokenSecretRef": { "name": "mine" } } });
-    stage.apply(ns, &spec).await;
+    env.apply_control_plane(ns, "coder", &spec).await;
     let ends = [in_days(200), in_days(29), in_days(6), in_days(-1)];
     for (number, (end, reason)) in
         ends.iter().zip(["Applied", "ExpiresWithin30Days", "ExpiresWithin7Days", "Expired"]).enumerate()
     {
         let jwt = license(u8::try_from(number).unwrap(), *end);
-        stage.secret(ns, "license", &json!({ "license": jwt })).await;
-        let plane = stage.until_reason(ns, "LicenseApplied", reason).await;
+        env.apply_secret(ns, "license", &json!({ "license": jwt })).await;
+        let plane = env.until_reason(ns, "coder", "LicenseApplied", reason).await;
         assert_eq!(plane["status"]["licenseExpiresAt"], date(*end));
         let ended = reason == "Expired";
         assert_eq!(condition(&plane, "LicenseApplied")["status"] == "True", !ended, "{reason}");
         assert_eq!(condition(&plane, "Stalled")["status"] == "True", ended, "{reason}");
         // Nothing new is told of what was told.
-        stage.pass(ns, &format!("again-{number}")).await;
+        env.reconcile(ns, "coder", &format!("again-{number}")).await;
     }
     until("each to be told once", LIMIT, async || {
-        let told = stage.told(ns, "LicenseApplied").await;
+        let told = env.events_of(ns, "LicenseApplied").await;
         let of = |reason: &str| told.iter().filter(|one| one.contains(reason)).cloned().collect::<Vec<_>>();
         let expected = ["ExpiresWithin30Days", "ExpiresWithin7Days", "Expired x"]
             .map(|reason| of(reason) == [format!("Warning {} x1", reason.trim_end_matches(" x"))]);
@@ -57,11 +59,11 @@ async fn a_license_that_ends_is_told_in_time_and_an_ended_one_is_not_applied() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_replicas_the_license_is_spoken_of_and_what_is_unknown_is_called_so() {
-    let stage = Stage::shared().await;
-    let alone = stage.alone("stopped");
+    let env = OperatorAccessEnv::shared().await;
+    let alone = env.alone("stopped");
     let ns = &alone.namespace;
-    stage.secret(ns, "mine", &json!({ "token": alone.coderd.token_for(&[Role::Owner]) })).await;
-    stage.secret(ns, "license", &json!({ "license": license(50, in_days(200)) })).await;
+    env.apply_secret(ns, "mine", &json!({ "token": alone.coderd.token_for(&[Role::Owner]) })).await;
+    env.apply_secret(ns, "license", &json!({ "license": license(50, in_days(200)) })).await;
     let spec = |replicas: i32| {
         json!({ "replicas": replicas, "licenseSecretRef": { "name": "license" },
             "operatorAccess": { "tokenSecretRef": { "name": "mine" } } })
@@ -70,9 +72,9 @@ async fn without_replicas_the_license_is_spoken_of_and_what_is_unknown_is_called
         let one = condition(plane, about);
         one["status"] == status && one["message"].as_str().is_some_and(|message| message.contains(words))
     };
-    stage.apply(ns, &spec(0)).await;
-    let plane = stage
-        .until(ns, "speaking of the license", |plane| {
+    env.apply_control_plane(ns, "coder", &spec(0)).await;
+    let plane = env
+        .until(ns, "coder", "speaking of the license", |plane| {
             is(plane, "LicenseApplied", "False", "no replicas") && is(plane, "Ready", "True", "license")
         })
         .await;
@@ -83,7 +85,7 @@ async fn without_replicas_the_license_is_spoken_of_and_what_is_unknown_is_called
         (&json!("unknown"), &json!("unknown"))
     );
     assert!(status["entitlementsLastChecked"].is_null(), "nobody has looked");
-    stage.apply(ns, &spec(1)).await;
-    let plane = stage.until_reason(ns, "LicenseApplied", "Applied").await;
+    env.apply_control_plane(ns, "coder", &spec(1)).await;
+    let plane = env.until_reason(ns, "coder", "LicenseApplied", "Applied").await;
     assert_eq!(plane["status"]["licenseTier"], "premium");
 }

@@ -44,7 +44,7 @@ async fn plant(client: &kube::Client, namespace: &str, name: &str, canary: &Cana
 }
 
 /// The metrics as an allowed scraper gets them.
-async fn scrape(installation: &Installation<'_>, operator: &Operator, token: &str) -> String {
+async fn scrape(installation: &Installation, operator: &Operator, token: &str) -> String {
     let request = http::Request::get("/metrics").header("authorization", format!("Bearer {token}"));
     let (ca, port) = (installation.ca().await, operator.ports.metrics);
     let (status, text) = https::ask(port, &ca, "metrics.example.com", request, "").await.unwrap();

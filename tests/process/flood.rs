@@ -15,7 +15,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// What the Deployment allows, in megabytes.
 const CONTAINER: f64 = 134.2;
 
-async fn webhooks(purpose: &str) -> (Installation<'static>, Operator, Caller) {
+async fn webhooks(purpose: &str) -> (Installation, Operator, Caller) {
     let cluster = Cluster::shared().await;
     webhooks_through(purpose, cluster, &cluster.url()).await
 }
@@ -25,7 +25,7 @@ async fn webhooks_through(
     purpose: &str,
     cluster: &'static Cluster,
     url: &str,
-) -> (Installation<'static>, Operator, Caller) {
+) -> (Installation, Operator, Caller) {
     let installation = Installation::new(cluster, purpose).await;
     let mut options = installation.operator_through("webhooks", url).await;
     let name = "flood.example.com".to_owned();

@@ -15,7 +15,7 @@ const HOST: &str = "metrics.example.com";
 struct Scrape(String);
 
 impl Scrape {
-    async fn of(operator: &Operator, installation: &Installation<'_>, token: &str) -> Self {
+    async fn of(operator: &Operator, installation: &Installation, token: &str) -> Self {
         let request = http::Request::get("/metrics").header("authorization", format!("Bearer {token}"));
         let ca = installation.ca().await;
         let (status, text) = https::ask(operator.ports.metrics, &ca, HOST, request, "").await.unwrap();

@@ -1,5 +1,5 @@
 //! Many control planes at once on a real API server with the real Deployment controller: all of them settle within the
-//! requests that `tests/budget.yaml` allows, and a second pass over all of them writes nothing.
+//! requests that `tests/budget.yaml` allows, and a second reconcile of all of them writes nothing.
 
 mod budget;
 
@@ -21,12 +21,12 @@ const LIMIT: Duration = Duration::from_secs(300);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn three_hundred_control_planes_settle_within_the_budget_and_a_second_pass_writes_nothing() {
-    let cluster = Cluster::start(ClusterOptions { nodes: 4, audit: true }).await;
+    let cluster = Cluster::start(ClusterOptions { nodes: 4, audit: true, ..Default::default() }).await;
     let installation = Installation::new(&cluster, "operator").await;
     let coderd = Coderd::builder().api_rate_limit(None).start().await;
     let mut options = installation.operator("controller").await;
     options.flags.push(format!("--resolve=*.svc.cluster.local={}", coderd.addr()));
-    // At this level the end of every pass is told.
+    // At this level the end of every reconcile is told.
     options.flags.push("--log-level=debug".to_owned());
 
     let operator = start(&options).await;
@@ -47,17 +47,17 @@ async fn three_hundred_control_planes_settle_within_the_budget_and_a_second_pass
     assert_eq!(Budget::read().broken_by(&counted), Vec::<String>::new());
 
     let operator = start(&options).await;
-    until("a second pass of every control plane", LIMIT, async || {
+    until("a second reconcile of every control plane", LIMIT, async || {
         let lines = operator.log().matches("reconcile ended").count();
-        holds(lines >= fleet.members.len(), format!("{lines} passes"))?;
-        let left = fleet.members.difference(&passed(&operator)).count();
+        holds(lines >= fleet.members.len(), format!("{lines} reconciles"))?;
+        let left = fleet.members.difference(&reconciled(&operator)).count();
         holds(left == 0, format!("{left} had none yet"))
     })
     .await;
     stop(operator).await;
     let second = cluster.requests_of(&installation.user()).split_off(first.len());
     let looked_at = second.iter().filter(|request| request.sort() == "get codercontrolplanes").count();
-    assert!(looked_at >= COUNT, "the audit log saw {looked_at} passes");
+    assert!(looked_at >= COUNT, "the audit log saw {looked_at} reconciles");
     let writes: Vec<&Request> = second
         .iter()
         .filter(|request| !request.is_read() && !is_of_the_process(request, &installation.namespace))
@@ -89,8 +89,8 @@ async fn stop(mut operator: Operator) {
     assert!(status.success(), "{status}");
 }
 
-/// The control planes that had a pass which ended well.
-fn passed(operator: &Operator) -> BTreeSet<Key> {
+/// The control planes that had a reconcile which ended well.
+fn reconciled(operator: &Operator) -> BTreeSet<Key> {
     let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
     let ended = operator.logged("reconcile ended").into_iter();
     ended

@@ -77,7 +77,7 @@ async fn measure(binary: &str, size: usize) -> Cost {
 
 /// The audit log is written for both: it costs the API server time.
 fn options(size: usize) -> ClusterOptions {
-    ClusterOptions { nodes: size.div_ceil(PODS_ON_A_NODE) + 1, audit: true }
+    ClusterOptions { nodes: size.div_ceil(PODS_ON_A_NODE) + 1, audit: true, ..Default::default() }
 }
 
 /// What it costs, and what it said of one of them in the end.

@@ -1,7 +1,7 @@
 //! A proxy in front of PostgreSQL that can be closed, deny TLS, cut a session at a statement of the test's choice, and end
 //! its client at a commit. It never changes what it forwards; who waits for commits hears of each before the client does.
 
-use crate::fault_proxy::{Delivered, Journal, Way};
+use crate::fault_proxy::{CrashTiming, Delivered, Journal};
 use crate::ports;
 use std::io;
 use std::net::SocketAddr;
@@ -126,10 +126,10 @@ async fn session(client: TcpStream, shared: &Shared) -> io::Result<()> {
     // Whoever answers the question for TLS holds the client's half for that moment.
     let to_client = tokio::sync::Mutex::new(to_client);
     let lost = watch::Sender::new(false);
-    let way = Mutex::new(None);
+    let timing = Mutex::new(None);
     let end = tokio::select! {
-        end = ask(from_client, to_server, &to_client, &lost, &way, shared) => end?,
-        end = answer(from_server, &to_client, &lost, &way, shared) => end?,
+        end = ask(from_client, to_server, &to_client, &lost, &timing, shared) => end?,
+        end = answer(from_server, &to_client, &lost, &timing, shared) => end?,
     };
     if matches!(end, End::Cut) {
         // Closed without a word, and without the farewell that dropping this half would send: that is a reset.
@@ -146,7 +146,7 @@ async fn ask(
     mut to: OwnedWriteHalf,
     back: &tokio::sync::Mutex<OwnedWriteHalf>,
     lost: &watch::Sender<bool>,
-    way: &Mutex<Option<Way>>,
+    timing: &Mutex<Option<CrashTiming>>,
     shared: &Shared,
 ) -> io::Result<End> {
     let term = shared.journal.term();
@@ -158,8 +158,8 @@ async fn ask(
         }
         let said = &buffer[..length];
         let commits = contains(said, COMMIT);
-        *locked(way) = shared.journal.arrived(commits.then(|| "database COMMIT".to_owned()));
-        if *locked(way) == Some(Way::BeforeForwarding) {
+        *locked(timing) = shared.journal.arrived(commits.then(|| "database COMMIT".to_owned()));
+        if *locked(timing) == Some(CrashTiming::BeforeForwarding) {
             shared.journal.shut();
         }
         if shared.journal.is_shut(term) {
@@ -187,7 +187,7 @@ async fn answer(
     mut from: OwnedReadHalf,
     to: &tokio::sync::Mutex<OwnedWriteHalf>,
     lost: &watch::Sender<bool>,
-    way: &Mutex<Option<Way>>,
+    timing: &Mutex<Option<CrashTiming>>,
     shared: &Shared,
 ) -> io::Result<End> {
     let mut buffer = vec![0; 64 * 1024];
@@ -201,13 +201,13 @@ async fn answer(
         if contains(said, COMMIT) {
             let on_commit = shared.on_commit.clone();
             drop(tokio::task::spawn_blocking(move || on_commit()).await);
-            match locked(way).take() {
-                Some(Way::AnswerLost) => {
+            match locked(timing).take() {
+                Some(CrashTiming::AnswerLost) => {
                     shared.journal.shut();
                     continue;
                 }
-                Some(Way::AfterAnswer) => delivered = Some(Delivered(shared.journal.clone())),
-                Some(Way::BeforeForwarding) | None => {}
+                Some(CrashTiming::AfterAnswer) => delivered = Some(Delivered(shared.journal.clone())),
+                Some(CrashTiming::BeforeForwarding) | None => {}
             }
         }
         if *lost.borrow() {

@@ -22,6 +22,15 @@ impl Postgres {
     pub fn coderd_tokens(&self, database: &str) -> Result<Vec<DatabaseToken>, String> {
         Ok(self.try_sql(database, STATEMENT)?.lines().map(row).collect())
     }
+
+    /// The living tokens of the active user with this address.
+    ///
+    /// # Panics
+    /// If the database does not answer, or a row is not of coderd's schema.
+    pub fn living_coderd_tokens_of(&self, database: &str, email: &str) -> Vec<DatabaseToken> {
+        let statement = format!("{STATEMENT} AND u.email = '{email}' AND k.expires_at > now()");
+        self.sql(database, &statement).lines().map(row).collect()
+    }
 }
 
 fn row(line: &str) -> DatabaseToken {

@@ -77,7 +77,7 @@ enum Done {
 /// as long as `settle` before, as the operator does: a cluster that was just started is slow, and would lift the floor.
 pub async fn measure(
     cluster: &Cluster,
-    installation: &Installation<'_>,
+    installation: &Installation,
     writes: Writes,
     size: usize,
     settle: Duration,

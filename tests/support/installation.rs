@@ -13,8 +13,8 @@ use std::time::Duration;
 const ADMIT_LIMIT: Duration = Duration::from_secs(30);
 
 /// The manifests of `kustomize/overlays/local`, applied under a prefix, so that many fit into one cluster.
-pub struct Installation<'a> {
-    cluster: &'a Cluster,
+pub struct Installation {
+    cluster: Cluster,
     /// The namespace of the operator.
     pub namespace: String,
     /// The service account it runs as.
@@ -26,23 +26,23 @@ pub struct Installation<'a> {
     admission: Vec<Value>,
 }
 
-impl<'a> Installation<'a> {
+impl Installation {
     /// Applies the overlay into a new namespace called after `purpose`.
-    pub async fn new(cluster: &'a Cluster, purpose: &str) -> Self {
+    pub async fn new(cluster: &Cluster, purpose: &str) -> Self {
         let namespace = cluster.namespace(purpose).await;
         let service_account = format!("{namespace}-coder-k8s");
         let grants_account = format!("{namespace}-coder-k8s-grants");
         let manifests = manifests(&namespace).await;
         let admission = apply(cluster, &manifests).await;
-        Self { cluster, namespace, service_account, grants_account, manifests, admission }
+        Self { cluster: cluster.clone(), namespace, service_account, grants_account, manifests, admission }
     }
 
     /// Applies the overlay as it is shipped, into `coder-system`.
-    pub async fn shipped(cluster: &'a Cluster) -> Self {
+    pub async fn shipped(cluster: &Cluster) -> Self {
         let manifests = kustomize(&repository().join("kustomize/overlays/local")).await.expect_ok();
         let admission = apply(cluster, &manifests).await;
         Self {
-            cluster,
+            cluster: cluster.clone(),
             namespace: "coder-system".to_owned(),
             service_account: "coder-k8s".to_owned(),
             grants_account: "coder-k8s-grants".to_owned(),
@@ -53,7 +53,7 @@ impl<'a> Installation<'a> {
 
     /// Applies everything but the webhook configurations once more, over what a test has broken.
     pub async fn mend(&self) {
-        apply(self.cluster, &self.manifests).await;
+        apply(&self.cluster, &self.manifests).await;
     }
 
     /// The name under which the operator appears to the API server.

@@ -84,7 +84,7 @@ impl Answer {
 pub struct Layers {
     with_cel: Cluster,
     without: &'static Cluster,
-    installation: Installation<'static>,
+    installation: Installation,
     operator: Operator,
 }
 

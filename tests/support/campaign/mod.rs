@@ -1,21 +1,22 @@
 //! A crash campaign: records undisturbed runs of a workload, plans a death at every write, runs each plan and compares
-//! what is left in the end. What a workload is, and what its operator is called, is for its customer to say.
+//! what is left in the end. What the workloads are, and of which operator, is for the suite to say.
 
+mod cluster_state;
 mod end_state;
 mod plan;
-mod scene;
-mod world;
+mod run;
 
+pub use cluster_state::Kind;
 pub use end_state::EndState;
 pub use plan::{Plan, Planned, plans, representative};
-pub use world::Kind;
 
 use crate::cluster::{Cluster, ClusterOptions};
 use crate::fault_proxy::Point;
 use crate::installation::Installation;
 use crate::postgres::Postgres;
+use crate::test_env::LIMIT;
 use crate::wait::{holds, within};
-use scene::{LIMIT, Scene};
+use run::WorkloadRun;
 use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -38,9 +39,9 @@ pub struct Subject {
     pub name: &'static str,
 }
 
-/// Who runs a campaign.
+/// What a campaign tests: an operator, and the object that its workloads are about.
 #[derive(Debug, Clone, Copy)]
-pub struct Customer {
+pub struct Target {
     /// The operator.
     pub binary: &'static str,
     /// What it works on.
@@ -64,13 +65,13 @@ pub enum Change {
 }
 
 /// Something that an operator does in many steps. Manifests say `{home}` for the subject's namespace, `{operator}` for the
-/// operator's, the role of each other namespace in braces, and `{database}` for the URL of coderd's database.
+/// operator's, the name of each other namespace in braces, and `{database}` for the URL of coderd's database.
 #[derive(Debug, Clone)]
 pub struct Workload {
     /// What it is called; part of a namespace's name.
     pub name: &'static str,
-    /// The roles of further namespaces.
-    pub elsewhere: &'static [&'static str],
+    /// What further namespaces are called in every run.
+    pub other_namespaces: &'static [&'static str],
     /// What there is before.
     pub before: Vec<Value>,
     /// When that is done; none if there is no subject yet.
@@ -82,18 +83,18 @@ pub struct Workload {
 }
 
 /// What all runs share.
-struct Ground {
-    cluster: &'static Cluster,
+struct Environment {
+    cluster: Cluster,
     postgres: Arc<Postgres>,
     database: String,
     client: kube::Client,
-    customer: Customer,
+    target: Target,
 }
 
 /// A cluster, a database server and some installations of the operator, each for one run at a time.
 pub struct Campaign {
-    ground: Ground,
-    lanes: Vec<Installation<'static>>,
+    environment: Environment,
+    installations: Vec<Installation>,
 }
 
 /// What an undisturbed run was.
@@ -110,26 +111,25 @@ pub struct Recorded {
 }
 
 /// How a plan ended that did not fail.
-enum Run {
+enum Outcome {
     Converged(Duration),
     NotReached,
 }
 
 impl Campaign {
     /// Sets up everything for that many runs at the same time.
-    pub async fn set(customer: Customer, lanes: usize) -> &'static Self {
-        let cluster = Cluster::start(ClusterOptions { nodes: 2, ..Default::default() }).await;
-        let cluster: &'static Cluster = Box::leak(Box::new(cluster));
-        cluster.kubectl_with_input("apply --server-side -f -", &crate::optional_kinds()).await.expect_ok();
+    pub async fn start(target: Target, parallel_runs: usize) -> &'static Self {
+        let options = ClusterOptions { nodes: 2, optional_kinds: true, ..Default::default() };
+        let cluster = Cluster::start(options).await;
         let postgres = Arc::new(Postgres::start());
         let database = postgres.coderd_database(RELEASE);
         let client = cluster.client().await;
         let mut installations = Vec::new();
-        for _ in 0..lanes {
-            installations.push(Installation::new(cluster, "operator").await);
+        for _ in 0..parallel_runs {
+            installations.push(Installation::new(&cluster, "operator").await);
         }
-        let ground = Ground { cluster, postgres, database, client, customer };
-        Box::leak(Box::new(Self { ground, lanes: installations }))
+        let environment = Environment { cluster, postgres, database, client, target };
+        Box::leak(Box::new(Self { environment, installations }))
     }
 
     /// Records each workload undisturbed and makes its plans.
@@ -138,7 +138,9 @@ impl Campaign {
     /// If an undisturbed run fails, or two of them end differently: then nothing can be compared.
     pub async fn record(&'static self, workloads: &'static [Workload]) -> BTreeMap<&'static str, Recorded> {
         let jobs = workloads.iter().flat_map(|workload| [workload; RECORDINGS]).collect();
-        let runs = self.in_lanes(jobs, |lane, workload| Box::pin(self.undisturbed(lane, workload))).await;
+        let runs = self
+            .in_parallel(jobs, |installation, workload| Box::pin(self.undisturbed(installation, workload)))
+            .await;
         let mut recordings: BTreeMap<&str, Vec<Recording>> = BTreeMap::new();
         for (workload, run) in runs {
             let recording = run.unwrap_or_else(|why| panic!("{}, undisturbed: {why}", workload.name));
@@ -175,8 +177,8 @@ impl Campaign {
         let jobs: Vec<(Plan, &'static Workload)> =
             chosen.into_iter().map(|plan| (plan.clone(), workload(&plan))).collect();
         let runs = self
-            .in_lanes(jobs, |lane, (plan, workload)| {
-                Box::pin(self.tried(lane, workload, plan, &recorded[workload.name].end))
+            .in_parallel(jobs, |installation, (plan, workload)| {
+                Box::pin(self.tried(installation, workload, plan, &recorded[workload.name].end))
             })
             .await;
         let mut times: BTreeMap<&str, Vec<Duration>> = BTreeMap::new();
@@ -196,65 +198,65 @@ impl Campaign {
         assert!(failed.is_empty(), "{} of {total} plans failed:\n\n{}", failed.len(), failed.join("\n\n"));
     }
 
-    /// Runs jobs, each in a lane of its own for that time; their results come in no order.
-    async fn in_lanes<J, T>(
+    /// Runs jobs, each with an installation of its own for that time; their results come in no order.
+    async fn in_parallel<J, T>(
         &'static self,
         jobs: Vec<J>,
-        run: impl Fn(&'static Installation<'static>, J) -> futures::future::LocalBoxFuture<'static, T>,
+        run: impl Fn(&'static Installation, J) -> futures::future::LocalBoxFuture<'static, T>,
     ) -> Vec<(J, T)>
     where
         J: Clone,
     {
         let waiting = Mutex::new(VecDeque::from(jobs));
         let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-        let lanes = self.lanes.iter().map(|lane| {
+        let workers = self.installations.iter().map(|installation| {
             let (next, run) = (&next, &run);
             async move {
                 let mut results = Vec::new();
                 while let Some(job) = next() {
-                    let result = run(lane, job.clone()).await;
+                    let result = run(installation, job.clone()).await;
                     results.push((job, result));
                 }
                 results
             }
         });
-        futures::future::join_all(lanes).await.into_iter().flatten().collect()
+        futures::future::join_all(workers).await.into_iter().flatten().collect()
     }
 
     async fn undisturbed(
         &'static self,
-        lane: &'static Installation<'static>,
+        installation: &'static Installation,
         workload: &'static Workload,
     ) -> Result<Recording, String> {
-        let mut scene = Scene::set(&self.ground, lane, workload).await;
+        let mut run = WorkloadRun::prepare(&self.environment, installation, workload).await;
         let recording = async {
-            scene.begin(None).await?;
-            scene.done().await?;
-            scene.at_rest().await?;
-            let points = scene.journal.points();
-            scene.settle().await?;
-            Ok(Recording { points, end: scene.end_state().await? })
+            run.run_up_to_change(None).await?;
+            run.until_done().await?;
+            run.until_quiet().await?;
+            let points = run.journal.points();
+            run.until_settled().await?;
+            Ok(Recording { points, end: run.end_state().await? })
         };
         let recording = recording.await;
-        let recording = recording.map_err(|why: String| format!("{why}\n{}", scene.last_words()));
-        scene.clear().await;
+        let recording = recording.map_err(|why: String| format!("{why}\n{}", run.log_tail()));
+        run.clean_up().await;
         recording
     }
 
     /// Runs a plan until its point is reached, and returns how long that run took.
     async fn tried(
         &'static self,
-        lane: &'static Installation<'static>,
+        installation: &'static Installation,
         workload: &'static Workload,
         plan: Plan,
         expected: &'static EndState,
     ) -> Result<Duration, String> {
         for _ in 0..TRIES {
-            let mut scene = Scene::set(&self.ground, lane, workload).await;
-            let run = disturbed(&mut scene, &plan, expected).await;
-            let run = run.map_err(|why| format!("{why}\n{}", scene.last_words()));
-            scene.clear().await;
-            if let Run::Converged(time) = run? {
+            let mut run = WorkloadRun::prepare(&self.environment, installation, workload).await;
+            let outcome = disturbed(&mut run, &plan, expected).await;
+            let outcome = outcome.map_err(|why| format!("{why}\n{}", run.log_tail()));
+            run.clean_up().await;
+            if let Outcome::Converged(time) = outcome? {
                 return Ok(time);
             }
         }
@@ -263,21 +265,21 @@ impl Campaign {
 }
 
 /// Runs a workload, kills its operator as planned, starts another and waits until everything is as it should be.
-async fn disturbed(scene: &mut Scene<'_>, plan: &Plan, expected: &EndState) -> Result<Run, String> {
+async fn disturbed(run: &mut WorkloadRun<'_>, plan: &Plan, expected: &EndState) -> Result<Outcome, String> {
     let began = Instant::now();
-    scene.begin(Some((plan.point.clone(), plan.way))).await?;
-    if tokio::time::timeout(REACHED_WITHIN, scene.journal.reached()).await.is_err() {
-        return Ok(Run::NotReached);
+    run.run_up_to_change(Some((plan.point.clone(), plan.timing))).await?;
+    if tokio::time::timeout(REACHED_WITHIN, run.journal.reached()).await.is_err() {
+        return Ok(Outcome::NotReached);
     }
-    scene.kill();
-    scene.journal.reopen();
-    scene.start().await;
-    scene.done().await?;
-    scene.settle().await?;
+    run.kill_operator();
+    run.journal.reopen();
+    run.start_operator().await;
+    run.until_done().await?;
+    run.until_settled().await?;
     within("the same end as undisturbed", LIMIT, async || {
-        let difference = scene.end_state().await?.difference(expected);
+        let difference = run.end_state().await?.difference(expected);
         holds(difference.is_empty(), format!("(- expected, + found)\n{}", difference.join("\n")))
     })
     .await?;
-    Ok(Run::Converged(began.elapsed()))
+    Ok(Outcome::Converged(began.elapsed()))
 }

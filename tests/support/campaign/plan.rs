@@ -1,24 +1,24 @@
 //! Decides from recordings of undisturbed runs at which writes an operator is killed.
 //! It never runs anything; that a plan was reached at all is for whoever runs it to say.
 
-use crate::fault_proxy::{Point, Way};
+use crate::fault_proxy::{CrashTiming, Point};
 use std::collections::BTreeMap;
 use std::fmt;
 
 /// One death.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
-    /// The workload under way.
+    /// The workload that runs.
     pub workload: &'static str,
     /// The write.
     pub point: Point,
     /// And when, seen from it.
-    pub way: Way,
+    pub timing: CrashTiming,
 }
 
 impl fmt::Display for Plan {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}: {}, {}", self.workload, self.point, self.way)
+        write!(out, "{}: {}, {}", self.workload, self.point, self.timing)
     }
 }
 
@@ -48,19 +48,20 @@ pub fn plans(workload: &'static str, recordings: &[Vec<Point>]) -> Planned {
     }
     let (always, sometimes): (Vec<&Point>, Vec<&Point>) =
         order.into_iter().partition(|point| seen[point] == recordings.len());
-    let plan = |point: &Point, way| Plan { workload, point: point.clone(), way };
-    let plans = always.into_iter().flat_map(|point| Way::ALL.map(|way| plan(point, way))).collect();
+    let plan = |point: &Point, timing| Plan { workload, point: point.clone(), timing };
+    let plans =
+        always.into_iter().flat_map(|point| CrashTiming::ALL.map(|timing| plan(point, timing))).collect();
     Planned { plans, left_out: sometimes.into_iter().cloned().collect() }
 }
 
-/// A handful of many: the first and the last, and others as far apart as they can be, one way after the other.
+/// A handful of many: the first and the last, and others as far apart as they can be, one timing after the other.
 pub fn representative(plans: Vec<Plan>, count: usize) -> Vec<Plan> {
-    let (total, ways) = (plans.len(), Way::ALL.len());
+    let (total, timings) = (plans.len(), CrashTiming::ALL.len());
     if total <= count || count < 2 {
         return plans.into_iter().take(count.max(1)).collect();
     }
-    // Plans lie together by the point they are of: the points are chosen, and then a way of each.
-    let at = |number: usize| number * (total / ways - 1) / (count - 1) * ways + number % ways;
+    // Plans lie together by the point they are of: the points are chosen, and then a timing of each.
+    let at = |number: usize| number * (total / timings - 1) / (count - 1) * timings + number % timings;
     (0..count).map(|number| plans[at(number)].clone()).collect()
 }
 
@@ -92,8 +93,8 @@ mod tests {
                 let some = representative(all.clone(), count);
                 assert_eq!((some.len(), &some[0].point), (count, &all[0].point));
                 assert_eq!(some.last().map(|plan| &plan.point), all.last().map(|plan| &plan.point));
-                for way in Way::ALL {
-                    assert!(some.iter().any(|plan| plan.way == way), "{way} of {points} points");
+                for timing in CrashTiming::ALL {
+                    assert!(some.iter().any(|plan| plan.timing == timing), "{timing} of {points} points");
                 }
             }
             assert_eq!(representative(all[..2].to_vec(), 5), all[..2]);

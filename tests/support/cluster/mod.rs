@@ -9,11 +9,13 @@ pub mod pki;
 
 pub use kubectl::{Answer, kustomize};
 
+use crate::optional_kinds::optional_kinds;
 use crate::process::{Process, scratch_folder};
 use control_plane::ControlPlane;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, PostParams};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::OnceCell;
 
@@ -24,14 +26,18 @@ pub struct ClusterOptions {
     pub nodes: usize,
     /// Write an audit log of metadata for every request but those of administrators.
     pub audit: bool,
+    /// Define the kinds that a cluster may lack; see [`crate::optional_kinds`].
+    pub optional_kinds: bool,
 }
 
-/// A running cluster. Everything ends when it is dropped, or when the process ends in whatever way.
+/// A running cluster, by a handle that can be cloned. Everything ends when the last one is dropped, or when the process
+/// ends in whatever way.
+#[derive(Clone)]
 pub struct Cluster {
     folder: PathBuf,
-    control_plane: ControlPlane,
-    _node_side: Vec<Process>,
-    namespaces: AtomicUsize,
+    control_plane: Arc<ControlPlane>,
+    _node_side: Arc<Vec<Process>>,
+    namespaces: Arc<AtomicUsize>,
 }
 
 impl Cluster {
@@ -47,10 +53,14 @@ impl Cluster {
         let control_plane = ControlPlane::start(&folder, options).await;
         let admin = kubeconfig::certificate(&control_plane);
         std::fs::write(folder.join("kubeconfig"), admin).expect("the cluster's folder is writable");
+        let control_plane = Arc::new(control_plane);
         let mut cluster =
-            Self { folder, control_plane, _node_side: Vec::new(), namespaces: AtomicUsize::new(0) };
+            Self { folder, control_plane, _node_side: Arc::default(), namespaces: Arc::default() };
         if options.nodes > 0 {
-            cluster._node_side = nodes::start(&cluster, options.nodes).await;
+            cluster._node_side = Arc::new(nodes::start(&cluster, options.nodes).await);
+        }
+        if options.optional_kinds {
+            cluster.kubectl_with_input("apply --server-side -f -", &optional_kinds()).await.expect_ok();
         }
         cluster
     }

@@ -10,7 +10,7 @@ use super::ids::Uuid;
 use super::reply::Reply;
 use super::secrets;
 use super::server::Coderd;
-use super::state::World;
+use super::state::ServerState;
 
 pub(super) const SESSION_HEADER: &str = "coder-session-token";
 const SIGNED_OUT: &str = "You are signed out or your session has expired. Please sign in again to continue.";
@@ -189,7 +189,7 @@ impl Rejected {
     }
 }
 
-impl World {
+impl ServerState {
     /// Checks the session token of a request.
     pub(super) fn authenticate(&self, headers: &HeaderMap, now: Timestamp) -> Result<User, Rejected> {
         let presented = headers.get(SESSION_HEADER).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -270,21 +270,21 @@ impl Coderd {
     /// If the name is taken or an organisation is unknown.
     pub fn add_user(&self, new: NewUser) -> Uuid {
         let now = self.clock().now();
-        let mut world = self.world();
-        let taken = world.users.iter().any(|user| user.username.eq_ignore_ascii_case(&new.username));
+        let mut state = self.state();
+        let taken = state.users.iter().any(|user| user.username.eq_ignore_ascii_case(&new.username));
         assert!(!taken, "the double already has a user {:?}", new.username);
         let mut organizations: Vec<Uuid> =
-            new.organizations.iter().map(|name| world.organization_named(name).id).collect();
+            new.organizations.iter().map(|name| state.organization_named(name).id).collect();
         let mut roles = Vec::new();
         for role in &new.roles {
             roles.push(match role {
                 Role::Owner => Granted::Owner,
                 Role::TemplateAdmin => Granted::TemplateAdmin,
                 Role::OrganizationAdmin(name) => {
-                    Granted::OrganizationAdmin(world.organization_named(name).id)
+                    Granted::OrganizationAdmin(state.organization_named(name).id)
                 }
                 Role::OrganizationTemplateAdmin(name) => {
-                    Granted::OrganizationTemplateAdmin(world.organization_named(name).id)
+                    Granted::OrganizationTemplateAdmin(state.organization_named(name).id)
                 }
             });
             if let Some(Granted::OrganizationAdmin(id) | Granted::OrganizationTemplateAdmin(id)) =
@@ -294,11 +294,11 @@ impl Coderd {
             }
         }
         if organizations.is_empty() {
-            organizations.push(world.organization_named("default").id);
+            organizations.push(state.organization_named("default").id);
         }
         let id = Uuid::random();
         let username = new.username;
-        world.users.push(User { id, username, roles, organizations, status: new.status, created_at: now });
+        state.users.push(User { id, username, roles, organizations, status: new.status, created_at: now });
         id
     }
 
@@ -310,25 +310,25 @@ impl Coderd {
         let (id, secret) =
             (secrets::random_string(TOKEN_ID_LENGTH), secrets::random_string(TOKEN_SECRET_LENGTH));
         let expires_at = self.clock().now() + lifetime;
-        let mut world = self.world();
-        let user = world.user_mut(username).id;
+        let mut state = self.state();
+        let user = state.user_mut(username).id;
         let hashed_secret = secrets::hash(&secret);
         let token = format!("{id}-{secret}");
-        world.tokens.push(Token { id, hashed_secret, user, expires_at, followed: false });
+        state.tokens.push(Token { id, hashed_secret, user, expires_at, followed: false });
         token
     }
 
     /// Knows the tokens of a real database, these and no others of the kind: a real coderd would look there.
     pub fn follow_database(&self, rows: &[DatabaseToken]) {
-        let known = |name: &str| self.world().users.iter().any(|user| user.username == name);
+        let known = |name: &str| self.state().users.iter().any(|user| user.username == name);
         for row in rows.iter().filter(|row| !known(&row.user)) {
             self.add_user(NewUser::named(&row.user));
         }
         let now = self.clock().now();
-        let mut world = self.world();
+        let mut state = self.state();
         let mut tokens = Vec::new();
         for row in rows {
-            let user = world.user_mut(&row.user);
+            let user = state.user_mut(&row.user);
             user.roles = vec![if row.role == Role::Owner { Granted::Owner } else { Granted::TemplateAdmin }];
             tokens.push(Token {
                 id: row.id.clone(),
@@ -338,13 +338,13 @@ impl Coderd {
                 followed: true,
             });
         }
-        world.tokens.retain(|token| !token.followed);
-        world.tokens.extend(tokens);
+        state.tokens.retain(|token| !token.followed);
+        state.tokens.extend(tokens);
     }
 
     /// A day's token of a new user with these roles; no role makes a plain member of the default organisation.
     pub fn token_for(&self, roles: &[Role]) -> String {
-        let username = format!("user-{}", self.world().users.len() + 1);
+        let username = format!("user-{}", self.state().users.len() + 1);
         let new = roles.iter().cloned().fold(NewUser::named(&username), NewUser::with);
         self.add_user(new);
         self.add_token(&username, Duration::from_secs(86_400))
@@ -353,7 +353,7 @@ impl Coderd {
     /// Deletes the token: the next call with it is 401.
     pub fn revoke_token(&self, token: &str) {
         let id = token.split('-').next().unwrap_or_default().to_owned();
-        self.world().tokens.retain(|known| known.id != id);
+        self.state().tokens.retain(|known| known.id != id);
     }
 
     /// Lets the token end now but keeps its row, which coderd words differently.
@@ -362,7 +362,7 @@ impl Coderd {
     /// If the double did not issue this token.
     pub fn expire_token(&self, token: &str) {
         let a_moment_ago = self.clock().now() - Duration::from_secs(1);
-        self.world().token_mut(token).expires_at = a_moment_ago;
+        self.state().token_mut(token).expires_at = a_moment_ago;
     }
 
     /// Changes a user's standing.
@@ -370,6 +370,6 @@ impl Coderd {
     /// # Panics
     /// If there is no such user.
     pub fn set_user_status(&self, username: &str, status: UserStatus) {
-        self.world().user_mut(username).status = status;
+        self.state().user_mut(username).status = status;
     }
 }

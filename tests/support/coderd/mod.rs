@@ -1,4 +1,4 @@
-//! A double of coderd, pinned to the contract in `reference/coderd.md`: a real HTTP server on loopback whose world
+//! A double of coderd, pinned to the contract in `reference/coderd.md`: a real HTTP server on loopback whose state
 //! is in memory, is set by the test, and is strict about what it is sent.
 //! It never guesses: a request outside the contract is a violation that fails the test which sent it.
 //!
@@ -10,7 +10,7 @@
 //! assert_eq!(coderd.count("POST /organizations/{org}/provisionerkeys"), 2);
 //! ```
 //!
-//! One file holds one area: its part of the world, its handlers and what a test may do to it. A new area adds a file
+//! One file holds one area: its part of the state, its handlers and what a test may do to it. A new area adds a file
 //! under `routes` and one line to the table in `routes/mod.rs`.
 
 mod clock;

@@ -1,5 +1,5 @@
 //! The journey of one request: recorded, judged, struck by a planned fault, limited, authenticated, handled.
-//! It never holds the world's lock while it waits.
+//! It never holds the state's lock while it waits.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use super::route::{self, Found, Route, Wanted};
 use super::routes;
 use super::routes::provisioner_keys::DAEMON_KEY_HEADER;
 use super::server::Shared;
-use super::state::{Build, World};
+use super::state::{Build, ServerState};
 use super::strictness::{self, Violation};
 use super::tls::OverTls;
 
@@ -121,7 +121,7 @@ pub(super) async fn receive(State(shared): State<Arc<Shared>>, request: Request)
     };
     let entry = record(&shared, route, &inbound);
     let delivery = perform(&shared, &found, &mut inbound, &entry).await;
-    respond(delivery, &entry, &shared.world().version)
+    respond(delivery, &entry, &shared.state().version)
 }
 
 fn record(shared: &Shared, route: Option<&Route>, inbound: &Inbound) -> Entry {
@@ -133,7 +133,7 @@ fn record(shared: &Shared, route: Option<&Route>, inbound: &Inbound) -> Entry {
         route: route.map_or_else(|| "unknown route".to_owned(), Route::name),
         method: inbound.method.clone(),
         path,
-        credential: credential(&shared.world(), inbound),
+        credential: credential(&shared.state(), inbound),
         at: inbound.now,
         body: inbound.json.as_ref().filter(|_| mutating).map(|body| redacted(body, route)),
         outcome: Outcome::InFlight,
@@ -145,15 +145,15 @@ fn record(shared: &Shared, route: Option<&Route>, inbound: &Inbound) -> Entry {
     entry
 }
 
-fn credential(world: &World, inbound: &Inbound) -> Credential {
+fn credential(state: &ServerState, inbound: &Inbound) -> Credential {
     if let Some(plaintext) = inbound.headers.get(DAEMON_KEY_HEADER) {
-        let key = plaintext.to_str().ok().and_then(|plaintext| world.key_by_plaintext(plaintext));
+        let key = plaintext.to_str().ok().and_then(|plaintext| state.key_by_plaintext(plaintext));
         return key.map_or(Credential::UnknownProvisionerKey, |key| Credential::ProvisionerKey(key.id));
     }
     if !inbound.headers.contains_key(SESSION_HEADER) {
         return Credential::None;
     }
-    match world.authenticate(&inbound.headers, inbound.now) {
+    match state.authenticate(&inbound.headers, inbound.now) {
         Ok(user) => Credential::User(user.username),
         Err(_) => Credential::RefusedToken,
     }
@@ -208,15 +208,15 @@ async fn perform(shared: &Shared, found: &Found, inbound: &mut Inbound, entry: &
 
 /// What coderd itself would answer, with the effects it would have.
 fn process(shared: &Shared, found: &Found, inbound: &mut Inbound) -> Reply {
-    let mut world = shared.world();
+    let mut state = shared.state();
     // A held call is judged by the time it is let through, as one that was slow on the wire.
     inbound.now = shared.clock.now();
-    if let Some(elsewhere) = world.redirect.as_ref().and_then(|access_url| access_url.redirect(inbound)) {
+    if let Some(elsewhere) = state.redirect.as_ref().and_then(|access_url| access_url.redirect(inbound)) {
         return elsewhere;
     }
-    let caller = world.authenticate(&inbound.headers, inbound.now);
+    let caller = state.authenticate(&inbound.headers, inbound.now);
     if let Ok(user) = &caller {
-        world.wake(user);
+        state.wake(user);
     }
     let under_api = inbound.path.starts_with("/api/v2");
     let mut limit_headers = Vec::new();
@@ -228,19 +228,19 @@ fn process(shared: &Shared, found: &Found, inbound: &mut Inbound) -> Reply {
         }
     }
     let mut reply = match found {
-        Found::Route(route, _) if route.premium && world.build == Build::Agpl => {
-            missing_in_agpl(&world, inbound, caller)
+        Found::Route(route, _) if route.premium && state.build == Build::Agpl => {
+            missing_in_agpl(&state, inbound, caller)
         }
         Found::Route(route, _) => match (route.wanted, caller) {
             // The enterprise half does not know the access URL there, and takes the place it was asked at.
             (Wanted::Session, Err(rejected)) if route.premium => rejected.reply(&inbound.asked_at()),
-            (Wanted::Session, Err(rejected)) => rejected.reply(&world.url),
+            (Wanted::Session, Err(rejected)) => rejected.reply(&state.url),
             (_, caller) => {
                 inbound.caller = caller.ok();
-                (route.handle)(&mut world, inbound).unwrap_or_else(|refusal| refusal)
+                (route.handle)(&mut state, inbound).unwrap_or_else(|refusal| refusal)
             }
         },
-        Found::WrongMethod { premium: true } if world.build == Build::Agpl => Reply::route_not_found(),
+        Found::WrongMethod { premium: true } if state.build == Build::Agpl => Reply::route_not_found(),
         Found::WrongMethod { .. } => Reply::empty(StatusCode::METHOD_NOT_ALLOWED),
         Found::Nothing if under_api => Reply::route_not_found(),
         Found::Nothing => Reply::empty(StatusCode::NOT_FOUND),
@@ -251,12 +251,12 @@ fn process(shared: &Shared, found: &Found, inbound: &mut Inbound) -> Reply {
 
 /// A route of the enterprise build in the open-source one. Below an organisation coderd looks at caller and organisation
 /// before it finds that the rest of the path leads nowhere.
-fn missing_in_agpl(world: &World, inbound: &Inbound, caller: Result<User, Rejected>) -> Reply {
+fn missing_in_agpl(state: &ServerState, inbound: &Inbound, caller: Result<User, Rejected>) -> Reply {
     let organization = inbound.params.iter().find(|(name, _)| *name == "org");
     match (organization, caller) {
         (None, _) => Reply::route_not_found(),
-        (Some(_), Err(rejected)) => rejected.reply(&world.url),
-        (Some((_, word)), Ok(user)) => match world.readable_organization(&user, word) {
+        (Some(_), Err(rejected)) => rejected.reply(&state.url),
+        (Some((_, word)), Ok(user)) => match state.readable_organization(&user, word) {
             Ok(_) => Reply::route_not_found(),
             Err(refusal) => refusal,
         },

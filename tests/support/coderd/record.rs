@@ -72,7 +72,7 @@ pub struct Call {
     pub body: Option<Value>,
     /// What became of it.
     pub outcome: Outcome,
-    /// Whether the double acted on it (an injected refusal or a cut before processing leaves the world alone).
+    /// Whether the double acted on it (an injected refusal or a cut before processing leaves the state alone).
     pub processed: bool,
 }
 

@@ -54,11 +54,11 @@ impl Coderd {
     /// # Panics
     /// If it is no URL with a host.
     pub fn redirect_to_access_url(&self, url: Option<&str>) {
-        let mut world = self.world();
+        let mut state = self.state();
         if let Some(url) = url {
             // It names itself by it everywhere.
-            url.clone_into(&mut world.url);
+            url.clone_into(&mut state.url);
         }
-        world.redirect = url.map(AccessUrl::parse);
+        state.redirect = url.map(AccessUrl::parse);
     }
 }

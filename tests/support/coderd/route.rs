@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 
 use super::pipeline::Inbound;
 use super::reply::Answer;
-use super::state::World;
+use super::state::ServerState;
 
 /// What a handler is: all state is in memory, so none of them waits.
-pub(super) type Handler = fn(&mut World, &Inbound) -> Answer;
+pub(super) type Handler = fn(&mut ServerState, &Inbound) -> Answer;
 
 /// Which credential belongs on a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

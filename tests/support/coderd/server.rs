@@ -25,14 +25,14 @@ use super::limits::Limiter;
 use super::pipeline::{self, CutConnection};
 use super::record::Ledger;
 use super::routes::provisioner_daemons::DaemonArrival;
-use super::state::{Build, World};
+use super::state::{Build, ServerState};
 use super::strictness::Violations;
 use super::tls::{self, Certificates, OverTls};
 
 /// Everything requests and tests share.
 #[derive(Debug)]
 pub(super) struct Shared {
-    world: Mutex<World>,
+    state: Mutex<ServerState>,
     limiter: Mutex<Limiter>,
     pub(super) clock: Clock,
     pub(super) ledger: Arc<Ledger>,
@@ -41,8 +41,8 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn world(&self) -> MutexGuard<'_, World> {
-        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn state(&self) -> MutexGuard<'_, ServerState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn limiter(&self) -> MutexGuard<'_, Limiter> {
@@ -104,14 +104,14 @@ impl CoderdBuilder {
     /// If loopback cannot be listened on.
     pub async fn start(self) -> Coderd {
         let ((listener, addr), (tls_listener, tls_addr)) = (listening(), listening());
-        let mut world = World::fresh(self.build, &self.version, self.clock.now());
-        world.url = format!("http://{addr}");
-        world.daemon_arrival = self.daemon_arrival;
+        let mut state = ServerState::fresh(self.build, &self.version, self.clock.now());
+        state.url = format!("http://{addr}");
+        state.daemon_arrival = self.daemon_arrival;
         if !self.licensed {
-            world.entitlements.lapse();
+            state.entitlements.lapse();
         }
         let shared = Arc::new(Shared {
-            world: Mutex::new(world),
+            state: Mutex::new(state),
             limiter: Mutex::new(Limiter::new(self.api_rate_limit)),
             clock: self.clock,
             ledger: Ledger::new(),
@@ -175,7 +175,7 @@ impl Coderd {
 
     /// Makes it another release, as after an upgrade.
     pub fn set_version(&self, version: &str) {
-        version.clone_into(&mut self.world().version);
+        version.clone_into(&mut self.state().version);
     }
 
     /// Changes the calls a minute per user and path, and forgets those counted.
@@ -183,8 +183,8 @@ impl Coderd {
         self.shared.limiter().set_limit(limit);
     }
 
-    pub(super) fn world(&self) -> MutexGuard<'_, World> {
-        self.shared.world()
+    pub(super) fn state(&self) -> MutexGuard<'_, ServerState> {
+        self.shared.state()
     }
 
     pub(super) fn certificates(&self) -> &Certificates {

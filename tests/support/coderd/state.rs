@@ -1,4 +1,4 @@
-//! The world of one double: everything a real coderd would keep in its database and its build.
+//! The state of one double: everything a real coderd would keep in its database and its build.
 //! It never answers requests; areas read and change it under one lock.
 
 use super::clock::Timestamp;
@@ -21,7 +21,7 @@ pub(super) enum Build {
 }
 
 #[derive(Debug)]
-pub(super) struct World {
+pub(super) struct ServerState {
     pub(super) build: Build,
     pub(super) version: String,
     pub(super) deployment_id: Uuid,
@@ -39,7 +39,7 @@ pub(super) struct World {
     pub(super) daemon_arrival: DaemonArrival,
 }
 
-impl World {
+impl ServerState {
     /// A freshly migrated database: one default organisation named `coder` and the three reserved keys in it.
     pub(super) fn fresh(build: Build, version: &str, now: Timestamp) -> Self {
         let default = Organization::new("coder", true, now);

@@ -29,7 +29,7 @@ impl fmt::Display for Point {
 
 /// When the operator dies, seen from the write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Way {
+pub enum CrashTiming {
     /// Nobody got the request.
     BeforeForwarding,
     /// It took effect, and the operator never heard of it.
@@ -38,12 +38,12 @@ pub enum Way {
     AfterAnswer,
 }
 
-impl Way {
+impl CrashTiming {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::BeforeForwarding, Self::AnswerLost, Self::AfterAnswer];
 }
 
-impl fmt::Display for Way {
+impl fmt::Display for CrashTiming {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
             Self::BeforeForwarding => "killed before forwarding",
@@ -59,7 +59,7 @@ struct State {
     counts: BTreeMap<String, usize>,
     points: Vec<Point>,
     last: Option<Instant>,
-    planned: Option<(Point, Way)>,
+    planned: Option<(Point, CrashTiming)>,
     /// The answer was delivered: whatever is heard of the operator next is its end.
     armed: bool,
     /// How many operators came before.
@@ -90,7 +90,7 @@ impl Journal {
     }
 
     /// Counts from now on, and lets the operator die at this point, if one is given.
-    pub fn begin(&self, planned: Option<(Point, Way)>) {
+    pub fn begin(&self, planned: Option<(Point, CrashTiming)>) {
         let mut state = self.state();
         (state.counting, state.planned) = (true, planned);
     }
@@ -134,7 +134,7 @@ impl Journal {
     }
 
     /// Something came from the operator: how it ends by it, if it does. What is no write has no name.
-    pub(crate) fn arrived(&self, mutation: Option<String>) -> Option<Way> {
+    pub(crate) fn arrived(&self, mutation: Option<String>) -> Option<CrashTiming> {
         let mut state = self.state();
         if state.armed {
             drop(state);
@@ -147,7 +147,7 @@ impl Journal {
         let point = Point { mutation, occurrence: *count };
         state.last = Some(Instant::now());
         state.points.push(point.clone());
-        state.planned.as_ref().filter(|(planned, _)| *planned == point).map(|(_, way)| *way)
+        state.planned.as_ref().filter(|(planned, _)| *planned == point).map(|(_, timing)| *timing)
     }
 
     /// The answer was handed to the operator: the next thing heard of it, or a moment, is its end.
@@ -186,11 +186,11 @@ mod tests {
         let journal = Journal::new(vec![("creation-7".to_owned(), "{home}".to_owned())]);
         assert_eq!(journal.arrived(write("PATCH /creation-7/status")), None, "it does not count yet");
         let point = Point { mutation: "PATCH /{home}/status".to_owned(), occurrence: 2 };
-        journal.begin(Some((point.clone(), Way::AnswerLost)));
+        journal.begin(Some((point.clone(), CrashTiming::AnswerLost)));
         assert_eq!(journal.arrived(write("PATCH /creation-7/status")), None);
         assert_eq!(journal.arrived(write("PATCH /creation-7/deployments/coder")), None);
         assert_eq!(journal.arrived(None), None);
-        assert_eq!(journal.arrived(write("PATCH /creation-7/status")), Some(Way::AnswerLost));
+        assert_eq!(journal.arrived(write("PATCH /creation-7/status")), Some(CrashTiming::AnswerLost));
         assert_eq!(journal.points().last(), Some(&point));
     }
 

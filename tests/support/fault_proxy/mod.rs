@@ -9,7 +9,7 @@ mod rules;
 mod watches;
 
 pub(crate) use journal::Delivered;
-pub use journal::{Journal, Point, Way};
+pub use journal::{CrashTiming, Journal, Point};
 pub use mutation::{System, in_every_run};
 pub use rules::Fault;
 

@@ -1,7 +1,7 @@
 //! Carries requests to the API server or coderd and answers back, line by line where they are watches.
 //! It asks others what happens to each; it never changes what a request asks for, but from where a rewound watch goes on.
 
-use super::journal::{Delivered, Way};
+use super::journal::{CrashTiming, Delivered};
 use super::mutation::{System, mutation};
 use super::rules::{self, Fault};
 use super::watches::{self, End};
@@ -150,11 +150,11 @@ async fn forward(
     let url = parts.uri.to_string();
     let is_lease = url.contains("/leases/");
     // Who leads is renewed by a clock, whatever else happens: it is no sign that the operator went on.
-    let way = match is_lease {
+    let timing = match is_lease {
         true => None,
         false => shared.journal.arrived(mutation(shared.upstream.system(), parts.method.as_str(), &url)),
     };
-    if way == Some(Way::BeforeForwarding) {
+    if timing == Some(CrashTiming::BeforeForwarding) {
         shared.journal.shut();
     }
     if shared.journal.is_shut(term) {
@@ -162,13 +162,13 @@ async fn forward(
     }
     let answer = exchange(shared, parts, body, &url).await?;
     moving(shared).await;
-    match way {
-        Some(Way::AnswerLost) => {
+    match timing {
+        Some(CrashTiming::AnswerLost) => {
             answer.into_body().collect().await?;
             shared.journal.shut();
             dead().await
         }
-        Some(Way::AfterAnswer) => {
+        Some(CrashTiming::AfterAnswer) => {
             let (parts, body) = answer.into_parts();
             let delivered = Delivered(shared.journal.clone());
             let body = Frame::data(body.collect().await?.to_bytes());

@@ -43,7 +43,7 @@ const PLANES: usize = 50;
 const HOMES: usize = 10;
 
 /// Every row.
-pub async fn figures(cluster: &Cluster, installation: &Installation<'_>, binary: &str) -> Vec<Figure> {
+pub async fn figures(cluster: &Cluster, installation: &Installation, binary: &str) -> Vec<Figure> {
     let options = installation.operator("all").await;
     let mut figures = Vec::new();
     for kind in [Kind::ConfigMaps, Kind::Secrets, Kind::Accounts, Kind::ControlPlanes] {
@@ -74,7 +74,7 @@ impl Kind {
 
 async fn among(
     cluster: &Cluster,
-    installation: &Installation<'_>,
+    installation: &Installation,
     binary: &str,
     options: &OperatorOptions,
     kind: Kind,

@@ -109,7 +109,7 @@ async fn starts(binary: &str, options: &OperatorOptions, what: &str) -> (Vec<f64
     let (mut idle, mut highest) = (Vec::new(), Vec::new());
     for _ in 0..STARTS {
         let (operator, _) = start(binary, options).await;
-        // The first pass over the control plane is part of a start: everything is listed by then.
+        // The first reconcile of the control plane is part of a start: everything is listed by then.
         until("a start to lead", LIMIT, async || {
             let elected = operator.logged("started leading").len();
             holds(elected == 2, format!("{elected} of 2 duties are led"))

@@ -28,7 +28,7 @@ const LATER: Duration = Duration::from_secs(60);
 
 /// Peak memory and the slowest honest answer under each attack, and the memory a minute after all of them.
 pub async fn under_attack(
-    installation: &Installation<'_>,
+    installation: &Installation,
     binary: &str,
     options: &OperatorOptions,
 ) -> Vec<Figure> {

@@ -10,7 +10,7 @@ use crate::coderd::clock::Timestamp;
 use crate::coderd::pipeline::Inbound;
 use crate::coderd::reply::{Answer, Reply};
 use crate::coderd::server::Coderd;
-use crate::coderd::state::World;
+use crate::coderd::state::ServerState;
 
 pub(in crate::coderd) const EXTERNAL_PROVISIONER_DAEMONS: &str = "external_provisioner_daemons";
 
@@ -122,14 +122,14 @@ fn in_title_case(feature: &str) -> String {
     feature.split('_').map(capitalised).collect::<Vec<String>>().join(" ")
 }
 
-pub(in crate::coderd) fn show(world: &mut World, _: &Inbound) -> Answer {
-    let entitlements = &world.entitlements;
+pub(in crate::coderd) fn show(state: &mut ServerState, _: &Inbound) -> Answer {
+    let entitlements = &state.entitlements;
     let mut features: BTreeMap<&str, Value> = BTreeMap::new();
     for (name, feature) in &entitlements.features {
         let mut shown = json!({ "entitlement": feature.entitlement.word(), "enabled": feature.enabled });
         if *name == "user_limit" {
             // Users are counted without a license too; what is missing then is the limit.
-            shown["actual"] = json!(world.users.len());
+            shown["actual"] = json!(state.users.len());
         }
         if *name == "user_limit" && feature.enabled {
             shown["limit"] = json!(100);
@@ -152,14 +152,14 @@ impl Coderd {
     /// Takes every feature away, as when the last license is deleted or its grace period ends.
     pub fn remove_license(&self) {
         let now = self.clock().now();
-        let mut world = self.world();
-        world.entitlements.lapse();
-        world.entitlements.refreshed_at = now;
+        let mut state = self.state();
+        state.entitlements.lapse();
+        state.entitlements.refreshed_at = now;
     }
 
     /// Grants every feature.
     pub fn add_license(&self) {
-        self.world().entitlements = Entitlements::licensed(self.clock().now());
+        self.state().entitlements = Entitlements::licensed(self.clock().now());
     }
 
     /// Sets one feature; a grace period or an admin's switch makes `enabled` differ from the entitlement.
@@ -167,14 +167,14 @@ impl Coderd {
     /// # Panics
     /// If coderd has no such feature.
     pub fn set_feature(&self, name: &str, entitlement: Entitlement, enabled: bool) {
-        let mut world = self.world();
-        let feature = world.entitlements.features.get_mut(name);
+        let mut state = self.state();
+        let feature = state.entitlements.features.get_mut(name);
         *feature.unwrap_or_else(|| panic!("coderd has no feature {name:?}")) =
             Feature { entitlement, enabled };
     }
 
     /// Sets the warnings shown with the entitlements.
     pub fn set_entitlement_warnings(&self, warnings: &[&str]) {
-        self.world().entitlements.warnings = warnings.iter().map(ToString::to_string).collect();
+        self.state().entitlements.warnings = warnings.iter().map(ToString::to_string).collect();
     }
 }

@@ -10,7 +10,7 @@ use crate::coderd::ids::Uuid;
 use crate::coderd::pipeline::Inbound;
 use crate::coderd::reply::{Answer, Reply};
 use crate::coderd::server::Coderd;
-use crate::coderd::state::World;
+use crate::coderd::state::ServerState;
 
 const ALGORITHM: &str = "EdDSA";
 /// The one key Coder signs with.
@@ -36,14 +36,14 @@ impl StoredLicense {
     }
 }
 
-pub(in crate::coderd) fn list(world: &mut World, inbound: &Inbound) -> Answer {
+pub(in crate::coderd) fn list(state: &mut ServerState, inbound: &Inbound) -> Answer {
     // Whoever may not read them sees none; that is no error.
-    let visible = world.licenses.iter().filter(|_| inbound.caller().is_owner());
+    let visible = state.licenses.iter().filter(|_| inbound.caller().is_owner());
     let shown: Vec<Value> = visible.map(StoredLicense::shown).collect();
     Ok(Reply::json(StatusCode::OK, &Value::from(shown)))
 }
 
-pub(in crate::coderd) fn add(world: &mut World, inbound: &Inbound) -> Answer {
+pub(in crate::coderd) fn add(state: &mut ServerState, inbound: &Inbound) -> Answer {
     owners_only(inbound)?;
     let jwt = text_of(&inbound.body)?;
     if jwt.is_empty() {
@@ -56,7 +56,7 @@ pub(in crate::coderd) fn add(world: &mut World, inbound: &Inbound) -> Answer {
     if ends.is_none_or(|end| end < inbound.now.unix_seconds()) {
         return Err(refused());
     }
-    if world.licenses.iter().any(|license| license.jwt == jwt) {
+    if state.licenses.iter().any(|license| license.jwt == jwt) {
         return Err(Reply::detailed(
             StatusCode::INTERNAL_SERVER_ERROR,
             "Unable to add license to database",
@@ -64,30 +64,30 @@ pub(in crate::coderd) fn add(world: &mut World, inbound: &Inbound) -> Answer {
         ));
     }
     let uuid = claims.get("jti").and_then(Value::as_str).and_then(Uuid::parse).unwrap_or_else(Uuid::random);
-    world.last_license += 1;
-    let license = StoredLicense { id: world.last_license, uuid, uploaded_at: inbound.now, claims, jwt };
+    state.last_license += 1;
+    let license = StoredLicense { id: state.last_license, uuid, uploaded_at: inbound.now, claims, jwt };
     let shown = license.shown();
-    world.licenses.push(license);
-    refresh(world, inbound.now);
+    state.licenses.push(license);
+    refresh(state, inbound.now);
     Ok(Reply::json(StatusCode::CREATED, &shown))
 }
 
-pub(in crate::coderd) fn delete(world: &mut World, inbound: &Inbound) -> Answer {
+pub(in crate::coderd) fn delete(state: &mut ServerState, inbound: &Inbound) -> Answer {
     let not_found = |text: &str| Reply::error(StatusCode::NOT_FOUND, text);
     let id: i32 = inbound.param("id").parse().map_err(|_| not_found("License ID must be an integer"))?;
     owners_only(inbound)?;
-    let before = world.licenses.len();
-    world.licenses.retain(|license| license.id != id);
-    if world.licenses.len() == before {
+    let before = state.licenses.len();
+    state.licenses.retain(|license| license.id != id);
+    if state.licenses.len() == before {
         return Err(not_found("Unknown license ID"));
     }
-    refresh(world, inbound.now);
+    refresh(state, inbound.now);
     Ok(Reply::empty(StatusCode::OK))
 }
 
-fn refresh(world: &mut World, now: Timestamp) {
-    let trial = world.licenses.iter().any(|license| license.claims.get("trial") == Some(&Value::Bool(true)));
-    world.entitlements.refresh(!world.licenses.is_empty(), trial, now);
+fn refresh(state: &mut ServerState, now: Timestamp) {
+    let trial = state.licenses.iter().any(|license| license.claims.get("trial") == Some(&Value::Bool(true)));
+    state.entitlements.refresh(!state.licenses.is_empty(), trial, now);
 }
 
 fn owners_only(inbound: &Inbound) -> Result<(), Reply> {
@@ -170,6 +170,6 @@ pub fn license_with(claims: &Value) -> String {
 impl Coderd {
     /// The numbers and ids of its licenses.
     pub fn licenses(&self) -> Vec<(i32, Uuid)> {
-        self.world().licenses.iter().map(|license| (license.id, license.uuid)).collect()
+        self.state().licenses.iter().map(|license| (license.id, license.uuid)).collect()
     }
 }

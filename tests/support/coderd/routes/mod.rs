@@ -1,5 +1,5 @@
 //! The areas of the API the double plays, one file each, and the table of their routes.
-//! It never holds state: each area says what it adds to the world.
+//! It never holds state: each area says what it adds to the state.
 
 pub(super) mod entitlements;
 pub(super) mod health;

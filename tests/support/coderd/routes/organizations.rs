@@ -10,7 +10,7 @@ use crate::coderd::ids::Uuid;
 use crate::coderd::pipeline::Inbound;
 use crate::coderd::reply::{Answer, Reply};
 use crate::coderd::server::Coderd;
-use crate::coderd::state::World;
+use crate::coderd::state::ServerState;
 
 #[derive(Clone, Debug)]
 pub(in crate::coderd) struct Organization {
@@ -58,7 +58,7 @@ impl Organization {
     }
 }
 
-impl World {
+impl ServerState {
     /// The organisation a caller addresses, or the vague 404.
     pub(in crate::coderd) fn readable_organization(
         &self,
@@ -77,14 +77,14 @@ impl World {
     }
 }
 
-pub(in crate::coderd) fn list(world: &mut World, inbound: &Inbound) -> Answer {
+pub(in crate::coderd) fn list(state: &mut ServerState, inbound: &Inbound) -> Answer {
     let caller = inbound.caller();
-    let readable = world.organizations.iter().filter(|one| caller.may_read_organization(one.id));
+    let readable = state.organizations.iter().filter(|one| caller.may_read_organization(one.id));
     Ok(Reply::json(StatusCode::OK, &readable.map(Organization::shown).collect()))
 }
 
-pub(in crate::coderd) fn show(world: &mut World, inbound: &Inbound) -> Answer {
-    let organization = world.readable_organization(inbound.caller(), inbound.param("org"))?;
+pub(in crate::coderd) fn show(state: &mut ServerState, inbound: &Inbound) -> Answer {
+    let organization = state.readable_organization(inbound.caller(), inbound.param("org"))?;
     Ok(Reply::json(StatusCode::OK, &organization.shown()))
 }
 
@@ -95,12 +95,12 @@ impl Coderd {
     /// If the name is taken, in any case.
     pub fn add_organization(&self, name: &str) -> Uuid {
         let now = self.clock().now();
-        let mut world = self.world();
-        let taken = world.organizations.iter().any(|known| known.name.eq_ignore_ascii_case(name));
+        let mut state = self.state();
+        let taken = state.organizations.iter().any(|known| known.name.eq_ignore_ascii_case(name));
         assert!(!taken, "the double already has an organisation {name:?}");
         let organization = Organization::new(name, false, now);
         let id = organization.id;
-        world.organizations.push(organization);
+        state.organizations.push(organization);
         id
     }
 
@@ -109,7 +109,7 @@ impl Coderd {
     /// # Panics
     /// If there is no such organisation.
     pub fn organization_id(&self, word: &str) -> Uuid {
-        self.world().organization_named(word).id
+        self.state().organization_named(word).id
     }
 
     /// Renames an organisation, as its admin would.
@@ -119,7 +119,7 @@ impl Coderd {
     pub fn rename_organization(&self, word: &str, name: &str) {
         let id = self.organization_id(word);
         let now = self.clock().now();
-        for organization in self.world().organizations.iter_mut().filter(|known| known.id == id) {
+        for organization in self.state().organizations.iter_mut().filter(|known| known.id == id) {
             name.clone_into(&mut organization.name);
             organization.updated_at = now;
         }
@@ -131,12 +131,12 @@ impl Coderd {
     /// If there is none, or it is the default one, or it still holds keys: coderd refuses all three.
     pub fn remove_organization(&self, word: &str) {
         let id = self.organization_id(word);
-        let mut world = self.world();
-        assert!(!world.organization_named(word).is_default, "the default organisation stays");
+        let mut state = self.state();
+        assert!(!state.organization_named(word).is_default, "the default organisation stays");
         assert!(
-            !world.keys.iter().any(|key| key.organization == id),
+            !state.keys.iter().any(|key| key.organization == id),
             "organisation {word:?} still holds keys"
         );
-        world.organizations.retain(|known| known.id != id);
+        state.organizations.retain(|known| known.id != id);
     }
 }

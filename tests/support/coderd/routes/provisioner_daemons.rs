@@ -13,7 +13,7 @@ use crate::coderd::pipeline::Inbound;
 use crate::coderd::reply::{Answer, Reply};
 use crate::coderd::routes::entitlements::EXTERNAL_PROVISIONER_DAEMONS;
 use crate::coderd::server::Coderd;
-use crate::coderd::state::World;
+use crate::coderd::state::ServerState;
 
 mod filter;
 
@@ -116,7 +116,7 @@ impl Daemon {
     }
 }
 
-impl World {
+impl ServerState {
     /// Rows of a key's daemons heard of within three minutes, by name.
     pub(in crate::coderd) fn recent_daemons_of(&self, key: Uuid, now: Timestamp) -> Vec<Value> {
         let recent = |daemon: &&Daemon| daemon.is_listed(now) && now.since(daemon.last_seen(now)) <= RECENT;
@@ -172,8 +172,8 @@ impl World {
     }
 }
 
-pub(in crate::coderd) fn list(world: &mut World, inbound: &Inbound) -> Answer {
-    let organization = world.readable_organization(inbound.caller(), inbound.param("org"))?;
+pub(in crate::coderd) fn list(state: &mut ServerState, inbound: &Inbound) -> Answer {
+    let organization = state.readable_organization(inbound.caller(), inbound.param("org"))?;
     if !inbound.caller().may_read_provisioner_jobs(organization.id) {
         return Err(Reply::not_found());
     }
@@ -181,12 +181,12 @@ pub(in crate::coderd) fn list(world: &mut World, inbound: &Inbound) -> Answer {
         .map_err(|problems| Reply::invalid("Invalid query parameters.", &problems))?;
     let now = inbound.now;
     let listed =
-        world.daemons.iter().filter(|daemon| daemon.organization == organization.id && daemon.is_listed(now));
+        state.daemons.iter().filter(|daemon| daemon.organization == organization.id && daemon.is_listed(now));
     let mut daemons: Vec<&Daemon> = listed.filter(|daemon| filter.admits(daemon, now)).collect();
     daemons.sort_by_key(|daemon| std::cmp::Reverse(daemon.created_at));
     daemons.truncate(filter.limit());
     let shown =
-        |daemon: &&Daemon| daemon.shown_with_status(now, &world.version, filter.status_of(daemon, now));
+        |daemon: &&Daemon| daemon.shown_with_status(now, &state.version, filter.status_of(daemon, now));
     Ok(Reply::json(StatusCode::OK, &daemons.iter().map(shown).collect()))
 }
 
@@ -210,7 +210,7 @@ impl Coderd {
     /// If coderd turns it away.
     pub fn connect_daemon(&self, plaintext: &str, name: &str) -> Result<(), DialRefused> {
         let now = self.clock().now();
-        self.world().dial(plaintext, name, now)
+        self.state().dial(plaintext, name, now)
     }
 
     /// The process goes away: heartbeats stop, and coderd calls it offline 90 seconds after the last one.
@@ -219,18 +219,18 @@ impl Coderd {
     /// If no daemon of that name is connected.
     pub fn disconnect_daemon(&self, name: &str) {
         let now = self.clock().now();
-        self.world().connected_daemon(name).left_at = Some(now);
+        self.state().connected_daemon(name).left_at = Some(now);
     }
 
     /// Changes when daemons that dial from now on become visible.
     pub fn set_daemon_arrival(&self, arrival: DaemonArrival) {
-        self.world().daemon_arrival = arrival;
+        self.state().daemon_arrival = arrival;
     }
 
     /// Makes every daemon that has dialled visible now.
     pub fn reveal_daemons(&self) {
         let now = self.clock().now();
-        for daemon in &mut self.world().daemons {
+        for daemon in &mut self.state().daemons {
             daemon.appears_at = Some(daemon.appears_at.map_or(now, |appears| appears.min(now)));
         }
     }
@@ -240,7 +240,7 @@ impl Coderd {
     /// # Panics
     /// If no daemon of that name is connected.
     pub fn set_daemon_busy(&self, name: &str, busy: bool) {
-        self.world().connected_daemon(name).job = busy.then(Uuid::random);
+        self.state().connected_daemon(name).job = busy.then(Uuid::random);
     }
 
     /// Every daemon process that ever dialled and was not replaced by another of its name.
@@ -252,6 +252,6 @@ impl Coderd {
             connected: daemon.left_at.is_none(),
             listed: daemon.is_listed(now),
         };
-        self.world().daemons.iter().map(shown).collect()
+        self.state().daemons.iter().map(shown).collect()
     }
 }

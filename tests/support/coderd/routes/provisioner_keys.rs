@@ -15,7 +15,7 @@ use crate::coderd::routes::entitlements::EXTERNAL_PROVISIONER_DAEMONS;
 use crate::coderd::routes::organizations::Organization;
 use crate::coderd::secrets;
 use crate::coderd::server::Coderd;
-use crate::coderd::state::World;
+use crate::coderd::state::ServerState;
 
 pub(in crate::coderd) const DAEMON_KEY_HEADER: &str = "coder-provisioner-daemon-key";
 const PLAINTEXT_LENGTH: usize = 43;
@@ -63,7 +63,7 @@ pub(in crate::coderd) fn reserved(organization: Uuid, now: Timestamp) -> Vec<Sto
     RESERVED.into_iter().map(seed).collect()
 }
 
-impl World {
+impl ServerState {
     /// The key a plaintext belongs to.
     pub(in crate::coderd) fn key_by_plaintext(&self, plaintext: &str) -> Option<&StoredKey> {
         let hash = secrets::hash(plaintext);
@@ -122,14 +122,14 @@ impl KeyWish {
 }
 
 /// The checks in front of every organisation-scoped key route, in coderd's order: organisation, then license.
-fn gate(world: &World, inbound: &Inbound) -> Result<Organization, Reply> {
-    let organization = world.readable_organization(inbound.caller(), inbound.param("org"))?;
-    world.entitlements.require(EXTERNAL_PROVISIONER_DAEMONS)?;
+fn gate(state: &ServerState, inbound: &Inbound) -> Result<Organization, Reply> {
+    let organization = state.readable_organization(inbound.caller(), inbound.param("org"))?;
+    state.entitlements.require(EXTERNAL_PROVISIONER_DAEMONS)?;
     Ok(organization)
 }
 
-pub(in crate::coderd) fn create(world: &mut World, inbound: &Inbound) -> Answer {
-    let organization = gate(world, inbound)?;
+pub(in crate::coderd) fn create(state: &mut ServerState, inbound: &Inbound) -> Answer {
+    let organization = gate(state, inbound)?;
     let wish: KeyWish =
         serde_json::from_slice(&inbound.body).map_err(|problem| Reply::not_json(&inbound.body, &problem))?;
     wish.check()?;
@@ -138,59 +138,59 @@ pub(in crate::coderd) fn create(world: &mut World, inbound: &Inbound) -> Answer 
         let (text, detail) = ("An internal server error occurred.", "unauthorized: rbac: forbidden");
         return Err(Reply::detailed(StatusCode::INTERNAL_SERVER_ERROR, text, detail));
     }
-    if world.key_by_name(organization.id, &wish.name).is_some() {
+    if state.key_by_name(organization.id, &wish.name).is_some() {
         let text = format!("Provisioner key with name '{}' already exists in organization", wish.name);
         return Err(Reply::error(StatusCode::CONFLICT, &text));
     }
-    let plaintext = world.insert_key(organization.id, wish, inbound.now);
+    let plaintext = state.insert_key(organization.id, wish, inbound.now);
     Ok(Reply::json(StatusCode::CREATED, &json!({ "key": plaintext })))
 }
 
 /// The keys of an organisation a caller sees: coderd filters the list, so a plain member gets an empty one.
-fn visible_keys(world: &World, inbound: &Inbound, organization: Uuid) -> Vec<StoredKey> {
+fn visible_keys(state: &ServerState, inbound: &Inbound, organization: Uuid) -> Vec<StoredKey> {
     if !inbound.caller().may_manage_provisioners(organization) {
         return Vec::new();
     }
-    world.keys.iter().filter(|key| key.organization == organization).cloned().collect()
+    state.keys.iter().filter(|key| key.organization == organization).cloned().collect()
 }
 
-pub(in crate::coderd) fn list(world: &mut World, inbound: &Inbound) -> Answer {
-    let organization = gate(world, inbound)?;
-    let keys = visible_keys(world, inbound, organization.id);
+pub(in crate::coderd) fn list(state: &mut ServerState, inbound: &Inbound) -> Answer {
+    let organization = gate(state, inbound)?;
+    let keys = visible_keys(state, inbound, organization.id);
     let shown = keys.iter().filter(|key| !key.is_reserved()).map(StoredKey::shown).collect();
     Ok(Reply::json(StatusCode::OK, &shown))
 }
 
-pub(in crate::coderd) fn list_with_daemons(world: &mut World, inbound: &Inbound) -> Answer {
-    let organization = gate(world, inbound)?;
-    let mut keys = visible_keys(world, inbound, organization.id);
+pub(in crate::coderd) fn list_with_daemons(state: &mut ServerState, inbound: &Inbound) -> Answer {
+    let organization = gate(state, inbound)?;
+    let mut keys = visible_keys(state, inbound, organization.id);
     if !keys.iter().any(|key| key.id == USER_AUTH) {
         // Only the default organisation has the row; coderd makes one up everywhere else.
         let made_up = reserved(organization.id, Timestamp::GO_ZERO);
         keys.extend(made_up.into_iter().filter(|key| key.id == USER_AUTH));
     }
     let with_daemons = |key: &StoredKey| {
-        let daemons = world.recent_daemons_of(key.id, inbound.now);
+        let daemons = state.recent_daemons_of(key.id, inbound.now);
         json!({ "key": key.shown(), "daemons": daemons })
     };
     Ok(Reply::json(StatusCode::OK, &keys.iter().map(with_daemons).collect()))
 }
 
-pub(in crate::coderd) fn delete(world: &mut World, inbound: &Inbound) -> Answer {
-    let organization = gate(world, inbound)?;
+pub(in crate::coderd) fn delete(state: &mut ServerState, inbound: &Inbound) -> Answer {
+    let organization = gate(state, inbound)?;
     let allowed = inbound.caller().may_manage_provisioners(organization.id);
-    let key = world.key_by_name(organization.id, inbound.param("key")).filter(|_| allowed);
+    let key = state.key_by_name(organization.id, inbound.param("key")).filter(|_| allowed);
     let key = key.ok_or_else(Reply::not_found)?;
     if key.is_reserved() {
         let text = format!("Cannot delete reserved '{}' provisioner key", key.name);
         return Err(Reply::error(StatusCode::BAD_REQUEST, &text));
     }
-    world.delete_key(key.id);
+    state.delete_key(key.id);
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
 /// Proves a plaintext; needs no license and ignores the path.
-pub(in crate::coderd) fn fetch_by_plaintext(world: &mut World, inbound: &Inbound) -> Answer {
+pub(in crate::coderd) fn fetch_by_plaintext(state: &mut ServerState, inbound: &Inbound) -> Answer {
     let presented = inbound.headers.get(DAEMON_KEY_HEADER).and_then(|value| value.to_str().ok());
     let plaintext = presented.unwrap_or_default();
     if plaintext.is_empty() {
@@ -201,7 +201,7 @@ pub(in crate::coderd) fn fetch_by_plaintext(world: &mut World, inbound: &Inbound
         let detail = format!("must be {PLAINTEXT_LENGTH} characters");
         return Err(Reply::detailed(StatusCode::BAD_REQUEST, invalid, &detail));
     }
-    let key = world.key_by_plaintext(plaintext);
+    let key = state.key_by_plaintext(plaintext);
     let key = key.ok_or_else(|| Reply::error(StatusCode::UNAUTHORIZED, invalid))?;
     Ok(Reply::json(StatusCode::OK, &key.shown()))
 }
@@ -229,10 +229,10 @@ impl Coderd {
         let wish = KeyWish { name: name.to_owned(), tags: Some(tags) };
         assert!(wish.check().is_ok(), "coderd refuses the key name {name:?}");
         let now = self.clock().now();
-        let mut world = self.world();
-        let organization = world.organization_named(organization).id;
-        assert!(world.key_by_name(organization, name).is_none(), "the double already has a key {name:?}");
-        world.insert_key(organization, wish, now)
+        let mut state = self.state();
+        let organization = state.organization_named(organization).id;
+        assert!(state.key_by_name(organization, name).is_none(), "the double already has a key {name:?}");
+        state.insert_key(organization, wish, now)
     }
 
     /// Deletes a key as somebody else would.
@@ -240,10 +240,10 @@ impl Coderd {
     /// # Panics
     /// If there is no such key.
     pub fn remove_provisioner_key(&self, organization: &str, name: &str) {
-        let mut world = self.world();
-        let organization = world.organization_named(organization).id;
-        let id = world.key_by_name(organization, name).map(|key| key.id);
-        world.delete_key(id.unwrap_or_else(|| panic!("the double has no key {name:?}")));
+        let mut state = self.state();
+        let organization = state.organization_named(organization).id;
+        let id = state.key_by_name(organization, name).map(|key| key.id);
+        state.delete_key(id.unwrap_or_else(|| panic!("the double has no key {name:?}")));
     }
 
     /// The keys that exist in an organisation, oldest first, without the reserved ones.
@@ -251,9 +251,9 @@ impl Coderd {
     /// # Panics
     /// If the organisation is unknown.
     pub fn provisioner_keys(&self, organization: &str) -> Vec<ProvisionerKey> {
-        let world = self.world();
-        let organization = world.organization_named(organization).id;
-        let keys = world.keys.iter().filter(|key| key.organization == organization && !key.is_reserved());
+        let state = self.state();
+        let organization = state.organization_named(organization).id;
+        let keys = state.keys.iter().filter(|key| key.organization == organization && !key.is_reserved());
         let shown = |key: &StoredKey| ProvisionerKey {
             id: key.id,
             organization,
@@ -265,6 +265,6 @@ impl Coderd {
 
     /// The id of the key a plaintext belongs to, if it still opens the door.
     pub fn key_proven_by(&self, plaintext: &str) -> Option<Uuid> {
-        self.world().key_by_plaintext(plaintext).map(|key| key.id)
+        self.state().key_by_plaintext(plaintext).map(|key| key.id)
     }
 }

@@ -8,15 +8,15 @@ use crate::coderd::clock::Timestamp;
 use crate::coderd::identity::{Granted, User};
 use crate::coderd::pipeline::Inbound;
 use crate::coderd::reply::{Answer, Reply};
-use crate::coderd::state::World;
+use crate::coderd::state::ServerState;
 
-pub(in crate::coderd) fn me(_: &mut World, inbound: &Inbound) -> Answer {
+pub(in crate::coderd) fn me(_: &mut ServerState, inbound: &Inbound) -> Answer {
     Ok(Reply::json(StatusCode::OK, &shown(inbound.caller(), inbound.now)))
 }
 
-pub(in crate::coderd) fn delete_key(world: &mut World, inbound: &Inbound) -> Answer {
+pub(in crate::coderd) fn delete_key(state: &mut ServerState, inbound: &Inbound) -> Answer {
     let (id, caller) = (inbound.param("key"), inbound.caller());
-    if !world.delete_token(id, caller) {
+    if !state.delete_token(id, caller) {
         return Err(Reply::not_found());
     }
     Ok(Reply::empty(StatusCode::NO_CONTENT))

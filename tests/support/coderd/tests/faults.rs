@@ -1,4 +1,4 @@
-//! Pins what each injected fault does to the wire, to the world and to the record.
+//! Pins what each injected fault does to the wire, to the state and to the record.
 //! It never sleeps: holds end by release, or by a bound that has already passed.
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! One cluster, one operator and one PostgreSQL for many control planes, each with a coderd, a way to the database and
+//! One environment and one PostgreSQL for many control planes, each with a coderd, a way to the database and
 //! a namespace of its own; and the history of every status, so that what was said for a moment counts, too.
 
 use futures::StreamExt;
@@ -8,32 +8,28 @@ use kube::runtime::{WatchStreamExt, watcher};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 use support::cluster::pki::Ca;
-use support::coderd::{Coderd, DatabaseToken, Role};
+use support::coderd::{Coderd, DatabaseToken};
 use support::database_proxy::DatabaseProxy;
 use support::postgres::Postgres;
-use support::sentences;
-use support::{Cluster, ClusterOptions, Installation, Operator, until};
+use support::test_env::LIMIT;
+use support::{Cluster, ClusterOptions, TestEnv, objects, sentences, until};
 use tokio_util::task::AbortOnDropHandle;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_coder-k8s");
 const RELEASE: &str = "v2.36.1";
-/// Every fault is healed within this time after its end.
-pub const LIMIT: Duration = Duration::from_secs(60);
 
 /// Everything the statuses said so far, by namespace.
 type History = Arc<Mutex<BTreeMap<String, Vec<Value>>>>;
 
-/// Everything the cells stand on.
-pub struct Stage {
+/// A [`TestEnv`] with everything the cells stand on.
+pub struct MatrixEnv {
     pub postgres: Arc<Postgres>,
     pub planes: Vec<Plane>,
-    installation: Installation<'static>,
+    env: TestEnv,
     client: kube::Client,
     history: History,
     _watch: AbortOnDropHandle<()>,
-    _operator: Operator,
 }
 
 /// One control plane named `coder`, and what belongs to it alone.
@@ -55,25 +51,26 @@ pub struct Wanted {
     pub closed: bool,
 }
 
-impl Stage {
+impl MatrixEnv {
     /// Sets everything up; the operator is told where each coderd and database is.
-    pub async fn set(wanted: Vec<Wanted>) -> Self {
+    pub async fn start(wanted: Vec<Wanted>) -> Self {
         let cluster = Cluster::start(ClusterOptions { nodes: 2, ..Default::default() }).await;
-        let cluster: &'static Cluster = Box::leak(Box::new(cluster));
         let ca = Ca::new("error-matrix");
         let postgres = Arc::new(Postgres::start_with_tls(&ca, &["*.team.svc.cluster.local"]));
         let shared = postgres.coderd_database(RELEASE);
-        let installation = Installation::new(cluster, "operator").await;
-        let mut options = installation.operator("controller").await;
-        options.flags.push("--coder-request-timeout=10s".to_owned());
+        let mut builder = TestEnv::builder(BINARY)
+            .in_cluster(&cluster)
+            .without_coderd()
+            .flag("--coder-request-timeout=10s");
         let mut planes = Vec::new();
         let history = History::default();
         for one in wanted {
-            let plane = Plane::set(cluster, &postgres, &shared, one, &history).await;
+            let plane = Plane::start(&cluster, &postgres, &shared, one, &history).await;
             let (namespace, host) = (&plane.namespace, &plane.host);
             let coderd = plane.coderd.addr();
-            options.flags.push(format!("--resolve=coder.{namespace}.svc.cluster.local={coderd}"));
-            options.flags.push(format!("--resolve={host}={}", plane.proxy.address()));
+            builder = builder
+                .flag(format!("--resolve=coder.{namespace}.svc.cluster.local={coderd}"))
+                .flag(format!("--resolve={host}={}", plane.proxy.address()));
             planes.push(plane);
         }
         // Something that needs a token of every control plane, and that none of them is less ready without. Nothing serves
@@ -85,23 +82,20 @@ impl Stage {
         let words = "apply --server-side -f -";
         cluster.kubectl_with_input(words, &aggregated.to_string()).await.expect_ok();
         let client = cluster.client().await;
+        let env = builder.start().await;
         let watch = tokio::spawn(follow(control_planes(client.clone(), None), history.clone()));
-        let mut operator = Operator::start(BINARY, &options).await;
-        operator.ready(LIMIT).await;
-        let watch = AbortOnDropHandle::new(watch);
-        Self { postgres, planes, installation, client, history, _watch: watch, _operator: operator }
+        Self { postgres, planes, env, client, history, _watch: AbortOnDropHandle::new(watch) }
     }
 
     /// Applies the control plane of a namespace.
     pub async fn apply(&self, namespace: &str, spec: &Value) {
-        let manifest = json!({ "apiVersion": "coder.com/v1alpha1", "kind": "CoderControlPlane",
-            "metadata": { "name": "coder", "namespace": namespace }, "spec": spec });
+        let manifest = objects::control_plane(namespace, "coder", spec);
         let planes = control_planes(self.client.clone(), Some(namespace));
         planes.patch("coder", &PatchParams::apply("git").force(), &Patch::Apply(manifest)).await.unwrap();
     }
 
-    /// Asks for a pass.
-    pub async fn poke(&self, namespace: &str, word: &str) {
+    /// Requests a reconcile.
+    pub async fn request_reconcile(&self, namespace: &str, word: &str) {
         let patch = json!({ "metadata": { "annotations": { "coder.com/reconcile-at": word } } });
         let planes = control_planes(self.client.clone(), Some(namespace));
         planes.patch("coder", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
@@ -109,8 +103,7 @@ impl Stage {
 
     /// Makes a Secret.
     pub async fn secret(&self, namespace: &str, name: &str, data: &Value) {
-        let manifest = json!({ "apiVersion": "v1", "kind": "Secret",
-            "metadata": { "name": name, "namespace": namespace }, "stringData": data });
+        let manifest = objects::secret(namespace, name, data);
         let secrets = secrets(self.client.clone(), namespace);
         secrets.patch(name, &PatchParams::apply("git").force(), &Patch::Apply(manifest)).await.unwrap();
     }
@@ -119,7 +112,7 @@ impl Stage {
     pub async fn token(&self, namespace: &str) -> Option<String> {
         let name = crds::names::control_plane::operator_token_secret(namespace, "coder");
         let secret =
-            secrets(self.client.clone(), &self.installation.namespace).get_opt(&name).await.unwrap()?;
+            secrets(self.client.clone(), &self.env.installation.namespace).get_opt(&name).await.unwrap()?;
         let kept = secret.data["data"]["token"].as_str().filter(|kept| !kept.is_empty())?;
         let bytes: k8s_openapi::ByteString = serde_json::from_value(kept.into()).unwrap();
         Some(String::from_utf8(bytes.0).unwrap())
@@ -164,7 +157,7 @@ impl Stage {
 }
 
 impl Plane {
-    async fn set(
+    async fn start(
         cluster: &Cluster,
         postgres: &Arc<Postgres>,
         shared: &str,
@@ -179,7 +172,7 @@ impl Plane {
             (postgres.clone(), coderd.clone(), database.clone(), history.clone(), namespace.clone());
         let follow = Arc::new(move || {
             let (postgres, coderd, database, history, namespace) = &followed;
-            coderd.follow_database(&tokens(postgres, database, &email(history, namespace)));
+            coderd.follow_database(&postgres.living_coderd_tokens_of(database, &email(history, namespace)));
         });
         let proxy = DatabaseProxy::start(postgres.port(), wanted.closed, follow);
         let host = format!("{namespace}.team.svc.cluster.local");
@@ -199,7 +192,7 @@ impl Plane {
 
     /// Its operator's tokens that live.
     pub fn tokens(&self, postgres: &Postgres) -> Vec<DatabaseToken> {
-        tokens(postgres, &self.database, &email(&self.history, &self.namespace))
+        postgres.living_coderd_tokens_of(&self.database, &email(&self.history, &self.namespace))
     }
 }
 
@@ -232,33 +225,4 @@ async fn follow(planes: Api<DynamicObject>, history: History) {
         let namespace = state["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
         history.lock().unwrap().entry(namespace).or_default().push(state);
     }
-}
-
-/// The living tokens of the user with this address.
-fn tokens(postgres: &Postgres, database: &str, email: &str) -> Vec<DatabaseToken> {
-    let statement = format!(
-        "SELECT k.id, encode(k.hashed_secret, 'hex'), u.id, 'owner' = ANY(u.rbac_roles), \
-         extract(epoch FROM k.expires_at - now())::bigint FROM api_keys k JOIN users u ON u.id = k.user_id \
-         WHERE u.status = 'active' AND u.email = '{email}' AND k.expires_at > now()"
-    );
-    postgres.sql(database, &statement).lines().map(row).collect()
-}
-
-fn row(line: &str) -> DatabaseToken {
-    let fields: Vec<&str> = line.split('|').collect();
-    let [id, hash, user, owner, seconds] = fields[..] else { panic!("{line}") };
-    let bytes = (0..hash.len()).step_by(2).map(|at| u8::from_str_radix(&hash[at..at + 2], 16).unwrap());
-    DatabaseToken {
-        id: id.to_owned(),
-        hashed_secret: bytes.collect(),
-        user: user.to_owned(),
-        role: if owner == "t" { Role::Owner } else { Role::TemplateAdmin },
-        lifetime: Duration::from_secs(seconds.parse().unwrap()),
-    }
-}
-
-/// A condition of an object.
-pub fn condition<'a>(object: &'a Value, name: &str) -> &'a Value {
-    let conditions = object["status"]["conditions"].as_array();
-    conditions.into_iter().flatten().find(|condition| condition["type"] == name).unwrap_or(&Value::Null)
 }

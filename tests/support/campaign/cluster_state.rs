@@ -57,7 +57,7 @@ async fn list(client: &Client, kind: &Kind, namespace: &str) -> Result<Vec<Value
 }
 
 /// Everything in these namespaces.
-pub(super) async fn within_namespaces(client: &Client, namespaces: &[String]) -> Result<Vec<Value>, String> {
+pub(super) async fn objects_in(client: &Client, namespaces: &[String]) -> Result<Vec<Value>, String> {
     let places = namespaces.iter().flat_map(|namespace| KINDS.iter().map(move |kind| (kind, namespace)));
     let lists = places.map(|(kind, namespace)| list(client, kind, namespace));
     let lists = futures::future::try_join_all(lists).await?;
@@ -65,7 +65,7 @@ pub(super) async fn within_namespaces(client: &Client, namespaces: &[String]) ->
 }
 
 /// What the operator keeps in its own namespace.
-pub(super) async fn kept(client: &Client, operator: &str) -> Result<Vec<Value>, String> {
+pub(super) async fn operator_secrets(client: &Client, operator: &str) -> Result<Vec<Value>, String> {
     list(client, &Kind("", "v1", "Secret", "secrets"), operator).await
 }
 
@@ -73,8 +73,8 @@ pub(super) async fn kept(client: &Client, operator: &str) -> Result<Vec<Value>, 
 ///
 /// # Panics
 /// If the API server does not let an administrator do that.
-pub(super) async fn forget(client: &Client, operator: &str) {
-    unlead(client, operator).await;
+pub(super) async fn reset_operator_namespace(client: &Client, operator: &str) {
+    delete_leases(client, operator).await;
     let secrets = Api::<Secret>::namespaced(client.clone(), operator);
     let gone = secrets.delete_collection(&DeleteParams::default(), &ListParams::default()).await;
     gone.expect("an administrator may delete Secrets");
@@ -84,7 +84,7 @@ pub(super) async fn forget(client: &Client, operator: &str) {
 ///
 /// # Panics
 /// If the API server does not let an administrator do that.
-pub(super) async fn unlead(client: &Client, operator: &str) {
+pub(super) async fn delete_leases(client: &Client, operator: &str) {
     let leases = Api::<Lease>::namespaced(client.clone(), operator);
     let gone = leases.delete_collection(&DeleteParams::default(), &ListParams::default()).await;
     gone.expect("an administrator may delete Leases");
@@ -107,7 +107,7 @@ pub(super) async fn apply(client: &Client, manifest: &Value, home: &str) -> Resu
 }
 
 /// Begins to remove the namespaces of a run. What cannot be removed only makes the cluster larger.
-pub(super) async fn remove(client: &Client, namespaces: &[String]) {
+pub(super) async fn delete_namespaces(client: &Client, namespaces: &[String]) {
     for namespace in namespaces {
         drop(Api::<Namespace>::all(client.clone()).delete(namespace, &DeleteParams::default()).await);
     }
