@@ -336,3 +336,31 @@ async fn grants_of_an_object_that_was_restored_are_adopted_under_consent_and_go_
     env.cluster.kubectl(&format!("delete ccp coder -n {ns} --timeout=60s")).await.expect_ok();
     assert_eq!(grant(env, &ns, "coder", &other).await, [None, None], "nobody is left who wants them");
 }
+
+/// Anybody who may write Roles can make one that looks as if an earlier control plane had left it, and hold it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_role_that_looks_like_a_former_one_and_is_held_fails_nobody_and_holds_nobody() {
+    let env = shared().await;
+    let (ns, evil) = (env.cluster.namespace("victim").await, env.cluster.namespace("evil").await);
+    env.apply_control_plane(&ns, "coder", &json!({})).await;
+    env.ready(&ns, "coder").await;
+    env.apply(
+        &json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": { "name": "evil",
+        "namespace": evil, "finalizers": ["example.com/held"],
+        "annotations": { "coder.com/workspace-rbac-owner-uid": "another" },
+        "labels": { "app.kubernetes.io/managed-by": "coder-k8s", "coder.com/control-plane": "coder",
+            "coder.com/control-plane-namespace": ns } } }),
+    )
+    .await;
+    env.until_object("role", &evil, "evil", "removed, and held", |role| {
+        role["metadata"]["deletionTimestamp"].is_string()
+    })
+    .await;
+    let plane = env.reconcile(&ns, "coder", "again").await;
+    assert!(is_ready(&plane), "{}", plane["status"]);
+    env.cluster.kubectl(&format!("delete ccp coder -n {ns} --wait=false")).await.expect_ok();
+    env.until_gone("ccp", &ns, "coder").await;
+    let release =
+        format!("patch role evil -n {evil} --type=merge -p {{\"metadata\":{{\"finalizers\":null}}}}");
+    env.cluster.kubectl(&release).await.expect_ok();
+}
