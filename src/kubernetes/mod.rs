@@ -17,7 +17,7 @@ mod reduced;
 mod reflected;
 mod trimmed;
 mod watches;
-pub mod wording;
+pub(crate) mod wording;
 
 pub use changes::{Change, KindName, MetadataEvent, is_unknown};
 pub use clients::{ConnectError, Kube};
