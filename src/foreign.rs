@@ -39,7 +39,7 @@ impl fmt::Display for Foreign {
 
 /// The text in one line with single spaces, cut after so many characters. However long the text is, no more of it is
 /// looked at than is needed.
-pub fn cleaned(text: &str, longest: usize) -> String {
+pub(crate) fn cleaned(text: &str, longest: usize) -> String {
     let mut clean = String::new();
     let (mut length, mut gap) = (0, false);
     for letter in text.chars() {
@@ -63,7 +63,7 @@ pub fn cleaned(text: &str, longest: usize) -> String {
 
 /// Whether a character commands a terminal, takes no room, or changes how those around it are shown: controls, marks of
 /// direction, joiners, fillers, variation selectors, tags, separators of lines.
-pub fn is_unseen(letter: char) -> bool {
+pub(crate) fn is_unseen(letter: char) -> bool {
     letter.is_control()
         || matches!(letter,
             '\u{ad}' | '\u{34f}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{890}'..='\u{891}'

@@ -11,14 +11,16 @@
         clippy::print_stderr
     )
 )]
+// What no other crate uses is `pub(crate)`, so that the compiler sees what nobody uses.
+#![deny(unreachable_pub)]
 
-pub mod admission;
+mod admission;
 pub mod app;
 pub mod coderd;
 pub mod confidential;
-pub mod control_plane_access;
+mod control_plane_access;
 pub mod controller;
-pub mod foreign;
+mod foreign;
 pub mod kubernetes;
 pub mod lint;
 pub mod manifests;

@@ -60,7 +60,7 @@ struct Admission {
 }
 
 /// The router of the webhook port.
-pub fn router(callers: Callers, config: Config, metrics: Metrics) -> Router {
+pub(crate) fn router(callers: Callers, config: Config, metrics: Metrics) -> Router {
     let admission = Admission {
         callers,
         config: Arc::new(config),

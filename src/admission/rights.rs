@@ -13,13 +13,13 @@ use webhooks::{AccessCheck, AccessReviews, Cause, required_access};
 const AT_ONCE: usize = 8;
 
 /// What is to be asked about the request; nothing of its objects is needed for the answer.
-pub fn reviews(request: &Request) -> AccessReviews {
+pub(super) fn reviews(request: &Request) -> AccessReviews {
     let Request { object, old_object, namespace, kind, .. } = request;
     AccessReviews::new(required_access(old_object.as_ref(), object, namespace, *kind))
 }
 
 /// Why the request is refused for want of rights of this user; empty when it is not.
-pub async fn missing(
+pub(super) async fn missing(
     callers: &Callers,
     peer: Peer,
     user: &UserInfo,

@@ -16,7 +16,7 @@ use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use std::collections::BTreeSet;
 
 /// Starts it; the result is what listeners serve, and the APIServices of ours for whoever else follows them.
-pub fn start(
+pub(super) fn start(
     context: &Context,
     running: &mut Running,
     leader_tasks: &mut Vec<LeaderTask>,
@@ -96,7 +96,7 @@ fn follow_targets(context: &Context, running: &mut Running) -> Targets {
 }
 
 /// The APIServices that are labelled as ours.
-pub fn follow_api_services(context: &Context, running: &mut Running) -> Reflected<APIService> {
+pub(super) fn follow_api_services(context: &Context, running: &mut Running) -> Reflected<APIService> {
     let labelled = Selection::Labelled(LABEL_SELECTOR.to_owned());
     reflect(context, running, "APIService", context.kube.everywhere(), &labelled)
 }

@@ -16,7 +16,7 @@ const VERSION: &str =
 /// Runs Coder on Kubernetes from a Git repository: admission webhooks, reconcilers, an aggregated API and MCP.
 #[derive(Debug, Parser)]
 #[command(name = "coder-k8s", version = VERSION, args_conflicts_with_subcommands = true)]
-pub struct Cli {
+pub(super) struct Cli {
     /// What to do instead of running the operator.
     #[command(subcommand)]
     pub command: Option<Command>,
@@ -28,7 +28,7 @@ pub struct Cli {
 
 /// What needs no cluster.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(super) enum Command {
     /// Print the generated manifests (CRDs, RBAC) and reference pages, or write them below a folder.
     Manifests {
         /// Write each file below this folder instead of printing YAML.
@@ -45,7 +45,7 @@ pub enum Command {
 }
 
 /// Runs a subcommand.
-pub fn run(command: Command) -> ExitCode {
+pub(super) fn run(command: Command) -> ExitCode {
     let outcome = match command {
         Command::Offline(command) => return lint::run(&command, &controller::render),
         Command::Completion { shell } => completion(shell),
@@ -58,7 +58,7 @@ pub fn run(command: Command) -> ExitCode {
 }
 
 /// Says why on standard error.
-pub fn fail(message: &str, code: u8) -> ExitCode {
+pub(super) fn fail(message: &str, code: u8) -> ExitCode {
     // If standard error is gone, the exit code has to be enough.
     let _ = writeln!(std::io::stderr(), "coder-k8s: {message}");
     ExitCode::from(code)

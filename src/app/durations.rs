@@ -4,7 +4,7 @@ use jiff::{Span, SpanRelativeTo};
 use std::time::Duration;
 
 /// Reads a duration; a day has 24 hours.
-pub fn parse(text: &str) -> Result<Duration, String> {
+pub(super) fn parse(text: &str) -> Result<Duration, String> {
     let hint = || format!("{text:?} is not a duration; write for example 30s, 10m, 1h30m or 7d");
     let span: Span = text.parse().map_err(|_| hint())?;
     let signed = span.to_duration(SpanRelativeTo::days_are_24_hours()).map_err(|_| hint())?;

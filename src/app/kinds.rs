@@ -12,7 +12,7 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use std::fmt::Debug;
 
 /// Follows the three kinds the reconcilers need.
-pub fn follow(
+pub(super) fn follow(
     context: &Context,
     running: &mut Running,
     api_services: Reflected<APIService>,
@@ -50,7 +50,7 @@ where
 }
 
 /// Follows objects of a kind for whoever reads the handle.
-pub fn reflect<K>(
+pub(super) fn reflect<K>(
     context: &Context,
     running: &mut Running,
     kind: &'static str,

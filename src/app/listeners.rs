@@ -33,7 +33,7 @@ struct Tls {
 }
 
 /// Binds every listener of the mode and serves; the probes last, when every gate exists.
-pub async fn start(context: &Context, running: &mut Running, leaf: &CurrentLeaf) -> Result<(), Fatal> {
+pub(super) async fn start(context: &Context, running: &mut Running, leaf: &CurrentLeaf) -> Result<(), Fatal> {
     if context.flags.app.runs(Part::AggregatedApi) {
         follow_front_proxy(context, running);
     }

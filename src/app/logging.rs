@@ -46,7 +46,7 @@ impl Level {
 }
 
 /// Starts logging; the result changes the level later.
-pub fn start(format: Format, level: Level) -> SetLogLevel {
+pub(super) fn start(format: Format, level: Level) -> SetLogLevel {
     let (filter, handle) = reload::Layer::new(level.filter());
     let lines = fmt::layer().with_writer(|| Visible(io::stderr())).with_target(true);
     let lines = match format {

@@ -27,7 +27,7 @@ const MISUSED: u8 = 2;
 
 /// Why the process ends with an error.
 #[derive(Debug, thiserror::Error)]
-pub enum Fatal {
+pub(super) enum Fatal {
     /// Signals cannot be received.
     #[error("cannot listen for signals: {0}")]
     Signals(std::io::Error),
@@ -49,7 +49,7 @@ pub enum Fatal {
 }
 
 /// What every part is started with.
-pub struct Context {
+pub(super) struct Context {
     /// The flags.
     pub flags: Flags,
     /// The API server.
@@ -72,7 +72,7 @@ pub struct Context {
 
 /// The running parts: workers end at a signal, followers when the workers have ended.
 #[derive(Default)]
-pub struct Running {
+pub(super) struct Running {
     /// Listeners and leader tasks.
     pub workers: JoinSet<Result<(), Fatal>>,
     /// Watches and what is derived from them.
@@ -80,7 +80,7 @@ pub struct Running {
 }
 
 /// Runs the operator until it is told to stop.
-pub fn run(flags: Flags) -> ExitCode {
+pub(super) fn run(flags: Flags) -> ExitCode {
     let warnings = match flags.check() {
         Ok(warnings) => warnings,
         Err(misused) => return fail(&misused.to_string(), MISUSED),
@@ -179,7 +179,7 @@ async fn start(context: &Context, running: &mut Running) -> Result<(), Fatal> {
 
 impl Context {
     /// A leader task of this process.
-    pub fn leader_task(&self, lease: &'static str, work: Work) -> LeaderTask {
+    pub(super) fn leader_task(&self, lease: &'static str, work: Work) -> LeaderTask {
         LeaderTask {
             lease,
             work,

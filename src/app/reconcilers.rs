@@ -19,7 +19,7 @@ use std::sync::Arc;
 const CONTROL_PLANE: &str = "CoderControlPlane";
 
 /// What the leader does: everything is looked at once, then again whenever something changes.
-pub fn work(context: &Context, control_planes: ControlPlanes, dependants: Dependants) -> Work {
+pub(super) fn work(context: &Context, control_planes: ControlPlanes, dependants: Dependants) -> Work {
     let telemetry = Telemetry::new(CONTROL_PLANE, context.metrics.clone());
     let reconciler = Reconciler::new(
         context.kube.clone(),

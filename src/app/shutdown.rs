@@ -7,14 +7,14 @@ use tokio_util::sync::CancellationToken;
 const ABORTED: i32 = 130;
 
 /// Both signals, taken over for the whole process.
-pub struct Signals {
+pub(super) struct Signals {
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl Signals {
     /// Takes the signals over.
-    pub fn listen() -> std::io::Result<Self> {
+    pub(super) fn listen() -> std::io::Result<Self> {
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 
@@ -26,7 +26,7 @@ impl Signals {
     }
 
     /// Cancels `stop` at the first signal and exits at the second.
-    pub async fn run(mut self, stop: CancellationToken) {
+    pub(super) async fn run(mut self, stop: CancellationToken) {
         let name = self.next().await;
         tracing::info!(signal = name, "stopping; a second signal ends the process at once");
         stop.cancel();

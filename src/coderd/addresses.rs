@@ -36,7 +36,7 @@ const METADATA_V4: [Ipv4Addr; 2] = [Ipv4Addr::new(100, 100, 100, 200), Ipv4Addr:
 const METADATA_V6: Ipv6Addr = Ipv6Addr::new(0xfd20, 0x00ce, 0, 0, 0, 0, 0, 0x0254);
 
 /// Why this address must not be dialled, if it must not.
-pub fn forbidden(address: IpAddr, denied: &[Cidr]) -> Option<Forbidden> {
+pub(crate) fn forbidden(address: IpAddr, denied: &[Cidr]) -> Option<Forbidden> {
     let led_to = match address {
         IpAddr::V6(six) => embedded(six).map(IpAddr::V4),
         IpAddr::V4(_) => None,

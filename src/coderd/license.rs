@@ -110,7 +110,7 @@ pub struct License {
 
 /// What to do about a license.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
+pub(crate) enum Next {
     /// coderd has it.
     AlreadyThere {
         /// Its number in coderd.
@@ -121,7 +121,7 @@ pub enum Next {
 }
 
 /// Whether coderd, which lists these, already has this license.
-pub fn next(listed: &[License], claims: &Claims) -> Next {
+pub(crate) fn next(listed: &[License], claims: &Claims) -> Next {
     let there = |license: &&License| match claims.id() {
         Some(id) => license.uuid.parse() == Ok(id),
         None => license.claims.same(claims),
@@ -130,7 +130,7 @@ pub fn next(listed: &[License], claims: &Claims) -> Next {
 }
 
 /// SHA-256 of the license in hexadecimal, to see whether a Secret has changed.
-pub fn sha256(jwt: &Confidential<String>) -> String {
+pub(crate) fn sha256(jwt: &Confidential<String>) -> String {
     let digest = digest(&SHA256, jwt.expose().trim().as_bytes());
     digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,20 +1,20 @@
 //! The only place that talks to coderd and its database: requests, answers, error classes, and where we may dial.
 //! It knows no Kubernetes type, and nothing it returns or prints carries a secret.
 
-pub mod addresses;
-pub mod allowed;
+pub(crate) mod addresses;
+pub(crate) mod allowed;
 pub mod client;
 pub mod database;
 mod dial;
-pub mod endpoint;
+pub(crate) mod endpoint;
 pub mod error;
-pub mod license;
-pub mod observer;
+pub(crate) mod license;
+pub(crate) mod observer;
 mod rate_limit_hold;
-pub mod resolve;
+pub(crate) mod resolve;
 mod tls;
-pub mod token;
-pub mod uuid;
+pub(crate) mod token;
+pub(crate) mod uuid;
 
 pub use allowed::AllowedUrls;
 pub use client::Client;

@@ -8,11 +8,11 @@ use std::time::Instant;
 
 /// The holds of all control planes.
 #[derive(Default)]
-pub struct Holds(Mutex<BTreeMap<String, RateLimitHold>>);
+pub(crate) struct Holds(Mutex<BTreeMap<String, RateLimitHold>>);
 
 impl Holds {
     /// How long the coderd of this object asked to be left alone. Those that are over are forgotten.
-    pub fn of(&self, uid: &str) -> RateLimitHold {
+    pub(crate) fn of(&self, uid: &str) -> RateLimitHold {
         let mut holds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         holds.retain(|_, hold| !hold.is_idle(now));

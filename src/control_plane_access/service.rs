@@ -5,7 +5,7 @@ use serde_json::Value;
 
 /// Whether a Service leads to pods with these labels and nowhere else. Whoever may change Services could send us, and our
 /// token with us, to somebody else.
-pub fn leads_to(service: &Value, labels: &Value) -> bool {
+pub(crate) fn leads_to(service: &Value, labels: &Value) -> bool {
     let spec = &service["spec"];
     let inside = ["ClusterIP", "NodePort", "LoadBalancer"].iter().any(|kind| spec["type"] == *kind);
     // An external name is only heeded with that type, and stays behind when ours is put back.

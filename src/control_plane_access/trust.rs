@@ -9,7 +9,7 @@ use serde_json::Value;
 
 /// By what coderd's certificate is known.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Trust {
+pub(crate) struct Trust {
     /// The certificates it is configured with, as PEM, the leaf of each first.
     pub certificates: Vec<String>,
     /// CAs besides the public ones, as PEM.
@@ -17,7 +17,11 @@ pub struct Trust {
 }
 
 /// Reads the Secrets of `spec.tls`, each once; or which of them cannot be used.
-pub async fn read(kube: &Kube, namespace: &str, spec: &CoderControlPlaneSpec) -> Result<Trust, String> {
+pub(crate) async fn read(
+    kube: &Kube,
+    namespace: &str,
+    spec: &CoderControlPlaneSpec,
+) -> Result<Trust, String> {
     let names = spec.tls.iter().flat_map(|tls| &tls.secret_names);
     let mut trust = Trust::default();
     for name in names.map(|name| name.trim()).filter(|name| !name.is_empty()).take(MOST_CERTIFICATES) {

@@ -6,8 +6,8 @@ pub mod control_plane;
 mod finalizer;
 pub mod identity;
 mod render;
-pub mod runtime;
-pub mod status;
-pub mod workload;
+pub(crate) mod runtime;
+pub(crate) mod status;
+pub(crate) mod workload;
 
 pub use render::render;

@@ -20,7 +20,7 @@ mod reflected;
 mod target;
 mod trimmed;
 mod watches;
-pub mod wording;
+pub(crate) mod wording;
 
 pub use changes::{Change, KindName, MetadataEvent, is_unknown};
 pub use clients::{ConnectError, Kube};

@@ -5,7 +5,7 @@ use crate::foreign::{Foreign, cleaned};
 use std::borrow::Cow;
 
 /// Characters of a condition's message or an Event's note.
-pub const LONGEST: usize = 300;
+pub(crate) const LONGEST: usize = 300;
 /// How a sentence ends that was longer.
 const CUT: &str = "… (more in the operator's log)";
 
@@ -13,7 +13,7 @@ const CUT: &str = "… (more in the operator's log)";
 const WHOLE: usize = 32 * 1024;
 
 /// The text as a sentence. Pods, webhooks and coderd say what they like, and `kubectl` prints it.
-pub fn sentence(text: &str) -> String {
+pub(crate) fn sentence(text: &str) -> String {
     let plain = without_dumps(&whole(text));
     if plain.chars().count() <= LONGEST {
         return plain;
@@ -26,12 +26,12 @@ pub fn sentence(text: &str) -> String {
 }
 
 /// The whole text for the log, where a sentence is cut: cleaned all the same.
-pub fn whole(text: &str) -> String {
+pub(crate) fn whole(text: &str) -> String {
     cleaned(text, WHOLE)
 }
 
 /// Whether a sentence says less than its text.
-pub fn is_cut(sentence: &str) -> bool {
+pub(crate) fn is_cut(sentence: &str) -> bool {
     sentence.ends_with(CUT)
 }
 

@@ -5,7 +5,7 @@ use super::Severity;
 
 /// One kind of finding.
 #[derive(Debug)]
-pub struct Code {
+pub(super) struct Code {
     /// Stable, for example `CODER0702`.
     pub code: &'static str,
     /// What must hold, as a short sentence.
@@ -26,7 +26,7 @@ macro_rules! codes {
     ($($name:ident = $code:literal, $severity:ident, $title:literal, why $why:literal, fix $fix:literal, bad $bad:literal, good $good:literal;)*) => {
         $(
             #[doc = $title]
-            pub static $name: Code = Code {
+            pub(super) static $name: Code = Code {
                 code: $code,
                 title: $title,
                 severity: Severity::$severity,
@@ -37,7 +37,7 @@ macro_rules! codes {
             };
         )*
         /// Every code of this page, in order.
-        pub static ALL: &[&Code] = &[$(&$name),*];
+        pub(super) static ALL: &[&Code] = &[$(&$name),*];
     };
 }
 
@@ -133,7 +133,7 @@ codes! {
 }
 
 /// The page of one of these codes, in the shape of the pages of admission.
-pub fn page(code: &str) -> Option<String> {
+pub(super) fn page(code: &str) -> Option<String> {
     let code = ALL.iter().find(|known| known.code.eq_ignore_ascii_case(code))?;
     let Code { code, title, severity, why, fix, bad, good } = code;
     let severity = severity.as_str();

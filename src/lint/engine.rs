@@ -8,15 +8,15 @@ use webhooks::{Cause, Operation};
 
 /// What the operator is configured with.
 pub use webhooks::Config as Settings;
-pub use webhooks::Kind;
-pub use webhooks::field::{child, shown_key};
+pub(super) use webhooks::Kind;
+pub(super) use webhooks::field::{child, shown_key};
 
 /// The rule about variables nobody replaced.
-pub const VARIABLE_LEFT: &str = "CODER0603";
+pub(super) const VARIABLE_LEFT: &str = "CODER0603";
 
 /// One thing admission would say.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub(super) struct Problem {
     /// Whether it would refuse.
     pub severity: Severity,
     /// Code of the rule.
@@ -31,7 +31,7 @@ pub struct Problem {
 
 /// Everything admission would say to the creation of this object: refusals of what would be stored, and advice about
 /// what is written.
-pub fn judge(kind: Kind, object: &Value, settings: &Settings) -> Vec<Problem> {
+pub(super) fn judge(kind: Kind, object: &Value, settings: &Settings) -> Vec<Problem> {
     let review = |object| webhooks::validate(kind, object, Operation::Create);
     let written = review(object);
     let stored = match webhooks::defaulted(kind, object, None, settings) {
@@ -57,36 +57,36 @@ impl Problem {
 }
 
 /// The object as it would be stored.
-pub fn stored(kind: Kind, object: &Value, settings: &Settings) -> Value {
+pub(super) fn stored(kind: Kind, object: &Value, settings: &Settings) -> Value {
     webhooks::defaulted(kind, object, None, settings).into_owned()
 }
 
 /// The object with every default there is.
-pub fn resolved(kind: Kind, object: &Value, settings: &Settings) -> Value {
+pub(super) fn resolved(kind: Kind, object: &Value, settings: &Settings) -> Value {
     webhooks::resolved(kind, object, settings)
 }
 
 /// The values in force where the stored object is silent, as `status.resolved` says them.
-pub fn in_force(kind: Kind, object: &Value, settings: &Settings) -> Value {
+pub(super) fn in_force(kind: Kind, object: &Value, settings: &Settings) -> Value {
     webhooks::status_resolved(kind, object, settings)
 }
 
 /// The schema of a kind, as its CustomResourceDefinition has it.
-pub fn schema(kind: Kind) -> &'static Value {
+pub(super) fn schema(kind: Kind) -> &'static Value {
     webhooks::schema::shipped(kind)
 }
 
 /// Fields the kind does not have.
-pub fn unknown_fields(kind: Kind, object: &Value) -> Vec<String> {
+pub(super) fn unknown_fields(kind: Kind, object: &Value) -> Vec<String> {
     webhooks::unknown_fields(kind, object)
 }
 
 /// The page of a rule.
-pub fn explain(code: &str) -> Option<String> {
+pub(super) fn explain(code: &str) -> Option<String> {
     webhooks::explain(code)
 }
 
 /// Every code of admission and what it is about.
-pub fn codes() -> Vec<(&'static str, &'static str)> {
+pub(super) fn codes() -> Vec<(&'static str, &'static str)> {
     webhooks::rules::rules().map(|rule| (rule.code, rule.title)).collect()
 }

@@ -158,7 +158,7 @@ impl Node {
 }
 
 /// The steps of a path: keys after dots, keys and indices in brackets.
-pub fn steps(path: &str) -> Vec<String> {
+pub(super) fn steps(path: &str) -> Vec<String> {
     let mut steps = Vec::new();
     let mut rest = path;
     while !rest.is_empty() {

@@ -83,7 +83,7 @@ impl Object<'_> {
 }
 
 /// Every object that matters, Lists written out, in the order of the files.
-pub fn collect(sources: &[Source]) -> Vec<Object<'_>> {
+pub(super) fn collect(sources: &[Source]) -> Vec<Object<'_>> {
     let mut objects = Vec::new();
     for source in sources {
         for document in &source.stream.documents {

@@ -14,7 +14,7 @@ pub type PrintChildren<'a> = &'a dyn Fn(&Value, &Settings) -> Result<Vec<Value>,
 
 /// Why nothing was rendered.
 #[derive(Debug, Error)]
-pub enum RenderError {
+pub(super) enum RenderError {
     /// The input is not YAML.
     #[error("cannot read {0}, line {1}: {2}")]
     Parse(String, u32, String),

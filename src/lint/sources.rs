@@ -16,7 +16,7 @@ const MAX_TOTAL: usize = 512 * 1024 * 1024;
 /// Deepest folder.
 const MAX_FOLDERS: usize = 64;
 /// Names of a kustomization.
-pub const KUSTOMIZATIONS: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
+pub(super) const KUSTOMIZATIONS: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
 
 /// Why something could not be read.
 #[derive(Debug, Error)]
@@ -130,7 +130,7 @@ pub fn load(paths: &[PathBuf], stdin: &mut dyn Read) -> Loaded {
 }
 
 /// Reads one file.
-pub fn read_file(path: &Path) -> Result<String, SourceError> {
+pub(super) fn read_file(path: &Path) -> Result<String, SourceError> {
     let name = path.display().to_string();
     let mut file = File::open(path).map_err(|error| SourceError::Read(name.clone(), error))?;
     text_of(&name, &mut file)
@@ -211,7 +211,7 @@ fn is_manifest(name: &str) -> bool {
 }
 
 /// A path without `.` and, where possible, without `..`.
-pub fn clean(path: &Path) -> PathBuf {
+pub(super) fn clean(path: &Path) -> PathBuf {
     let mut clean = PathBuf::new();
     for part in path.components() {
         match part {

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 const LIMITS: Limits = Limits { body: 256, at_once: 8, time: Duration::from_secs(10) };
 
 /// Changes the log level, or says why not.
-pub type SetLogLevel = Arc<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
+pub(crate) type SetLogLevel = Arc<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
 
 #[derive(Clone)]
 struct Admin {
@@ -33,7 +33,7 @@ struct Admin {
 }
 
 /// The router of the metrics port.
-pub fn router(
+pub(crate) fn router(
     callers: Callers,
     metrics: Metrics,
     readiness: Readiness,

@@ -28,7 +28,7 @@ const LEAST_RATE: usize = 128 * 1024;
 
 /// Why a body is not read.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub enum Unread {
+pub(crate) enum Unread {
     /// Larger than any request we answer.
     #[error("the body is larger than {0} bytes")]
     TooLarge(usize),
@@ -64,7 +64,7 @@ impl IntoResponse for Unread {
 
 /// The budget. Cloning is cheap.
 #[derive(Debug, Clone)]
-pub struct Bodies(Arc<Mutex<Budget>>);
+pub(crate) struct Bodies(Arc<Mutex<Budget>>);
 
 #[derive(Debug)]
 struct Budget {
@@ -86,7 +86,7 @@ impl Bodies {
     }
 
     /// Reads a body of at most `most` bytes.
-    pub async fn read(&self, peer: Peer, mut body: Body, most: usize) -> Result<Read, Unread> {
+    pub(crate) async fn read(&self, peer: Peer, mut body: Body, most: usize) -> Result<Read, Unread> {
         if body.size_hint().lower() > most as u64 {
             return Err(Unread::TooLarge(most));
         }
@@ -114,7 +114,7 @@ fn time_for(bytes: usize) -> Duration {
 
 /// A body that was read; it counts until it is dropped.
 #[derive(Debug)]
-pub struct Read {
+pub(crate) struct Read {
     bytes: Vec<u8>,
     drawn: usize,
     large: usize,
@@ -124,7 +124,7 @@ pub struct Read {
 
 impl Read {
     /// Its bytes.
-    pub fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 

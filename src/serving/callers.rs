@@ -27,7 +27,7 @@ const TOKEN_REVIEWS: Rate = Rate { burst: 60, per_second: 3 };
 
 /// Why a caller is turned away.
 #[derive(Debug, thiserror::Error)]
-pub enum Denied {
+pub(crate) enum Denied {
     /// No token, or one the API server does not know.
     #[error("a bearer token the API server accepts is needed")]
     Unauthenticated,
@@ -50,7 +50,7 @@ pub enum Denied {
 }
 
 /// The token of a request.
-pub fn bearer(headers: &HeaderMap) -> Result<Confidential<String>, Denied> {
+pub(crate) fn bearer(headers: &HeaderMap) -> Result<Confidential<String>, Denied> {
     let value = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
     let token = value.and_then(|value| value.strip_prefix("Bearer ")).map(str::trim).unwrap_or_default();
     if token.is_empty() { Err(Denied::Unauthenticated) } else { Ok(Confidential::new(token.to_owned())) }
@@ -58,7 +58,7 @@ pub fn bearer(headers: &HeaderMap) -> Result<Confidential<String>, Denied> {
 
 /// Those who ask the API server on behalf of callers. Cloning is cheap.
 #[derive(Clone)]
-pub struct Callers {
+pub(crate) struct Callers {
     kube: Kube,
     tokens: Arc<Mutex<Tokens>>,
     token_reviews: Arc<Mutex<Rates>>,
@@ -68,7 +68,7 @@ pub struct Callers {
 
 impl Callers {
     /// Nobody has asked yet.
-    pub fn new(kube: Kube) -> Self {
+    pub(crate) fn new(kube: Kube) -> Self {
         let rates = |rate| Arc::new(Mutex::new(Rates::new(rate, Instant::now())));
         Self {
             kube,
@@ -80,7 +80,7 @@ impl Callers {
     }
 
     /// Succeeds when the bearer of the token may `verb` the non-resource `path`.
-    pub async fn authorise(
+    pub(crate) async fn authorise(
         &self,
         peer: Peer,
         token: Confidential<String>,
@@ -96,7 +96,7 @@ impl Callers {
     }
 
     /// Whether a user may do something to a resource; `peer` is who says that this user asks.
-    pub async fn may(
+    pub(crate) async fn may(
         &self,
         peer: Peer,
         user: &UserInfo,

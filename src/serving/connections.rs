@@ -13,17 +13,17 @@ const PROBES: usize = 64;
 
 /// The connections of some ports. Cloning is cheap.
 #[derive(Debug, Clone)]
-pub struct Connections(Arc<Mutex<Shares>>);
+pub(crate) struct Connections(Arc<Mutex<Shares>>);
 
 impl Connections {
     /// The budget of the process: for all ports but the probes, and for these.
-    pub fn of_process() -> (Self, Self) {
+    pub(crate) fn of_process() -> (Self, Self) {
         let part = |limit| Self(Arc::new(Mutex::new(Shares::of(limit))));
         (part(ALL - PROBES), part(PROBES))
     }
 
     /// A place for one more connection of a caller, if it may have one.
-    pub fn take(&self, peer: Peer) -> Option<Place> {
+    pub(crate) fn take(&self, peer: Peer) -> Option<Place> {
         let mut shares = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         shares.take(peer, 1).ok()?;
         Some(Place { peer, connections: self.clone() })
@@ -32,7 +32,7 @@ impl Connections {
 
 /// One connection's place, given back when dropped.
 #[derive(Debug)]
-pub struct Place {
+pub(crate) struct Place {
     peer: Peer,
     connections: Connections,
 }

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 const LOOK: Duration = Duration::from_secs(10);
 
 /// What is served from where.
-pub struct ExternalCertificates {
+pub(crate) struct ExternalCertificates {
     /// The folder with `tls.crt` and `tls.key`.
     pub folder: PathBuf,
     /// Where the leaf is served from.
@@ -35,7 +35,7 @@ enum FolderError {
 
 impl ExternalCertificates {
     /// Follows the folder until `stop`.
-    pub async fn run(self, stop: CancellationToken) {
+    pub(crate) async fn run(self, stop: CancellationToken) {
         let mut served = None;
         loop {
             match read(&self.folder) {

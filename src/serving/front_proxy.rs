@@ -12,13 +12,13 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 /// Where the API server publishes it.
-pub const NAMESPACE: &str = "kube-system";
+pub(crate) const NAMESPACE: &str = "kube-system";
 /// The ConfigMap's name.
-pub const CONFIG_MAP: &str = "extension-apiserver-authentication";
+pub(crate) const CONFIG_MAP: &str = "extension-apiserver-authentication";
 
 /// What the API server says about its front proxy.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trust {
+pub(crate) struct Trust {
     /// The CAs of front-proxy client certificates. Empty: no front proxy is trusted.
     pub roots: Vec<CertificateDer<'static>>,
     /// The common names allowed; empty allows every certificate of the CA.
@@ -33,7 +33,7 @@ pub struct Trust {
 
 /// Why the ConfigMap cannot be used.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub enum Unusable {
+pub(crate) enum Unusable {
     /// A key is not what it should be.
     #[error("key {0} of ConfigMap {NAMESPACE}/{CONFIG_MAP} is not usable")]
     Key(&'static str),
@@ -41,7 +41,7 @@ pub enum Unusable {
 
 impl Trust {
     /// Reads the ConfigMap's data.
-    pub fn read(data: &BTreeMap<String, String>) -> Result<Self, Unusable> {
+    pub(crate) fn read(data: &BTreeMap<String, String>) -> Result<Self, Unusable> {
         const CA: &str = "requestheader-client-ca-file";
         let pem = data.get(CA).map(String::as_str).unwrap_or_default();
         Ok(Self {
@@ -63,16 +63,16 @@ fn list(data: &BTreeMap<String, String>, key: &'static str) -> Result<Vec<String
 
 /// The trust in force. Cloning is cheap.
 #[derive(Debug, Clone, Default)]
-pub struct FrontProxyTrust(Arc<ArcSwapOption<Trust>>);
+pub(crate) struct FrontProxyTrust(Arc<ArcSwapOption<Trust>>);
 
 impl FrontProxyTrust {
     /// The trust of this moment; `None` until it was read once.
-    pub fn get(&self) -> Option<Arc<Trust>> {
+    pub(crate) fn get(&self) -> Option<Arc<Trust>> {
         self.0.load_full()
     }
 
     /// Follows the ConfigMap until `stop`; the gate opens with the first usable version.
-    pub async fn run(self, mut config_map: Reflected<ConfigMap>, gate: Gate, stop: CancellationToken) {
+    pub(crate) async fn run(self, mut config_map: Reflected<ConfigMap>, gate: Gate, stop: CancellationToken) {
         gate.close(format!("ConfigMap {NAMESPACE}/{CONFIG_MAP}"));
         tokio::select! {
             biased;

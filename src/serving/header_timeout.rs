@@ -10,10 +10,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
 /// How long the head of a request may take from its first byte on, or the first one from the start.
-pub const HEAD_LIMIT: Duration = Duration::from_secs(5);
+pub(super) const HEAD_LIMIT: Duration = Duration::from_secs(5);
 
 /// How long a client may take no byte of what we send. An answer that nobody takes is memory that nobody frees.
-pub const TAKE_LIMIT: Duration = Duration::from_secs(5);
+pub(super) const TAKE_LIMIT: Duration = Duration::from_secs(5);
 
 const END_OF_HEAD: [u8; 4] = *b"\r\n\r\n";
 const CONTINUE: &[u8] = b"HTTP/1.1 100";
@@ -30,7 +30,7 @@ enum Stage {
 }
 
 /// A stream whose request heads must arrive in time.
-pub struct HeaderTimeout<S> {
+pub(super) struct HeaderTimeout<S> {
     stream: S,
     stage: Stage,
     deadline: Pin<Box<Sleep>>,
@@ -40,7 +40,7 @@ pub struct HeaderTimeout<S> {
 
 impl<S> HeaderTimeout<S> {
     /// Watches a stream from its first byte on.
-    pub fn new(stream: S) -> Self {
+    pub(super) fn new(stream: S) -> Self {
         // Whoever connects has something to say: the first head is due from the start.
         let stage = Stage::Head { tail: [0; 4] };
         Self { stream, stage, deadline: Box::pin(tokio::time::sleep(HEAD_LIMIT)), taking: None }

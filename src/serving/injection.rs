@@ -11,7 +11,7 @@ use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use kube::Resource;
 
 /// The label that asks for injection.
-pub const LABEL_SELECTOR: &str = "coder.com/inject-ca=true";
+pub(crate) const LABEL_SELECTOR: &str = "coder.com/inject-ca=true";
 
 /// One `caBundle` field and the Service it belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,17 +70,17 @@ fn bytes(bundle: Option<&ByteString>) -> Option<Vec<u8>> {
 }
 
 /// The fields that are ours: another installation in another namespace looks after its own.
-pub fn our_fields(target: &impl Target, namespace: &str) -> Vec<Field> {
+pub(crate) fn our_fields(target: &impl Target, namespace: &str) -> Vec<Field> {
     target.fields().into_iter().filter(|field| field.namespace == namespace).collect()
 }
 
 /// Whether every field of ours holds exactly this bundle.
-pub fn carries(target: &impl Target, namespace: &str, bundle: &str) -> bool {
+pub(crate) fn carries(target: &impl Target, namespace: &str, bundle: &str) -> bool {
     our_fields(target, namespace).iter().all(|field| field.bundle.as_deref() == Some(bundle.as_bytes()))
 }
 
 /// Whether every field of ours trusts this certificate, perhaps among others.
-pub fn trusts(target: &impl Target, namespace: &str, certificate: &str) -> bool {
+pub(crate) fn trusts(target: &impl Target, namespace: &str, certificate: &str) -> bool {
     let trusting = |field: &Field| {
         let bundle = String::from_utf8_lossy(field.bundle.as_deref().unwrap_or_default()).into_owned();
         bundle.contains(certificate.trim())
@@ -90,7 +90,7 @@ pub fn trusts(target: &impl Target, namespace: &str, certificate: &str) -> bool 
 
 /// The patch that puts the bundle where it is missing, or `None` when there is nothing to do.
 /// It fails on the server when the object changed since it was read.
-pub fn patch(target: &impl Target, namespace: &str, bundle: &str) -> Option<Patch> {
+pub(crate) fn patch(target: &impl Target, namespace: &str, bundle: &str) -> Option<Patch> {
     let missing: Vec<Field> = our_fields(target, namespace)
         .into_iter()
         .filter(|field| field.bundle.as_deref() != Some(bundle.as_bytes()))

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// A certificate with its key, and what decides when it needs a successor.
 #[derive(Debug, Clone)]
-pub struct Leaf {
+pub(crate) struct Leaf {
     certified: Arc<CertifiedKey>,
     not_before: Timestamp,
     /// When it should be followed by another.
@@ -29,7 +29,7 @@ pub struct Leaf {
 
 /// Why a leaf could not be made.
 #[derive(Debug, thiserror::Error)]
-pub enum LeafError {
+pub(crate) enum LeafError {
     /// The CA cannot sign.
     #[error("cannot sign with this CA: {0}")]
     Sign(#[from] CaError),
@@ -43,7 +43,7 @@ pub enum LeafError {
 
 impl Leaf {
     /// Signs a leaf for these names.
-    pub fn mint(
+    pub(crate) fn mint(
         signer: &Ca,
         names: BTreeSet<String>,
         now: Timestamp,
@@ -69,7 +69,7 @@ impl Leaf {
     }
 
     /// A leaf somebody else made, from PEM.
-    pub fn read(chain: &str, key: &str) -> Result<Self, LeafError> {
+    pub(crate) fn read(chain: &str, key: &str) -> Result<Self, LeafError> {
         let (not_before, not_after) = super::authority::lifetime_of(chain)?;
         let chain = trust::certificates(chain).map_err(|_| LeafError::Serve)?;
         let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|_| LeafError::Serve)?;
@@ -80,27 +80,27 @@ impl Leaf {
     }
 
     /// Whether another leaf is due: time passed, the signer changed, or other names are wanted.
-    pub fn is_due(&self, signer: &Ca, names: &BTreeSet<String>, now: Timestamp) -> bool {
+    pub(crate) fn is_due(&self, signer: &Ca, names: &BTreeSet<String>, now: Timestamp) -> bool {
         self.is_aged(now) || self.signer != signer.certificate || self.names != *names
     }
 
     /// Whether time alone asks for another, also on a clock that was set back.
-    pub fn is_aged(&self, now: Timestamp) -> bool {
+    pub(crate) fn is_aged(&self, now: Timestamp) -> bool {
         now >= self.renew_at || now < self.not_before
     }
 
     /// Whether clients accept its dates.
-    pub fn is_current(&self, now: Timestamp) -> bool {
+    pub(crate) fn is_current(&self, now: Timestamp) -> bool {
         (self.not_before..self.not_after).contains(&now)
     }
 
     /// The names it is good for.
-    pub fn names(&self) -> &BTreeSet<String> {
+    pub(crate) fn names(&self) -> &BTreeSet<String> {
         &self.names
     }
 
     /// The certificate as sent in a handshake, first of its chain.
-    pub fn certificate(&self) -> Option<CertificateDer<'static>> {
+    pub(crate) fn certificate(&self) -> Option<CertificateDer<'static>> {
         self.certified.cert.first().cloned()
     }
 }
@@ -115,16 +115,16 @@ fn certified(
 
 /// The leaf all listeners of the process serve. Cloning is cheap; a new leaf counts for new connections at once.
 #[derive(Debug, Clone, Default)]
-pub struct CurrentLeaf(Arc<ArcSwapOption<Leaf>>);
+pub(crate) struct CurrentLeaf(Arc<ArcSwapOption<Leaf>>);
 
 impl CurrentLeaf {
     /// The leaf in use.
-    pub fn get(&self) -> Option<Arc<Leaf>> {
+    pub(crate) fn get(&self) -> Option<Arc<Leaf>> {
         self.0.load_full()
     }
 
     /// Puts another in its place.
-    pub fn set(&self, leaf: Leaf) {
+    pub(crate) fn set(&self, leaf: Leaf) {
         self.0.store(Some(Arc::new(leaf)));
     }
 }
@@ -136,7 +136,7 @@ impl ResolvesServerCert for CurrentLeaf {
 }
 
 /// The names a Service is reached by, from short to long; a name with dots stands for itself.
-pub fn service_names(service: &str, namespace: &str, cluster_domain: &str) -> Vec<String> {
+pub(crate) fn service_names(service: &str, namespace: &str, cluster_domain: &str) -> Vec<String> {
     if service.contains('.') || service == "localhost" {
         return vec![service.to_owned()];
     }

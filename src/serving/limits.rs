@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// How much of everything.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
+pub(crate) struct Limits {
     /// The largest body, in bytes.
     pub body: usize,
     /// The most requests at once.
@@ -27,18 +27,18 @@ pub struct Limits {
 }
 
 /// The router within limits.
-pub fn bounded(router: Router, limits: Limits) -> Router {
+pub(crate) fn bounded(router: Router, limits: Limits) -> Router {
     let router = router.layer(from_fn_with_state(Turns::of(limits.at_once), in_turn));
     timed(router.layer(DefaultBodyLimit::max(limits.body)), limits.time)
 }
 
 /// The router with an end to the time of each request.
-pub fn timed(router: Router, time: Duration) -> Router {
+pub(crate) fn timed(router: Router, time: Duration) -> Router {
     router.layer(from_fn_with_state(time, within))
 }
 
 /// The answer to a caller that asks for more than its share.
-pub fn too_many() -> Response {
+pub(crate) fn too_many() -> Response {
     let text = "too many requests of this caller are under way; try again\n";
     (StatusCode::TOO_MANY_REQUESTS, [(RETRY_AFTER, "1")], text).into_response()
 }

@@ -13,7 +13,6 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use rustls::ServerConfig;
-use rustls::pki_types::CertificateDer;
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -37,14 +36,10 @@ const HEADERS: usize = 64;
 /// Pause after a failed accept: usually the process ran out of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The certificates a client presented in the handshake, unverified; empty when it had none.
-#[derive(Debug, Clone, Default)]
-pub struct PeerCertificates(pub Arc<Vec<CertificateDer<'static>>>);
-
 /// A socket that could not be bound.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {address} for {name}: {source}; choose another address with --{flag}")]
-pub struct BindError {
+pub(crate) struct BindError {
     name: &'static str,
     flag: &'static str,
     address: SocketAddr,
@@ -52,7 +47,7 @@ pub struct BindError {
 }
 
 /// A bound socket with what is served on it.
-pub struct Listener {
+pub(crate) struct Listener {
     name: &'static str,
     socket: TcpListener,
     bound: SocketAddr,
@@ -65,7 +60,7 @@ pub struct Listener {
 
 impl Listener {
     /// Binds; `flag` is the one that chooses the address. Without TLS unless [`Listener::with_tls`] follows.
-    pub async fn bind(
+    pub(crate) async fn bind(
         name: &'static str,
         flag: &'static str,
         address: SocketAddr,
@@ -81,26 +76,26 @@ impl Listener {
     }
 
     /// The address it listens on, also when any port was asked for.
-    pub fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.bound
     }
 
     /// Speaks TLS from now on.
     #[must_use]
-    pub fn with_tls(mut self, config: ServerConfig) -> Self {
+    pub(crate) fn with_tls(mut self, config: ServerConfig) -> Self {
         self.tls = Some(TlsAcceptor::from(Arc::new(config)));
         self
     }
 
     /// From now on a connection ends with its first answer, and after this time in any case.
     #[must_use]
-    pub fn with_life(mut self, life: Duration) -> Self {
+    pub(crate) fn with_life(mut self, life: Duration) -> Self {
         self.life = Some(life);
         self
     }
 
     /// Serves until `stop`, then answers what is under way for at most `grace`.
-    pub async fn serve(self, stop: CancellationToken, grace: Duration) {
+    pub(crate) async fn serve(self, stop: CancellationToken, grace: Duration) {
         let Self { name, socket, tls, life, router, connections, metrics, .. } = self;
         let refused = metrics.refused_connections.get_or_create(&Named { name }).clone();
         let connection = Connection { name, tls, life, router, metrics };
@@ -172,14 +167,9 @@ impl Connection {
         let open = self.metrics.connections.get_or_create(&Named { name: self.name }).clone();
         open.inc();
         match &self.tls {
-            None => self.http(stream, peer, PeerCertificates::default(), watcher).await,
+            None => self.http(stream, peer, watcher).await,
             Some(acceptor) => match tokio::time::timeout(HANDSHAKE_LIMIT, acceptor.accept(stream)).await {
-                Ok(Ok(stream)) => {
-                    let shown = stream.get_ref().1.peer_certificates();
-                    let shown = shown.map(|chain| chain.iter().map(|one| one.clone().into_owned()).collect());
-                    let shown = PeerCertificates(Arc::new(shown.unwrap_or_default()));
-                    self.http(stream, peer, shown, watcher).await;
-                }
+                Ok(Ok(stream)) => self.http(stream, peer, watcher).await,
                 Ok(Err(_)) | Err(_) => {
                     self.metrics.failed_handshakes.get_or_create(&Named { name: self.name }).inc();
                 }
@@ -192,14 +182,12 @@ impl Connection {
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         peer: Peer,
-        certificates: PeerCertificates,
         watcher: Watcher,
     ) {
         let router = self.router.clone();
         let service = hyper::service::service_fn(move |request: Request<Incoming>| {
             let mut request = request.map(Body::new);
             request.extensions_mut().insert(peer);
-            request.extensions_mut().insert(certificates.clone());
             router.clone().oneshot(request)
         });
         let stream = TokioIo::new(HeaderTimeout::new(stream));

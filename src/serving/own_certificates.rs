@@ -92,7 +92,7 @@ impl<T: Target> Fields for T {
 }
 
 /// What the leaf depends on besides the Secret.
-pub struct OwnCertificates {
+pub(crate) struct OwnCertificates {
     /// The CA Secret.
     pub secret: Reflected<Secret>,
     /// Who calls us.
@@ -119,7 +119,7 @@ pub struct OwnCertificates {
 
 impl OwnCertificates {
     /// Follows the Secret, the targets and the clock until `stop`.
-    pub async fn run(mut self, stop: CancellationToken) {
+    pub(crate) async fn run(mut self, stop: CancellationToken) {
         self.certificate_gate.close(format!("Secret {}", super::authority::SECRET));
         self.bundle_gate
             .close("our CA in the caBundle of every labelled webhook configuration and APIService");

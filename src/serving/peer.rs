@@ -6,11 +6,11 @@ use std::net::{IpAddr, Ipv6Addr};
 
 /// Who is at the other end of a connection, as far as limits are concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Peer(IpAddr);
+pub(crate) struct Peer(IpAddr);
 
 /// What limits are counted for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Scope {
+pub(crate) enum Scope {
     /// A caller: an IPv4 address or an IPv6 network.
     Caller(IpAddr),
     /// One address of an IPv6 network.
@@ -26,7 +26,7 @@ impl From<IpAddr> for Peer {
 
 impl Peer {
     /// What counts as one caller.
-    pub fn caller(self) -> Scope {
+    pub(crate) fn caller(self) -> Scope {
         match self.0 {
             IpAddr::V6(ip) => Scope::Caller(Ipv6Addr::from_bits(ip.to_bits() & !u128::from(u64::MAX)).into()),
             ip => Scope::Caller(ip),
@@ -34,7 +34,7 @@ impl Peer {
     }
 
     /// What counts within that caller; nothing where the caller is one address.
-    pub fn address(self) -> Option<Scope> {
+    pub(crate) fn address(self) -> Option<Scope> {
         match self.0 {
             IpAddr::V6(ip) => Some(Scope::Address(ip)),
             IpAddr::V4(_) => None,
@@ -42,7 +42,7 @@ impl Peer {
     }
 
     /// Both, the narrower first.
-    pub fn scopes(self) -> impl Iterator<Item = Scope> {
+    pub(crate) fn scopes(self) -> impl Iterator<Item = Scope> {
         self.address().into_iter().chain([self.caller()])
     }
 }

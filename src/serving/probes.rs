@@ -9,7 +9,7 @@ use http::StatusCode;
 use std::fmt::Write;
 
 /// The router of the probe port.
-pub fn router(readiness: Readiness) -> Router {
+pub(crate) fn router(readiness: Readiness) -> Router {
     Router::new()
         .route("/healthz", get(async || "ok\n"))
         .route("/livez", get(async || "ok\n"))

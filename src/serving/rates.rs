@@ -12,7 +12,7 @@ const CALLERS: usize = 1024;
 
 /// How much of something a caller may cause.
 #[derive(Debug, Clone, Copy)]
-pub struct Rate {
+pub(crate) struct Rate {
     /// At once.
     pub burst: u32,
     /// In the long run, a second.
@@ -50,7 +50,7 @@ impl Level {
 
 /// What each caller has used lately.
 #[derive(Debug)]
-pub struct Rates {
+pub(crate) struct Rates {
     rate: Rate,
     all: Level,
     by_scope: HashMap<Scope, Level>,
@@ -58,12 +58,12 @@ pub struct Rates {
 
 impl Rates {
     /// Nobody has used anything yet.
-    pub fn new(rate: Rate, now: Instant) -> Self {
+    pub(crate) fn new(rate: Rate, now: Instant) -> Self {
         Self { rate, all: Level { used: 0.0, at: now }, by_scope: HashMap::new() }
     }
 
     /// Takes an amount, or says how long to wait until there is room for it.
-    pub fn take(&mut self, peer: Peer, amount: u32, now: Instant) -> Result<(), Duration> {
+    pub(crate) fn take(&mut self, peer: Peer, amount: u32, now: Instant) -> Result<(), Duration> {
         let (rate, together, amount) = (self.rate, self.rate.of_all(), f64::from(amount));
         let used = |scope| self.by_scope.get(&scope).map_or(0.0, |level| level.now(rate.of(scope), now));
         let own: Vec<(Scope, f64)> = peer.scopes().map(|scope| (scope, used(scope))).collect();

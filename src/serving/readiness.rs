@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// All gates of the process.
 #[derive(Clone, Default)]
-pub struct Readiness {
+pub(crate) struct Readiness {
     gates: Arc<Mutex<Vec<Check>>>,
 }
 
 /// The state of one gate, as `/readyz?verbose` lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Check {
+pub(crate) struct Check {
     /// What it is about.
     pub name: &'static str,
     /// `None` when open, else what it waits for.
@@ -20,7 +20,7 @@ pub struct Check {
 
 /// The right to say whether one part is up.
 #[derive(Clone)]
-pub struct Gate {
+pub(crate) struct Gate {
     readiness: Readiness,
     index: usize,
 }
@@ -28,19 +28,19 @@ pub struct Gate {
 impl Readiness {
     /// A new gate, closed.
     #[must_use]
-    pub fn gate(&self, name: &'static str) -> Gate {
+    pub(crate) fn gate(&self, name: &'static str) -> Gate {
         let mut gates = self.lock();
         gates.push(Check { name, waiting_for: Some("not started".to_owned()) });
         Gate { readiness: self.clone(), index: gates.len() - 1 }
     }
 
     /// Every gate.
-    pub fn checks(&self) -> Vec<Check> {
+    pub(crate) fn checks(&self) -> Vec<Check> {
         self.lock().clone()
     }
 
     /// Whether every gate is open.
-    pub fn is_ready(&self) -> bool {
+    pub(crate) fn is_ready(&self) -> bool {
         self.lock().iter().all(|check| check.waiting_for.is_none())
     }
 
@@ -51,12 +51,12 @@ impl Readiness {
 
 impl Gate {
     /// This part is up.
-    pub fn open(&self) {
+    pub(crate) fn open(&self) {
         self.set(None);
     }
 
     /// This part is not (or no longer) up, and why.
-    pub fn close(&self, waiting_for: impl Into<String>) {
+    pub(crate) fn close(&self, waiting_for: impl Into<String>) {
         self.set(Some(waiting_for.into()));
     }
 

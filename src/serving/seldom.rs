@@ -8,14 +8,14 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// When the last line was logged, and how many were not since.
 #[derive(Debug, Default)]
-pub struct Seldom {
+pub(crate) struct Seldom {
     last: Option<Instant>,
     unlogged: u64,
 }
 
 impl Seldom {
     /// If the next line is to be logged, how many were not since the last.
-    pub fn next(&mut self, now: Instant) -> Option<u64> {
+    pub(crate) fn next(&mut self, now: Instant) -> Option<u64> {
         if self.last.is_some_and(|last| now < last + PAUSE) {
             self.unlogged += 1;
             return None;

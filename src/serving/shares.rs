@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 /// Who holds how much of a fixed amount.
 #[derive(Debug)]
-pub struct Shares {
+pub(crate) struct Shares {
     limit: usize,
     held: usize,
     by_scope: HashMap<Scope, usize>,
@@ -15,7 +15,7 @@ pub struct Shares {
 
 /// Why nothing is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refused {
+pub(crate) enum Refused {
     /// This caller would hold more than is left for others.
     Share,
     /// Nobody would get this much now.
@@ -24,12 +24,12 @@ pub enum Refused {
 
 impl Shares {
     /// An amount that nobody holds anything of.
-    pub fn of(limit: usize) -> Self {
+    pub(crate) fn of(limit: usize) -> Self {
         Self { limit, held: 0, by_scope: HashMap::new() }
     }
 
     /// Takes an amount for a caller, all of it or nothing.
-    pub fn take(&mut self, peer: Peer, amount: usize) -> Result<(), Refused> {
+    pub(crate) fn take(&mut self, peer: Peer, amount: usize) -> Result<(), Refused> {
         let left = self.limit.saturating_sub(self.held);
         let holds = |scope: Scope| self.by_scope.get(&scope).copied().unwrap_or_default();
         let own = holds(peer.caller());
@@ -52,7 +52,7 @@ impl Shares {
     }
 
     /// Gives an amount back.
-    pub fn give(&mut self, peer: Peer, amount: usize) {
+    pub(crate) fn give(&mut self, peer: Peer, amount: usize) {
         self.held = self.held.saturating_sub(amount);
         for scope in peer.scopes() {
             let left = self.by_scope.get(&scope).map(|own| own.saturating_sub(amount));
@@ -65,7 +65,8 @@ impl Shares {
     }
 
     /// What all of them hold.
-    pub fn held(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn held(&self) -> usize {
         self.held
     }
 }

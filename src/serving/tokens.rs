@@ -14,11 +14,11 @@ const MOST: usize = 256;
 
 /// What a token is remembered by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Digest([u8; SHA256_OUTPUT_LEN]);
+pub(super) struct Digest([u8; SHA256_OUTPUT_LEN]);
 
 impl Digest {
     /// The digest of a token.
-    pub fn of(token: &Confidential<String>) -> Self {
+    pub(super) fn of(token: &Confidential<String>) -> Self {
         let mut bytes = [0; SHA256_OUTPUT_LEN];
         bytes.copy_from_slice(digest(&SHA256, token.expose().as_bytes()).as_ref());
         Self(bytes)
@@ -27,7 +27,7 @@ impl Digest {
 
 /// What is known of tokens.
 #[derive(Debug, Default)]
-pub struct Tokens(HashMap<Digest, Known>);
+pub(super) struct Tokens(HashMap<Digest, Known>);
 
 #[derive(Debug)]
 struct Known {
@@ -37,12 +37,12 @@ struct Known {
 
 impl Tokens {
     /// Whose token it is: nothing if that is not known now, nobody if it was refused.
-    pub fn owner(&self, token: Digest, now: Instant) -> Option<Option<UserInfo>> {
+    pub(super) fn owner(&self, token: Digest, now: Instant) -> Option<Option<UserInfo>> {
         self.0.get(&token).filter(|known| now < known.until).map(|known| known.user.clone())
     }
 
     /// Remembers an answer.
-    pub fn learn(&mut self, token: Digest, user: Option<UserInfo>, now: Instant) {
+    pub(super) fn learn(&mut self, token: Digest, user: Option<UserInfo>, now: Instant) {
         if self.0.len() >= MOST {
             self.0.retain(|_, known| now < known.until);
         }

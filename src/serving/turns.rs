@@ -8,7 +8,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The places. Cloning is cheap.
 #[derive(Debug, Clone)]
-pub struct Turns {
+pub(crate) struct Turns {
     all: Arc<Semaphore>,
     half: u32,
     lines: Arc<Mutex<HashMap<Scope, Waiting>>>,
@@ -23,7 +23,7 @@ struct Waiting {
 
 /// Places that are given back when dropped.
 #[derive(Debug)]
-pub struct Turn {
+pub(crate) struct Turn {
     _places: Vec<OwnedSemaphorePermit>,
     _lines: Vec<Line>,
 }
@@ -37,13 +37,13 @@ struct Line {
 
 impl Turns {
     /// This many places, of which one caller gets half.
-    pub fn of(places: u32) -> Self {
+    pub(crate) fn of(places: u32) -> Self {
         let all = usize::try_from(places).unwrap_or(usize::MAX);
         Self { all: Arc::new(Semaphore::new(all)), half: (places / 2).max(1), lines: Arc::default() }
     }
 
     /// Waits for a number of places, at most half of all. None only if there are no places any more.
-    pub async fn take(&self, peer: Peer, places: u32) -> Option<Turn> {
+    pub(crate) async fn take(&self, peer: Peer, places: u32) -> Option<Turn> {
         let places = places.clamp(1, self.half);
         // First in the own lines: in the common one stand only those whose caller is below its half.
         let (lines, own): (Vec<_>, Vec<_>) = peer.scopes().map(|scope| self.line(scope)).unzip();

@@ -31,7 +31,11 @@ fn acting(text: &str) -> String {
     let mut kept = String::new();
     let mut checks = false;
     for line in text.lines() {
-        let starts = line.trim_start().trim_start_matches("pub ").starts_with("fn ");
+        let shown = ["pub(crate) ", "pub(super) ", "pub "];
+        let starts = shown
+            .iter()
+            .fold(line.trim_start(), |line, word| line.trim_start_matches(word))
+            .starts_with("fn ");
         checks = if starts { line.contains("fn check") } else { checks };
         if !checks {
             kept.push_str(line);

@@ -7,13 +7,13 @@ use json_patch::{Patch, PatchOperation, ReplaceOperation, TestOperation, jsonptr
 use serde_json::{Map, Value, json};
 
 /// Who puts lists right, in `managedFields`. Never the one who applies: what it leaves there is never taken for ours.
-pub const MENDER: &str = "coder-k8s-mending";
+pub(crate) const MENDER: &str = "coder-k8s-mending";
 
 /// Fields whose absence says something else than false or nothing.
 const KEPT: [&str; 3] = ["allowPrivilegeEscalation", "automountServiceAccountToken", "emptyDir"];
 
 /// Whether the live object holds everything the manifest says.
-pub fn holds(live: &Value, wanted: &Value) -> bool {
+pub(crate) fn holds(live: &Value, wanted: &Value) -> bool {
     holds_at("", live, wanted) && !has_other_target(live, wanted)
 }
 
@@ -42,7 +42,7 @@ fn holds_at(field: &str, live: &Value, wanted: &Value) -> bool {
 }
 
 /// The patch that takes out of the lists what must not be there and what applying ours would leave, if there is any.
-pub fn clearing(live: &Value, wanted: &Value) -> Option<Patch> {
+pub(crate) fn clearing(live: &Value, wanted: &Value) -> Option<Patch> {
     let mut spec = live.get("spec")?.clone();
     let mut changed = lists::clear("spec", &mut spec, wanted.get("spec")?, &applied(live)["f:spec"]);
     // Where it is of that type, it goes with the type when ours is applied.
@@ -60,7 +60,7 @@ fn applied(live: &Value) -> Value {
 }
 
 /// The fields that were written in our name, by an apply or by the update of an older release.
-pub fn written(live: &Value) -> Value {
+pub(crate) fn written(live: &Value) -> Value {
     let managers = live.pointer("/metadata/managedFields").and_then(Value::as_array);
     let ours = |entry: &&Value| is_ours(entry, "Apply") || is_ours(entry, "Update");
     managers.into_iter().flatten().filter(ours).fold(json!({}), |mut all, entry| {
@@ -71,7 +71,7 @@ pub fn written(live: &Value) -> Value {
 
 /// The patch that makes ours exactly as we want it, for an apply that is refused because it would be merged with what
 /// somebody else put there.
-pub fn restoring(live: &Value, wanted: &Value) -> Option<Patch> {
+pub(crate) fn restoring(live: &Value, wanted: &Value) -> Option<Patch> {
     let mut spec = live.get("spec")?.clone();
     lists::restore("spec", &mut spec, wanted.get("spec")?);
     Some(replacing_spec(live, spec))
@@ -122,14 +122,14 @@ fn quantity(text: &str) -> Option<f64> {
 }
 
 /// Whether an object is controlled by the one of this uid.
-pub fn is_controlled_by(live: &Value, uid: &str) -> bool {
+pub(crate) fn is_controlled_by(live: &Value, uid: &str) -> bool {
     let owners = live.pointer("/metadata/ownerReferences").and_then(Value::as_array);
     owners.into_iter().flatten().any(|owner| owner["uid"] == uid && owner["controller"] == true)
 }
 
 /// Whether an object is a child of the one of this uid: controlled by it, or made by us with these labels and controlled
 /// by nobody, because somebody took our reference away.
-pub fn is_child_of(live: &Value, uid: &str, labels: &Value) -> bool {
+pub(crate) fn is_child_of(live: &Value, uid: &str, labels: &Value) -> bool {
     let owners = live.pointer("/metadata/ownerReferences").and_then(Value::as_array);
     if owners.into_iter().flatten().any(|owner| owner["controller"] == true) {
         return is_controlled_by(live, uid);
@@ -149,7 +149,7 @@ fn is_created(entry: &Value) -> bool {
 
 /// The patch by which fields that our `Update` wrote become ours to apply, if there are any. Without it, a field that
 /// is no longer wanted would stay for ever, because two of us own it.
-pub fn adoption(live: &Value) -> Option<Patch> {
+pub(crate) fn adoption(live: &Value) -> Option<Patch> {
     let managers = live.pointer("/metadata/managedFields")?.as_array()?;
     let (updates, mut others): (Vec<&Value>, Vec<&Value>) =
         managers.iter().partition(|entry| is_ours(entry, "Update"));
@@ -168,7 +168,7 @@ pub fn adoption(live: &Value) -> Option<Patch> {
 
 /// The patch by which nobody owns what was written to put lists right, if there is anything. Such a list may hold what
 /// others added: made ours, it would go with the next apply; left to the mender, it would never go.
-pub fn disowning(live: &Value) -> Option<Patch> {
+pub(crate) fn disowning(live: &Value) -> Option<Patch> {
     let managers = live.pointer("/metadata/managedFields")?.as_array()?;
     let others: Vec<Value> = managers.iter().filter(|entry| entry["manager"] != MENDER).cloned().collect();
     (others.len() < managers.len()).then(|| managed_by(live, others))?

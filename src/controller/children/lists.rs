@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 /// Who has a part in a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Whose {
+pub(super) enum Whose {
     /// We alone: what others add goes.
     Ours,
     /// Others as well: what they add stays.
@@ -16,7 +16,7 @@ pub enum Whose {
 /// key, stays when we apply ours. Every other list is replaced as a whole and is ours alone, but for those in `OPEN`:
 /// rules, subjects, tolerations, arguments, hosts, parents.
 #[derive(Debug, Clone, Copy)]
-pub struct List {
+pub(super) struct List {
     field: &'static str,
     /// What tells items apart.
     keys: &'static [&'static str],
@@ -165,7 +165,12 @@ impl List {
 }
 
 /// Whether the live list holds what we want, by `holds` for each item.
-pub fn hold(field: &str, live: &[Value], wanted: &[Value], holds: impl Fn(&Value, &Value) -> bool) -> bool {
+pub(super) fn hold(
+    field: &str,
+    live: &[Value],
+    wanted: &[Value],
+    holds: impl Fn(&Value, &Value) -> bool,
+) -> bool {
     let Some(list) = List::of(field, wanted) else {
         if OPEN.iter().any(|(open, _)| *open == field) {
             let mut live = live.iter();
@@ -182,7 +187,7 @@ pub fn hold(field: &str, live: &[Value], wanted: &[Value], holds: impl Fn(&Value
 /// Takes out of every list what must not be there and what applying ours would not remove, and puts ours in its place;
 /// whether there was anything to do. What the API server gave an item of ours, such as a node port, goes with it.
 /// `applied` are the fields we applied last, in the words of `managedFields`: applying ours removes those items itself.
-pub fn clear(field: &str, live: &mut Value, wanted: &Value, applied: &Value) -> bool {
+pub(super) fn clear(field: &str, live: &mut Value, wanted: &Value, applied: &Value) -> bool {
     match (live, wanted) {
         (Value::Object(live), Value::Object(wanted)) => {
             let mut changed = false;
@@ -255,7 +260,7 @@ const EITHER: [[&str; 2]; 2] = [["minAvailable", "maxUnavailable"], ["maxUnavail
 
 /// Makes ours exactly as we want it where an apply is refused because it would be merged with what somebody else put
 /// there: a variable cannot have a value and a source, nor a probe two ways. What others have beside ours stays.
-pub fn restore(field: &str, live: &mut Value, wanted: &Value) {
+pub(super) fn restore(field: &str, live: &mut Value, wanted: &Value) {
     match (live, wanted) {
         (Value::Object(live), Value::Object(wanted)) if SHARED_MAPS.contains(&field) => {
             for [ours, other] in EITHER {

@@ -3,12 +3,12 @@
 
 pub mod apply;
 mod child;
-pub mod drift;
+pub(crate) mod drift;
 mod fingerprint;
 mod known;
 mod lists;
 mod metadata;
-pub mod prune;
+pub(crate) mod prune;
 mod shown;
 
 pub use child::{Child, ChildKind, Presence};

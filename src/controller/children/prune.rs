@@ -8,7 +8,7 @@ use serde_json::Value;
 
 /// An object that is to go.
 #[derive(Debug, PartialEq, Eq)]
-pub struct PruneCandidate {
+pub(crate) struct PruneCandidate {
     /// Where it is.
     pub namespace: String,
     /// Its name.
@@ -19,7 +19,7 @@ pub struct PruneCandidate {
 
 /// Objects that are to go, as many as are removed in one reconcile: anybody can make objects that look like ours.
 #[derive(Debug, Default)]
-pub struct PruneCandidates {
+pub(crate) struct PruneCandidates {
     /// Those that go now.
     pub now: Vec<PruneCandidate>,
     /// Whether there are more than that.
@@ -31,7 +31,7 @@ impl PruneCandidates {
     const MOST: usize = 500;
 
     /// Notes an object, of which nothing is kept but how it is removed.
-    pub fn note(&mut self, metadata: ObjectMeta) {
+    pub(crate) fn note(&mut self, metadata: ObjectMeta) {
         if self.now.len() >= Self::MOST {
             self.more = true;
             return;
@@ -46,7 +46,7 @@ impl PruneCandidates {
 }
 
 /// Removes an object if it is there and controlled by the one of this uid.
-pub async fn controlled(kube: &Kube, target: Target<'_>, owner: &str) -> Result<(), CallError> {
+pub(crate) async fn controlled(kube: &Kube, target: Target<'_>, owner: &str) -> Result<(), CallError> {
     let live = kube.read(target).await?.filter(|live| drift::is_controlled_by(live, owner));
     match live.as_ref().and_then(uid) {
         Some(uid) => kube.remove(target, uid).await,
@@ -55,7 +55,7 @@ pub async fn controlled(kube: &Kube, target: Target<'_>, owner: &str) -> Result<
 }
 
 /// Removes an object and returns whether it is gone.
-pub async fn removed(kube: &Kube, target: Target<'_>, uid: &str) -> Result<bool, CallError> {
+pub(crate) async fn removed(kube: &Kube, target: Target<'_>, uid: &str) -> Result<bool, CallError> {
     kube.remove(target, uid).await?;
     Ok(kube.read(target).await?.is_none_or(|again| self::uid(&again) != Some(uid)))
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// What is known of an account.
 #[derive(Debug, PartialEq, Eq)]
-pub enum AccountUse {
+pub(super) enum AccountUse {
     /// It may be used.
     Allowed,
     /// It belongs to somebody else, or is not there; what to do about it.
@@ -18,7 +18,7 @@ pub enum AccountUse {
 
 impl AccountUse {
     /// Why it is not used.
-    pub fn refusal(self) -> Option<String> {
+    pub(super) fn refusal(self) -> Option<String> {
         match self {
             Self::Refused(why) => Some(why),
             Self::Allowed | Self::Unknown => None,
@@ -29,7 +29,7 @@ impl AccountUse {
 /// Whether somebody answers for the use of this account: the author, who was asked at admission for an account that the
 /// spec names or leaves to others to make; or whoever let the Deployment of this uid have it. The object is read as it
 /// is stored: with its defaults in it every spec names an account.
-pub fn is_asked_for(object: &Value, account: &str, uid: &str, deployment: Option<&Value>) -> bool {
+pub(super) fn is_asked_for(object: &Value, account: &str, uid: &str, deployment: Option<&Value>) -> bool {
     let spec = &object["spec"]["serviceAccount"];
     let named = spec["name"].as_str() == Some(account) || spec["disableCreate"] == true;
     let runs = |deployment: &&Value| {
@@ -39,7 +39,7 @@ pub fn is_asked_for(object: &Value, account: &str, uid: &str, deployment: Option
 }
 
 /// Whether an account that nobody answers for may be used, given what became of making it.
-pub fn of_made(account: &str, uid: &str, made: &ChildState) -> AccountUse {
+pub(super) fn of_made(account: &str, uid: &str, made: &ChildState) -> AccountUse {
     let refused = |why: &str| AccountUse::Refused(refusal(account, why));
     match made {
         ChildState::InPlace(live)

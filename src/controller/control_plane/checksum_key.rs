@@ -18,7 +18,7 @@ const LENGTH: usize = 32;
 
 /// Why there is no key.
 #[derive(Debug, thiserror::Error)]
-pub enum KeyError {
+pub(super) enum KeyError {
     /// The Secret could not be read.
     #[error(transparent)]
     Read(CallError),
@@ -38,11 +38,11 @@ pub enum KeyError {
 
 /// The key, once it was needed.
 #[derive(Default)]
-pub struct ChecksumKey(OnceCell<hmac::Key>);
+pub(super) struct ChecksumKey(OnceCell<hmac::Key>);
 
 impl ChecksumKey {
     /// The key; it is made if there is none. Only the leader asks for it.
-    pub async fn get(&self, kube: &Kube) -> Result<&hmac::Key, KeyError> {
+    pub(super) async fn get(&self, kube: &Kube) -> Result<&hmac::Key, KeyError> {
         self.0.get_or_try_init(|| find_or_make(kube)).await
     }
 }

@@ -8,7 +8,7 @@ use crds::well_known::label::WORKSPACES_FROM;
 const NOBODY: &str = "none";
 
 /// Whether a namespace with this label takes back what it gave.
-pub fn refuses(label: Option<&str>) -> bool {
+pub(crate) fn refuses(label: Option<&str>) -> bool {
     label == Some(NOBODY)
 }
 
@@ -24,7 +24,7 @@ pub enum Consent {
 
 /// What another namespace says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer<'a> {
+pub(crate) enum Answer<'a> {
     /// There is no such namespace.
     Missing,
     /// The value of its label, if it has one.
@@ -33,7 +33,7 @@ pub enum Answer<'a> {
 
 /// What becomes of the rights in a namespace; the messages say why, and how to change it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub(crate) enum Verdict {
     /// They are brought to what the spec asks for.
     Grant,
     /// Those that are there stay exactly as they are.
@@ -45,7 +45,13 @@ pub enum Verdict {
 }
 
 /// What becomes of the rights that control planes of `from` have in `to`.
-pub fn verdict(consent: Consent, from: &str, to: &str, answer: Answer<'_>, granted_before: bool) -> Verdict {
+pub(crate) fn verdict(
+    consent: Consent,
+    from: &str,
+    to: &str,
+    answer: Answer<'_>,
+    granted_before: bool,
+) -> Verdict {
     if from == to {
         return Verdict::Grant;
     }

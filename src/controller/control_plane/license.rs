@@ -21,7 +21,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 /// How it stands with the license.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Licensed {
+pub(crate) struct Licensed {
     /// For the condition.
     pub state: ExternalState,
     /// When to try again, if something failed.
@@ -77,7 +77,7 @@ impl Licensed {
     }
 
     /// Writes what it means into a status.
-    pub fn describe(&self, status: &mut CoderControlPlaneStatus, now: &Time) {
+    pub(crate) fn describe(&self, status: &mut CoderControlPlaneStatus, now: &Time) {
         if let Some(hash) = &self.applied {
             status.license_last_applied = Some(now.clone());
             status.license_last_applied_hash = Some(hash.clone());
@@ -108,7 +108,7 @@ impl Licensed {
 }
 
 /// Brings the license to coderd, if one is asked for and there is access.
-pub async fn apply(
+pub(crate) async fn apply(
     kube: &Kube,
     namespace: &str,
     spec: &CoderControlPlaneSpec,
@@ -156,7 +156,7 @@ pub async fn apply(
 
 /// What to say of the license while admission is disabled: it is not sent, since nobody was asked whether its author may
 /// read it. One that coderd has stays there.
-pub fn unsent(spec: &CoderControlPlaneSpec, before: &CoderControlPlaneStatus) -> Licensed {
+pub(crate) fn unsent(spec: &CoderControlPlaneSpec, before: &CoderControlPlaneStatus) -> Licensed {
     if spec.license_secret_ref.is_none() {
         return Licensed::new(
             ExternalPhase::NotRequested,
@@ -266,7 +266,10 @@ fn failed(error: &ApplyError) -> Licensed {
 
 /// What there is to tell of another license, and of one that ends soon; that there is one at all, or none any more, is
 /// told by the condition.
-pub fn event_drafts(before: &CoderControlPlaneStatus, after: &CoderControlPlaneStatus) -> Vec<EventDraft> {
+pub(crate) fn event_drafts(
+    before: &CoderControlPlaneStatus,
+    after: &CoderControlPlaneStatus,
+) -> Vec<EventDraft> {
     let applied = |status: &CoderControlPlaneStatus| -> Option<Condition> {
         let condition = status.conditions.iter().find(|one| one.type_ == LICENSE_APPLIED);
         condition.filter(|condition| condition.status == "True").cloned()
@@ -298,7 +301,9 @@ pub fn event_drafts(before: &CoderControlPlaneStatus, after: &CoderControlPlaneS
 }
 
 /// What coderd is licensed for, in the words of the status; nothing if it was not asked.
-pub async fn entitlements(client: Option<&Client>) -> Option<Result<(&'static str, &'static str), Error>> {
+pub(crate) async fn entitlements(
+    client: Option<&Client>,
+) -> Option<Result<(&'static str, &'static str), Error>> {
     Some(match client?.entitlements().await {
         Ok(seen) => Ok((tier(seen.tier()), entitlement(seen.external_provisioner_daemons()))),
         // A build without the call cannot have a license.
@@ -308,7 +313,11 @@ pub async fn entitlements(client: Option<&Client>) -> Option<Result<(&'static st
 }
 
 /// Writes entitlements into a status; their time changes only when one of them does.
-pub fn describe_entitlements(status: &mut CoderControlPlaneStatus, seen: Option<(&str, &str)>, now: &Time) {
+pub(crate) fn describe_entitlements(
+    status: &mut CoderControlPlaneStatus,
+    seen: Option<(&str, &str)>,
+    now: &Time,
+) {
     let Some((tier, provisioners)) = seen else {
         let unknown = || Some("unknown".to_owned());
         status.license_tier = status.license_tier.take().or_else(unknown);

@@ -1,7 +1,7 @@
 //! CoderControlPlane: a Coder server from one manifest, with truthful status. A reconcile takes one path:
 //! `dereference`, `resolve`, `build`, `apply`, `observe`, `status`, `write`. The rest is what is this kind's own.
 
-pub mod access;
+pub(crate) mod access;
 mod account_use;
 mod accounts;
 mod apply;
@@ -10,17 +10,17 @@ mod ask;
 pub mod build;
 mod checksum;
 mod checksum_key;
-pub mod consent;
+pub(crate) mod consent;
 mod deletion;
 mod dependants;
 mod dereference;
 mod gate;
 mod grants;
 mod in_force;
-pub mod license;
+pub(crate) mod license;
 mod observe;
 mod observed;
-pub mod orphans;
+pub(crate) mod orphans;
 mod permissions;
 mod probe;
 mod prune;
@@ -31,7 +31,7 @@ mod references;
 mod requeue;
 pub mod resolve;
 mod running_values;
-pub mod status;
+pub(crate) mod status;
 mod subject;
 mod suspended;
 mod triggers;

@@ -13,7 +13,7 @@ use webhooks::Cause;
 
 /// How far the way from outside has come.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Exposure {
+pub(crate) enum Exposure {
     /// None was asked for.
     NotRequested,
     /// The Ingress or HTTPRoute is in place.
@@ -28,7 +28,7 @@ pub enum Exposure {
 
 /// What coderd said.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Coderd {
+pub(crate) enum Coderd {
     /// It was not asked: no replica is there to answer. The word says why.
     NotProbed(Reason),
     /// It is there.
@@ -51,7 +51,7 @@ pub enum Coderd {
 
 /// How far something that needs coderd has come: access for the operator, or the license.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ExternalState {
+pub(crate) struct ExternalState {
     /// Where it stands.
     pub phase: ExternalPhase,
     /// Why, as one word of the catalogue.
@@ -62,7 +62,7 @@ pub struct ExternalState {
 
 /// Where it stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ExternalPhase {
+pub(crate) enum ExternalPhase {
     /// It was not asked for.
     NotRequested,
     /// It is in place.
@@ -75,7 +75,7 @@ pub enum ExternalPhase {
 
 /// The rights of coderd, where they are asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Grants {
+pub(crate) struct Grants {
     /// Where they are not what is asked for.
     pub troubles: Vec<Ungranted>,
     /// What there is to say where they are.
@@ -84,7 +84,7 @@ pub struct Grants {
 
 /// A namespace where the rights of coderd are not what is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ungranted {
+pub(crate) struct Ungranted {
     /// Whether it is the control plane's own, where it decides alone.
     pub own_namespace: bool,
     /// Why, as one word of the catalogue.
@@ -95,7 +95,7 @@ pub struct Ungranted {
 
 /// Everything that was observed in a reconcile.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Observed {
+pub(crate) struct Observed {
     /// Why the object cannot be read, so that nothing can be made of it.
     pub unreadable: Option<String>,
     /// What the rules say against the object as it is stored.

@@ -111,7 +111,7 @@ fn turn<'a>(
 }
 
 /// Looks for it at once and then again and again, until it is dropped.
-pub async fn remove(kube: &Kube, events: &Events, control_planes: &ControlPlanes, times: Times) {
+pub(crate) async fn remove(kube: &Kube, events: &Events, control_planes: &ControlPlanes, times: Times) {
     if !control_planes.synced().await {
         return std::future::pending().await;
     }

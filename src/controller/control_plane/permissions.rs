@@ -17,7 +17,7 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 const FINALIZERS: [&str; 3] = ["codercontrolplanes/finalizers", "*/finalizers", "*"];
 
 /// The rules that a refusal says we do not hold; none if it is about something else.
-pub fn refused(message: &str) -> Vec<PolicyRule> {
+pub(super) fn refused(message: &str) -> Vec<PolicyRule> {
     // A refusal that is quoted twice is read once.
     let Some(rest) = message.split(HEAD).nth(1) else { return Vec::new() };
     let bodies = rest.split('{').skip(1).filter_map(|one| one.split_once('}'));
@@ -25,7 +25,7 @@ pub fn refused(message: &str) -> Vec<PolicyRule> {
 }
 
 /// What of these rules the account for grants holds for its own work: Kubernetes would let it hand that on, and we do not.
-pub fn never_handed_on(rules: &[PolicyRule]) -> Vec<PolicyRule> {
+pub(super) fn never_handed_on(rules: &[PolicyRule]) -> Vec<PolicyRule> {
     let mut never = Vec::new();
     for rule in rules {
         let groups = list(rule.api_groups.as_ref());
@@ -43,7 +43,7 @@ pub fn never_handed_on(rules: &[PolicyRule]) -> Vec<PolicyRule> {
 }
 
 /// Whether a rule is about Roles and RoleBindings, which admission refuses.
-pub fn names_rbac(rules: &[PolicyRule]) -> bool {
+pub(super) fn names_rbac(rules: &[PolicyRule]) -> bool {
     rules.iter().any(|rule| list(rule.api_groups.as_ref()).iter().any(|group| group == RBAC))
 }
 
@@ -66,7 +66,7 @@ fn parsed(body: &str) -> Option<PolicyRule> {
 type Right<'a> = (&'a str, &'a str, Option<&'a str>, &'a str);
 
 /// What `these` allow and `those` do not.
-pub fn beyond(these: &[PolicyRule], those: &[PolicyRule]) -> Vec<PolicyRule> {
+pub(super) fn beyond(these: &[PolicyRule], those: &[PolicyRule]) -> Vec<PolicyRule> {
     let mut lacking: BTreeMap<(&str, &str, Option<&str>), Vec<&str>> = BTreeMap::new();
     let mut whole = Vec::new();
     for rule in these {
@@ -134,7 +134,7 @@ fn allows(rule: &PolicyRule, (group, resource, name, verb): Right<'_>) -> bool {
 }
 
 /// Rules in words, `get,list secrets, * widgets.example.com`; the first ones if there is no room for all.
-pub fn words(rules: &[PolicyRule], room: usize) -> String {
+pub(super) fn words(rules: &[PolicyRule], room: usize) -> String {
     let all: Vec<String> = rules.iter().flat_map(of_rule).collect();
     let mut text = String::new();
     for (index, one) in all.iter().enumerate() {

@@ -10,7 +10,7 @@ use crds::CoderControlPlaneStatus;
 use crds::well_known::condition;
 
 /// What coderd said, and the client to go on with.
-pub struct Probe {
+pub(super) struct Probe {
     /// For the status.
     pub coderd: Coderd,
     /// Present when it said who it is.
@@ -21,7 +21,7 @@ pub struct Probe {
 
 /// Asks coderd at `url`, unless it wants to be left alone. It is there when `/healthz` says so, which a coderd that
 /// redirects everything else to its access URL answers, too.
-pub async fn probe(url: &str, trust: Trust, egress: &Egress, hold: RateLimitHold) -> Probe {
+pub(super) async fn probe(url: &str, trust: Trust, egress: &Egress, hold: RateLimitHold) -> Probe {
     let client = match client(url, trust, egress, hold) {
         Ok(client) => client,
         Err(message) => {
@@ -63,7 +63,7 @@ fn trouble(error: &Error) -> String {
 
 /// What is said of coderd, given what was said of it before and whether the question before this one failed as well. One
 /// that fails takes nothing away: a dropped packet is no outage.
-pub fn judged(seen: Coderd, before: &CoderControlPlaneStatus, again: bool) -> Coderd {
+pub(super) fn judged(seen: Coderd, before: &CoderControlPlaneStatus, again: bool) -> Coderd {
     match seen {
         Coderd::Unreachable(reason, message)
             if reason != Reason::Misconfigured && !again && was_reachable(before) =>
@@ -81,7 +81,7 @@ fn was_reachable(before: &CoderControlPlaneStatus) -> bool {
 
 /// What is said of a coderd that is not asked because it asked to be left alone for a while. Whoever answered last is
 /// there; none if it did not.
-pub fn left_alone(before: &CoderControlPlaneStatus) -> Option<Coderd> {
+pub(super) fn left_alone(before: &CoderControlPlaneStatus) -> Option<Coderd> {
     let trouble = "there were too many requests (429); it is asked again after the time it set";
     was_reachable(before)
         .then(|| Coderd::Answered { version: before.version.clone(), trouble: Some(trouble.to_owned()) })

@@ -17,7 +17,7 @@ const GRANTS: [ChildKind; 2] = [ChildKind::RoleBinding, ChildKind::Role];
 /// Prunes the children of which there is at most one and now none; returns whether none of them waits. A way in from outside
 /// goes only when the one that takes its place stands, or none is asked for, which `exposed` tells: until then users have
 /// no other.
-pub async fn optional_children(
+pub(super) async fn optional_children(
     kube: &Kube,
     owner: Owner<'_>,
     wanted: &Children,
@@ -37,7 +37,7 @@ pub async fn optional_children(
 
 /// The rights of coderd that are asked for.
 #[derive(Debug, Clone, Copy)]
-pub struct Wanted<'a> {
+pub(super) struct Wanted<'a> {
     /// Where, and under which names.
     pub access: &'a [WorkspaceAccess],
     /// The namespaces where they are in place.
@@ -57,7 +57,7 @@ enum Fate {
 
 impl Wanted<'_> {
     /// Nothing: everything goes.
-    pub const NOTHING: Wanted<'static> = Wanted { access: &[], in_place: &[], rolled: true };
+    pub(super) const NOTHING: Wanted<'static> = Wanted { access: &[], in_place: &[], rolled: true };
 
     /// A namespace that is asked for keeps its grant. One for an account that the spec no longer names goes last.
     fn fate(&self, kind: ChildKind, namespace: &str, name: &str) -> Fate {
@@ -74,7 +74,7 @@ impl Wanted<'_> {
 
 /// What is left of what is to go.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Left {
+pub(super) struct Left {
     /// Something goes later, when nothing needs it any more.
     pub waiting: bool,
     /// What was deleted and is still there.
@@ -83,12 +83,12 @@ pub struct Left {
 
 impl Left {
     /// Whether nothing is left.
-    pub fn is_nothing(&self) -> bool {
+    pub(super) fn is_nothing(&self) -> bool {
         *self == Self::default()
     }
 
     /// For a person; nothing if nothing is stuck.
-    pub fn told(&self) -> Option<String> {
+    pub(super) fn told(&self) -> Option<String> {
         let all = self.stuck.join(", ");
         (!all.is_empty())
             .then(|| format!("{all} was deleted and is still there; see who holds it by a finalizer"))
@@ -97,7 +97,7 @@ impl Left {
 
 /// Removes the rights of coderd that are not wanted, in all namespaces. One that cannot be removed keeps no other from
 /// going; the first failure is the answer.
-pub async fn grants(kube: &Kube, owner: Owner<'_>, wanted: Wanted<'_>) -> Result<Left, CallError> {
+pub(super) async fn grants(kube: &Kube, owner: Owner<'_>, wanted: Wanted<'_>) -> Result<Left, CallError> {
     let (mut left, mut outcome) = (Left::default(), Ok(()));
     for kind in GRANTS {
         let all = Target::of(kind.names(), "", "");
@@ -141,7 +141,7 @@ async fn remove_former(kube: &Kube, all: Target<'_>, former: &PruneCandidates) {
 
 /// Takes back every right that a control plane of this name has in a namespace, now or from before; whether all are
 /// gone. One that cannot be removed keeps no other from going; the first failure is the answer.
-pub async fn revoke(kube: &Kube, owner: Owner<'_>, namespace: &str) -> Result<bool, CallError> {
+pub(super) async fn revoke(kube: &Kube, owner: Owner<'_>, namespace: &str) -> Result<bool, CallError> {
     let mut outcome = Ok(true);
     for kind in GRANTS {
         let all = Target::of(kind.names(), namespace, "");
@@ -172,7 +172,7 @@ fn text<'a>(live: &'a Value, path: &str) -> &'a str {
 }
 
 /// Whether a Role or RoleBinding was made for this very control plane, not for an earlier one of its name.
-pub fn is_grant_of(live: &Value, owner: Owner<'_>) -> bool {
+pub(super) fn is_grant_of(live: &Value, owner: Owner<'_>) -> bool {
     let labels = &live["metadata"]["labels"];
     let marked = live["metadata"]["annotations"][annotation::WORKSPACE_RBAC_OWNER_UID] == owner.uid;
     let ours = labels[label::CONTROL_PLANE] == instance_label(owner.name)

@@ -19,7 +19,7 @@ const MOST_OBJECTS: usize = 256;
 
 /// The contents of what the pods consume.
 #[derive(Debug, Default)]
-pub struct Contents {
+pub(super) struct Contents {
     /// One hash over all of it, so that a changed value rolls out.
     pub checksum: Option<String>,
     /// One hash over the versions of the objects, so that it is known later whether any of them changed.
@@ -32,7 +32,7 @@ pub struct Contents {
 
 /// Why it is not known what the pods consume.
 #[derive(Debug, thiserror::Error)]
-pub enum ReadError {
+pub(super) enum ReadError {
     /// An object could not be read.
     #[error(transparent)]
     Object(#[from] CallError),
@@ -52,7 +52,7 @@ pub enum ReadError {
 
 /// Reads everything that the pods of a control plane consume, each object once. `running` is the Deployment that is
 /// there: what it has stays in force while something is missing, and while nothing has changed.
-pub async fn read(
+pub(super) async fn read(
     kube: &Kube,
     key: &ChecksumKey,
     control_plane: &CoderControlPlane,
@@ -207,7 +207,7 @@ fn target<'a>(namespace: &'a str, kind: Source, name: &'a str) -> Target<'a> {
 
 /// What a key of a Secret has.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Found {
+pub(super) enum Found {
     /// Text, without the spaces around it.
     Text(Confidential<String>),
     /// There is none; what is lacking, and what to do.
@@ -216,7 +216,7 @@ pub enum Found {
 
 impl Found {
     /// The text, if there is some.
-    pub fn text(self) -> Option<Confidential<String>> {
+    pub(super) fn text(self) -> Option<Confidential<String>> {
         match self {
             Self::Text(text) => Some(text),
             Self::Lacking(_) => None,
@@ -225,7 +225,12 @@ impl Found {
 }
 
 /// One value of a Secret.
-pub async fn secret_value(kube: &Kube, namespace: &str, name: &str, key: &str) -> Result<Found, CallError> {
+pub(super) async fn secret_value(
+    kube: &Kube,
+    namespace: &str,
+    name: &str,
+    key: &str,
+) -> Result<Found, CallError> {
     let object = kube.read(target(namespace, Source::Secret, name)).await?;
     Ok(found(object.as_ref(), name, key))
 }

@@ -9,10 +9,10 @@ use crate::controller::workload::rollout::Rollout;
 use std::time::Duration;
 
 /// How often coderd is asked again when all is well.
-pub const RECHECK: Duration = Duration::from_secs(300);
+pub(super) const RECHECK: Duration = Duration::from_secs(300);
 /// How often something is looked at that somebody has to mend outside of the cluster: nobody tells us when it is done,
 /// and it is to be seen within a minute.
-pub const REFUSED: Duration = Duration::from_secs(45);
+pub(super) const REFUSED: Duration = Duration::from_secs(45);
 /// How often something that comes by itself is looked at when nobody tells us.
 const SOON: Duration = Duration::from_secs(30);
 

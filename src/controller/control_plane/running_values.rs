@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use webhooks::Cause;
 
 /// The container of coderd in a Deployment.
-pub fn container(deployment: &Value) -> Option<&Value> {
+pub(super) fn container(deployment: &Value) -> Option<&Value> {
     let containers = deployment.pointer("/spec/template/spec/containers")?.as_array()?;
     containers.iter().find(|container| container["name"] == "coder")
 }
@@ -14,7 +14,7 @@ pub fn container(deployment: &Value) -> Option<&Value> {
 /// The object with image and replicas of the Deployment that runs where it names none. An upgrade of the operator, a
 /// `kubectl replace` or an edit of something else is no upgrade of coderd, which migrates its database and has no way
 /// back; and what an autoscaler decided stays.
-pub fn with_running_values(object: &Value, deployment: Option<&Value>) -> Value {
+pub(super) fn with_running_values(object: &Value, deployment: Option<&Value>) -> Value {
     let mut given = object.clone();
     let Some(deployment) = deployment else { return given };
     if !given["spec"].is_object() {
@@ -35,7 +35,7 @@ pub fn with_running_values(object: &Value, deployment: Option<&Value>) -> Value 
 
 /// A manifest that is about to be applied with the replicas that run now, if the spec leaves them open and they are others:
 /// an autoscaler may have decided since the reconcile began.
-pub fn with_replicas(object: &Value, manifest: &Value, deployment: &Value) -> Option<Value> {
+pub(super) fn with_replicas(object: &Value, manifest: &Value, deployment: &Value) -> Option<Value> {
     let open = object.pointer("/spec/replicas").is_none_or(Value::is_null);
     let replicas = deployment.pointer("/spec/replicas").filter(|_| open)?;
     (manifest["spec"]["replicas"] != *replicas).then(|| {
@@ -51,12 +51,12 @@ fn image(deployment: &Value) -> Option<&str> {
 
 /// What is told of a spec that asks for a lower version than the one that runs, which has changed its database. Admission
 /// cannot see it where the spec before named no image, or one that says nothing of its version.
-pub fn downgrade(object: &Value, deployment: Option<&Value>) -> Option<Cause> {
+pub(super) fn downgrade(object: &Value, deployment: Option<&Value>) -> Option<Cause> {
     webhooks::downgrade(image(deployment?)?, object)
 }
 
 /// Whether the spec leaves the image open; an empty text always has.
-pub fn names_no_image(object: &Value) -> bool {
+pub(super) fn names_no_image(object: &Value) -> bool {
     object.pointer("/spec/image").is_none_or(|image| image.is_null() || image == "")
 }
 

@@ -66,7 +66,7 @@ pub(super) fn handled(status: &mut CoderControlPlaneStatus, object: &Object, rea
 }
 
 /// Every condition of a control plane, the three of kstatus first.
-pub fn findings(observed: &Observed) -> Vec<Finding> {
+pub(crate) fn findings(observed: &Observed) -> Vec<Finding> {
     let mut findings = summary(observed).to_vec();
     findings.extend([
         deployment(&observed.rollout),
@@ -300,7 +300,7 @@ fn workspaces(grants: Option<&Grants>) -> Finding {
 }
 
 /// The condition that says what coderd said.
-pub fn coderd(coderd: &Coderd) -> Finding {
+pub(crate) fn coderd(coderd: &Coderd) -> Finding {
     match coderd {
         Coderd::NotProbed(Reason::ServiceNotOurs) => {
             let message = "coderd was not contacted: the Service with its name does not belong to this control plane; delete that Service, or give the control plane another name";
@@ -342,7 +342,7 @@ fn named(version: &Option<String>) -> String {
 }
 
 /// The condition that says where something outside stands.
-pub fn external(about: &'static str, state: &ExternalState) -> Finding {
+pub(crate) fn external(about: &'static str, state: &ExternalState) -> Finding {
     let status = match state.phase {
         ExternalPhase::NotRequested => ConditionStatus::Unknown,
         ExternalPhase::Granted => ConditionStatus::True,

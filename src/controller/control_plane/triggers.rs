@@ -21,7 +21,7 @@ pub type ControlPlanes = Reflected<Kept<CoderControlPlane>>;
 
 /// Why a control plane may have to be reconciled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trigger {
+pub(super) enum Trigger {
     /// A child of ours changed.
     Child(ChildKind),
     /// A Secret or ConfigMap of anybody changed.
@@ -192,7 +192,7 @@ fn belongs(metadata: &ObjectMeta, control_plane: &ObjectMeta) -> bool {
 
 /// Whether a control plane must be looked at again because of an object that changed. Its spec is read only where the name
 /// of that object stands in it: every object of the cluster passes by here.
-pub fn concerns(trigger: Trigger, change: &Change, control_plane: &Kept<CoderControlPlane>) -> bool {
+pub(super) fn concerns(trigger: Trigger, change: &Change, control_plane: &Kept<CoderControlPlane>) -> bool {
     let metadata = &change.metadata;
     let (Some(name), here) = (&metadata.name, metadata.namespace == control_plane.meta().namespace) else {
         return false;
@@ -223,7 +223,7 @@ fn consumes(control_plane: &CoderControlPlane, kind: Source, name: &str) -> bool
 }
 
 /// Whether a control plane asks for a child of a kind that the cluster may lack.
-pub fn asks_for(kind: ChildKind, control_plane: &CoderControlPlane) -> bool {
+pub(super) fn asks_for(kind: ChildKind, control_plane: &CoderControlPlane) -> bool {
     let spec = &control_plane.spec;
     match kind {
         ChildKind::HttpRoute => spec.expose.as_ref().is_some_and(|expose| expose.gateway.is_some()),

@@ -15,25 +15,25 @@ use serde_json::{Map, Value, from_value};
 use std::collections::BTreeSet;
 
 /// Whether a namespace has our webhooks switched off.
-pub fn is_admission_disabled(namespace: Option<&Value>) -> bool {
+pub(super) fn is_admission_disabled(namespace: Option<&Value>) -> bool {
     namespace.is_some_and(|namespace| namespace["metadata"]["labels"][ADMISSION] == ADMISSION_DISABLED)
 }
 
 /// The children that are left as they are; all of them are applied where admission is in force.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Withheld {
+pub(super) struct Withheld {
     children: BTreeSet<(ChildKind, String, String)>,
     told: Vec<String>,
 }
 
 impl Withheld {
     /// Whether a child is left as it is.
-    pub fn has(&self, child: &Child) -> bool {
+    pub(super) fn has(&self, child: &Child) -> bool {
         self.children.contains(&(child.kind, child.namespace.clone(), child.name.clone()))
     }
 
     /// What is held back and what to do, for a person; nothing if nothing is.
-    pub fn told(&self, namespace: &str) -> Option<String> {
+    pub(super) fn told(&self, namespace: &str) -> Option<String> {
         (!self.told.is_empty()).then(|| {
             format!(
                 "namespace {namespace} has the label {ADMISSION}={ADMISSION_DISABLED}, so nothing new is granted; run kubectl label \
@@ -45,7 +45,7 @@ impl Withheld {
 }
 
 /// Which children are left as they are, given those that are live and of this uid, in the order of [`Children::all`].
-pub fn withheld(children: &Children, live: &[Option<Value>]) -> Withheld {
+pub(super) fn withheld(children: &Children, live: &[Option<Value>]) -> Withheld {
     let mut withheld = Withheld::default();
     let is_deployment = |(child, _): &(&Child, &Option<Value>)| child.kind == ChildKind::Deployment;
     let runs =
@@ -105,7 +105,7 @@ fn is_inside(service: &Value) -> bool {
 }
 
 /// Whether a Service leads to the same ports of the pods by the same ports of its own.
-pub fn listens_alike(live: &Value, wanted: &Value) -> bool {
+pub(super) fn listens_alike(live: &Value, wanted: &Value) -> bool {
     let ports = |service: &Value| -> BTreeSet<String> {
         let ports = service["spec"]["ports"].as_array().into_iter().flatten();
         ports.map(|port| format!("{} {}", port["port"], port["targetPort"])).collect()

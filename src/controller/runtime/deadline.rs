@@ -8,7 +8,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 
 /// When a part of a reconcile has had its time.
 #[derive(Debug, Clone)]
-pub struct Deadline {
+pub(crate) struct Deadline {
     until: Instant,
     /// When the last step ended.
     last: Instant,
@@ -17,17 +17,17 @@ pub struct Deadline {
 
 impl Deadline {
     /// For a part that begins now.
-    pub fn from(now: Instant) -> Self {
+    pub(crate) fn from(now: Instant) -> Self {
         Self { until: now + LIMIT, last: now, longest: None }
     }
 
     /// Begins the next part, which has a time of its own: what the one before took is not taken from it.
-    pub fn begin_next(&mut self, now: Instant) {
+    pub(crate) fn begin_next(&mut self, now: Instant) {
         *self = Self::from(now);
     }
 
     /// Notes that a step has ended, with the words for what it did.
-    pub fn ended(&mut self, step: &'static str, now: Instant) {
+    pub(crate) fn ended(&mut self, step: &'static str, now: Instant) {
         let took = now.saturating_duration_since(self.last);
         self.last = now;
         if self.longest.is_none_or(|(_, longest)| took > longest) {
@@ -36,12 +36,12 @@ impl Deadline {
     }
 
     /// Whether no further step may begin.
-    pub fn is_over(&self, now: Instant) -> bool {
+    pub(crate) fn is_over(&self, now: Instant) -> bool {
         now >= self.until
     }
 
     /// What there is to say of a reconcile that is out of time; nothing while it is not.
-    pub fn told(&self, now: Instant) -> Option<String> {
+    pub(crate) fn told(&self, now: Instant) -> Option<String> {
         let (step, took) = self.longest.filter(|_| self.is_over(now))?;
         let (limit, took) = (LIMIT.as_secs(), took.as_secs());
         Some(format!(

@@ -1,10 +1,10 @@
 //! What makes reconciles happen: watches, the queue and its schedule, and how long one may take.
 //! It knows no kind: a key says which object is meant.
 
-pub mod deadline;
-pub mod objects;
-pub mod queue;
-pub mod schedule;
-pub mod telemetry;
-pub mod verify;
-pub mod watches;
+pub(crate) mod deadline;
+pub(crate) mod objects;
+pub(crate) mod queue;
+pub(crate) mod schedule;
+pub(crate) mod telemetry;
+pub(crate) mod verify;
+pub(crate) mod watches;

@@ -14,7 +14,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 /// Follows until it is dropped; `forget` is told what is gone.
-pub async fn follow<K>(mut objects: Reflected<K>, queue: Queue<ObjectKey>, forget: impl Fn(&ObjectKey))
+pub(crate) async fn follow<K>(mut objects: Reflected<K>, queue: Queue<ObjectKey>, forget: impl Fn(&ObjectKey))
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
 {

@@ -39,7 +39,7 @@ pub enum Action {
 
 /// What is due when.
 #[derive(Debug)]
-pub struct Schedule<K> {
+pub(crate) struct Schedule<K> {
     due: BTreeMap<K, Instant>,
     /// The same by namespace and in the order of time, without those under way.
     namespaces: BTreeMap<String, Namespace<K>>,
@@ -84,7 +84,7 @@ impl<K> Default for Schedule<K> {
 
 impl<K: Ord + Clone + Namespaced> Schedule<K> {
     /// Asks for a reconcile at a time, unless an earlier one is due already.
-    pub fn enqueue(&mut self, key: K, at: Instant) {
+    pub(crate) fn enqueue(&mut self, key: K, at: Instant) {
         let before = self.due.get(&key).copied();
         if before.is_some_and(|before| before <= at) {
             return;
@@ -102,7 +102,7 @@ impl<K: Ord + Clone + Namespaced> Schedule<K> {
     }
 
     /// Takes the object that is due longest, is not under way and whose namespace may have another reconcile.
-    pub fn take(&mut self, now: Instant) -> Option<K> {
+    pub(crate) fn take(&mut self, now: Instant) -> Option<K> {
         let (_, name) = self.next.first().filter(|(at, _)| *at <= now)?.clone();
         let key = self.change(name, |namespace| {
             let (_, key) = namespace.waiting.pop_first()?;
@@ -115,12 +115,12 @@ impl<K: Ord + Clone + Namespaced> Schedule<K> {
     }
 
     /// When the next object that may be taken is due.
-    pub fn next(&self) -> Option<Instant> {
+    pub(crate) fn next(&self) -> Option<Instant> {
         self.next.first().map(|(at, _)| *at)
     }
 
     /// What is due and not under way, whether or not its namespace may have another reconcile.
-    pub fn waiting(&self, now: Instant) -> Waiting {
+    pub(crate) fn waiting(&self, now: Instant) -> Waiting {
         let since = self.namespaces.values().filter_map(|namespace| Some(namespace.waiting.first()?.0)).min();
         let due =
             |namespace: &Namespace<K>| namespace.waiting.iter().take_while(|(at, _)| *at <= now).count();
@@ -131,7 +131,7 @@ impl<K: Ord + Clone + Namespaced> Schedule<K> {
     }
 
     /// Notes the end of a reconcile. What was enqueued meanwhile stays due.
-    pub fn finished(&mut self, key: K, action: Action, now: Instant) {
+    pub(crate) fn finished(&mut self, key: K, action: Action, now: Instant) {
         self.running.remove(&key);
         let due = self.due.get(&key).copied();
         self.change(key.namespace().to_owned(), |namespace| {
@@ -154,7 +154,7 @@ impl<K: Ord + Clone + Namespaced> Schedule<K> {
     }
 
     /// Forgets an object that is gone.
-    pub fn forget(&mut self, key: &K) {
+    pub(crate) fn forget(&mut self, key: &K) {
         if let Some(at) = self.due.remove(key) {
             self.change(key.namespace().to_owned(), |namespace| {
                 namespace.waiting.remove(&(at, key.clone()));

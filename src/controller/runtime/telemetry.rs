@@ -74,7 +74,7 @@ impl Telemetry {
 }
 
 /// Adds the generation to every further line of the reconcile that is under way.
-pub fn of_generation(generation: i64) {
+pub(crate) fn of_generation(generation: i64) {
     Span::current().record("generation", generation);
 }
 

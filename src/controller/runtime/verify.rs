@@ -10,7 +10,7 @@ use crds::well_known::{MANAGER, label};
 use std::time::Duration;
 
 /// Verifies until it is dropped.
-pub async fn follow(
+pub(crate) async fn follow(
     kube: &Kube,
     known: &Known,
     handlers: &WatchHandlers,

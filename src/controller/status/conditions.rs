@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 /// The three values a condition has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ConditionStatus {
+pub(crate) enum ConditionStatus {
     /// It holds.
     True,
     /// It does not.
@@ -17,7 +17,7 @@ pub enum ConditionStatus {
 
 impl ConditionStatus {
     /// As in `status:` of a condition.
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::True => "True",
             Self::False => "False",
@@ -28,7 +28,7 @@ impl ConditionStatus {
 
 /// What is known about one aspect of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
+pub(crate) struct Finding {
     /// Type of the condition.
     pub type_: &'static str,
     /// Whether it holds.
@@ -41,24 +41,41 @@ pub struct Finding {
 
 impl Finding {
     /// Something that holds.
-    pub fn yes(type_: &'static str, reason: impl Into<&'static str>, message: impl Into<String>) -> Self {
+    pub(crate) fn yes(
+        type_: &'static str,
+        reason: impl Into<&'static str>,
+        message: impl Into<String>,
+    ) -> Self {
         Self { type_, status: ConditionStatus::True, reason: reason.into(), message: message.into() }
     }
 
     /// Something that does not hold.
-    pub fn no(type_: &'static str, reason: impl Into<&'static str>, message: impl Into<String>) -> Self {
+    pub(crate) fn no(
+        type_: &'static str,
+        reason: impl Into<&'static str>,
+        message: impl Into<String>,
+    ) -> Self {
         Self { type_, status: ConditionStatus::False, reason: reason.into(), message: message.into() }
     }
 
     /// Something nobody can tell.
-    pub fn unknown(type_: &'static str, reason: impl Into<&'static str>, message: impl Into<String>) -> Self {
+    pub(crate) fn unknown(
+        type_: &'static str,
+        reason: impl Into<&'static str>,
+        message: impl Into<String>,
+    ) -> Self {
         Self { type_, status: ConditionStatus::Unknown, reason: reason.into(), message: message.into() }
     }
 }
 
 /// The conditions for what was found; one whose status stays keeps its time. What a message has no room for is logged
 /// when it is new.
-pub fn conditions(findings: &[Finding], before: &[Condition], generation: i64, now: &Time) -> Vec<Condition> {
+pub(crate) fn conditions(
+    findings: &[Finding],
+    before: &[Condition],
+    generation: i64,
+    now: &Time,
+) -> Vec<Condition> {
     findings
         .iter()
         .map(|finding| {

@@ -9,7 +9,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 type IsProgress = fn(&str) -> bool;
 
 /// What there is to tell when the conditions `before` become those `after`.
-pub fn event_drafts(before: &[Condition], after: &[Condition], is_progress: IsProgress) -> Vec<EventDraft> {
+pub(crate) fn event_drafts(
+    before: &[Condition],
+    after: &[Condition],
+    is_progress: IsProgress,
+) -> Vec<EventDraft> {
     let named = |type_: &str| before.iter().find(|old| old.type_ == type_);
     let mut drafts: Vec<EventDraft> = after
         .iter()

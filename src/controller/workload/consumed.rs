@@ -39,7 +39,7 @@ pub struct Consumed {
 }
 
 /// Everything a pod reads, each once and always in the same order.
-pub fn consumed(pod: &PodSpec) -> Vec<Consumed> {
+pub(crate) fn consumed(pod: &PodSpec) -> Vec<Consumed> {
     let mut found = Found::default();
     found.pod(pod);
     found.0.into_iter().filter(|consumed| !consumed.name.is_empty()).collect()

@@ -16,7 +16,7 @@ pub enum Budget {
 }
 
 /// The budget that a spec asks for. Of two numbers the stricter promise stands: `minAvailable`.
-pub fn resolve(spec: Option<&DisruptionBudgetSpec>) -> Option<Budget> {
+pub(crate) fn resolve(spec: Option<&DisruptionBudgetSpec>) -> Option<Budget> {
     let spec = spec.filter(|spec| spec.enabled != Some(false))?;
     Some(match (&spec.min_available, &spec.max_unavailable) {
         (Some(min), _) => Budget::MinAvailable(min.clone()),
@@ -26,7 +26,7 @@ pub fn resolve(spec: Option<&DisruptionBudgetSpec>) -> Option<Budget> {
 }
 
 /// The PodDisruptionBudget.
-pub fn child(owner: &ChildOwner, budget: &Budget) -> Child {
+pub(crate) fn child(owner: &ChildOwner, budget: &Budget) -> Child {
     let (min_available, max_unavailable) = match budget.clone() {
         Budget::MinAvailable(min) => (Some(min), None),
         Budget::MaxUnavailable(max) => (None, Some(max)),

@@ -20,7 +20,7 @@ pub enum Expose {
 }
 
 /// The way in that a spec asks for, if any.
-pub fn resolve(spec: Option<&ExposeSpec>) -> Option<Expose> {
+pub(crate) fn resolve(spec: Option<&ExposeSpec>) -> Option<Expose> {
     let spec = spec?;
     let ingress = spec.ingress.clone().map(Expose::Ingress);
     ingress.or_else(|| spec.gateway.clone().map(Expose::Gateway))
@@ -32,7 +32,7 @@ fn trimmed(text: &Option<String>) -> Option<&str> {
 }
 
 /// The Ingress, to this port of the Service.
-pub fn ingress(owner: &ChildOwner, spec: &IngressExposeSpec, port: i32) -> Child {
+pub(crate) fn ingress(owner: &ChildOwner, spec: &IngressExposeSpec, port: i32) -> Child {
     let (host, wildcard) = (spec.host.trim(), trimmed(&spec.wildcard_host));
     let tls = spec.tls.clone().unwrap_or_default();
     let certificate = |host: Option<&str>, secret: Option<&str>| {
@@ -76,7 +76,7 @@ fn rule(service: &str, port: i32, host: &str) -> IngressRule {
 }
 
 /// The HTTPRoute, to this port of the Service.
-pub fn http_route(owner: &ChildOwner, spec: &GatewayExposeSpec, port: i32) -> Child {
+pub(crate) fn http_route(owner: &ChildOwner, spec: &GatewayExposeSpec, port: i32) -> Child {
     let hosts: Vec<&str> = std::iter::once(spec.host.trim()).chain(trimmed(&spec.wildcard_host)).collect();
     let parents: Vec<Value> = spec
         .parent_refs

@@ -10,7 +10,7 @@ use serde_json::Value;
 const STEADY: SignedDuration = SignedDuration::from_mins(6);
 
 /// What a rollout is that is not done when its deadline has passed.
-pub fn judge(pods: &[Value], now: Timestamp) -> Rollout {
+pub(crate) fn judge(pods: &[Value], now: Timestamp) -> Rollout {
     let (finished, mut waiting): (Vec<&Value>, Vec<&Value>) =
         pods.iter().filter(|pod| is_there(pod) && !is_ready(pod)).partition(|pod| is_finished(pod));
     if waiting.is_empty() {
@@ -35,7 +35,7 @@ pub fn judge(pods: &[Value], now: Timestamp) -> Rollout {
 }
 
 /// What a late rollout is whose pods could not be looked at: nobody is called because the API server did not answer.
-pub fn unseen() -> Rollout {
+pub(crate) fn unseen() -> Rollout {
     Rollout::Slow(
         "the rollout takes longer than the deadline of its Deployment, and its pods could not be looked at this time; \
          it is tried again"

@@ -20,13 +20,13 @@ pub struct Metrics {
 }
 
 /// The metrics that a spec asks for, if any.
-pub fn resolve(spec: Option<&MetricsSpec>) -> Option<Metrics> {
+pub(crate) fn resolve(spec: Option<&MetricsSpec>) -> Option<Metrics> {
     let spec = spec.filter(|spec| spec.enabled != Some(false))?;
     Some(Metrics { monitor: spec.service_monitor.clone().filter(|monitor| monitor.enabled != Some(false)) })
 }
 
 /// What makes the process serve metrics.
-pub fn environment() -> [EnvVar; 2] {
+pub(crate) fn environment() -> [EnvVar; 2] {
     let variable = |name: &str, value: String| EnvVar {
         name: name.to_owned(),
         value: Some(value),
@@ -39,12 +39,12 @@ pub fn environment() -> [EnvVar; 2] {
 }
 
 /// The port of the pods they are served on.
-pub fn port() -> ContainerPort {
+pub(crate) fn port() -> ContainerPort {
     ports::port(PORT_NAME, PORT)
 }
 
 /// The ServiceMonitor.
-pub fn child(owner: &ChildOwner, spec: &ServiceMonitorSpec) -> Child {
+pub(crate) fn child(owner: &ChildOwner, spec: &ServiceMonitorSpec) -> Child {
     let mut metadata = owner.workload_metadata();
     metadata.labels = Some(owner.labels_over(&spec.labels));
     let mut endpoint = json!({ "targetPort": PORT_NAME });

@@ -4,12 +4,12 @@
 use k8s_openapi::api::core::v1::ContainerPort;
 
 /// Plain HTTP.
-pub const HTTP: i32 = 8080;
+pub(crate) const HTTP: i32 = 8080;
 /// HTTPS.
-pub const HTTPS: i32 = 8443;
+pub(crate) const HTTPS: i32 = 8443;
 
 /// A port of a container.
-pub fn port(name: &str, number: i32) -> ContainerPort {
+pub(crate) fn port(name: &str, number: i32) -> ContainerPort {
     ContainerPort {
         name: Some(name.to_owned()),
         container_port: number,

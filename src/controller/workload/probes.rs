@@ -18,7 +18,7 @@ pub struct Probes {
 }
 
 /// The probes that a spec asks for. Without liveness nothing has to wait for the start, and nothing is to be restarted.
-pub fn resolve(
+pub(crate) fn resolve(
     readiness: Option<&ProbeSpec>,
     liveness: Option<&ProbeSpec>,
     startup: Option<&ProbeSpec>,

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 /// How far the Deployment has come.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Rollout {
+pub(crate) enum Rollout {
     /// There is none yet.
     Absent,
     /// It could not be applied this time, so that nothing is known of it.
@@ -25,7 +25,7 @@ pub enum Rollout {
 }
 
 /// How far it is.
-pub fn rollout(deployment: Option<&Value>) -> Rollout {
+pub(crate) fn rollout(deployment: Option<&Value>) -> Rollout {
     let Some(deployment) = deployment else { return Rollout::Absent };
     let number = |path: &str| deployment.pointer(path).and_then(Value::as_i64).unwrap_or_default();
     let wanted = deployment.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(1);
@@ -91,12 +91,12 @@ fn progressing<'a>(deployment: &'a Value, reason: &str) -> Option<&'a Value> {
 }
 
 /// Replicas that are ready, of whatever template.
-pub fn ready_replicas(deployment: Option<&Value>) -> i32 {
+pub(crate) fn ready_replicas(deployment: Option<&Value>) -> i32 {
     count(deployment, "/status/readyReplicas")
 }
 
 /// Replicas there are, of whatever template.
-pub fn replicas(deployment: Option<&Value>) -> i32 {
+pub(crate) fn replicas(deployment: Option<&Value>) -> i32 {
     count(deployment, "/status/replicas")
 }
 

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{Capabilities, PodSecurityContext, SeccompProfil
 const CODER: i64 = 1000;
 
 /// The context of the pod, which its containers inherit.
-pub fn of_pod(given: Option<&PodSecurityContext>) -> PodSecurityContext {
+pub(crate) fn of_pod(given: Option<&PodSecurityContext>) -> PodSecurityContext {
     let mut context = given.cloned().unwrap_or_default();
     // Whoever asks for root means it: "not root" besides would keep the pod from starting.
     if context.run_as_user != Some(0) {
@@ -22,7 +22,7 @@ pub fn of_pod(given: Option<&PodSecurityContext>) -> PodSecurityContext {
 }
 
 /// The context of a container, of coderd's and of each that runs before it.
-pub fn of_container(given: Option<&SecurityContext>) -> SecurityContext {
+pub(crate) fn of_container(given: Option<&SecurityContext>) -> SecurityContext {
     let mut context = given.cloned().unwrap_or_default();
     if context.run_as_user == Some(0) {
         context.run_as_non_root.get_or_insert(false);

@@ -23,7 +23,7 @@ pub struct Front {
 }
 
 /// The Service that a spec asks for, whether or not the pods serve HTTPS.
-pub fn resolve(spec: Option<&Given>, tls: bool) -> Front {
+pub(crate) fn resolve(spec: Option<&Given>, tls: bool) -> Front {
     let spec = spec.cloned().unwrap_or_default();
     Front {
         type_: spec.type_.unwrap_or_else(|| default::SERVICE_TYPE.to_owned()),
@@ -51,7 +51,7 @@ impl Front {
 }
 
 /// The Service.
-pub fn child(owner: &ChildOwner, front: &Front) -> Child {
+pub(crate) fn child(owner: &ChildOwner, front: &Front) -> Child {
     let mut metadata = owner.workload_metadata();
     metadata.annotations = non_empty(&front.annotations);
     Child::of(&Service {

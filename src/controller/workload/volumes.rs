@@ -32,7 +32,7 @@ pub struct Authority {
 }
 
 /// The certificates that a spec names.
-pub fn resolve(tls: &[String], trusted: &[CertSecretSelector]) -> Certificates {
+pub(crate) fn resolve(tls: &[String], trusted: &[CertSecretSelector]) -> Certificates {
     let mut seen = BTreeSet::new();
     let names = tls.iter().map(|name| name.trim());
     let tls = names.filter(|name| !name.is_empty() && seen.insert(*name)).map(str::to_owned).collect();

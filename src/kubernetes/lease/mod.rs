@@ -3,7 +3,7 @@
 
 mod elector;
 mod record;
-pub mod step;
+pub(crate) mod step;
 
 pub use elector::{Elector, Leadership};
 pub use step::Timing;

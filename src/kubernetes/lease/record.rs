@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// The content of a Lease and the version it was read at.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Record {
+pub(crate) struct Record {
     /// Who holds it; `None` when it was released.
     pub holder: Option<String>,
     /// How long the holder asked others to wait after its last renewal.
@@ -25,7 +25,7 @@ pub struct Record {
 
 impl Record {
     /// Reads a Lease.
-    pub fn of(lease: &Lease) -> Self {
+    pub(crate) fn of(lease: &Lease) -> Self {
         let spec = lease.spec.clone().unwrap_or_default();
         let seconds = u64::try_from(spec.lease_duration_seconds.unwrap_or_default()).unwrap_or_default();
         Self {
@@ -39,7 +39,7 @@ impl Record {
     }
 
     /// The Lease to write.
-    pub fn to_lease(&self, name: &str, namespace: &str) -> Lease {
+    pub(crate) fn to_lease(&self, name: &str, namespace: &str) -> Lease {
         let mut lease = Lease::default();
         lease.metadata.name = Some(name.to_owned());
         lease.metadata.namespace = Some(namespace.to_owned());

@@ -22,7 +22,7 @@ pub struct Timing {
 
 /// One candidate for one lease.
 #[derive(Debug, Clone)]
-pub struct Candidate {
+pub(crate) struct Candidate {
     /// Unique to this process, also across restarts of the same pod.
     pub identity: String,
     /// How long things take.
@@ -31,7 +31,7 @@ pub struct Candidate {
 
 /// What the candidate knows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct State {
+pub(crate) struct State {
     /// The record seen last and when it last changed, on our own clock.
     pub seen: Option<Seen>,
     /// Set while we lead.
@@ -40,7 +40,7 @@ pub struct State {
 
 /// A record and the local time at which it was first seen in this form.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
+pub(crate) struct Seen {
     /// The record.
     pub record: Record,
     /// When it last changed.
@@ -49,7 +49,7 @@ pub struct Seen {
 
 /// That we lead, and until when we may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Leading {
+pub(crate) struct Leading {
     /// The number of this leadership, growing with every change of holder.
     pub term: i32,
     /// When it ends unless renewed.
@@ -58,7 +58,7 @@ pub struct Leading {
 
 /// What happened since the last step.
 #[derive(Debug, Clone)]
-pub enum Observation {
+pub(crate) enum Observation {
     /// Nothing: it is time to try.
     Due,
     /// The lease was read; `None` when it does not exist.
@@ -76,7 +76,7 @@ pub enum Observation {
 
 /// What to do next.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Command {
+pub(crate) enum Command {
     /// Read the lease.
     Get,
     /// Create the lease.
@@ -88,7 +88,7 @@ pub enum Command {
 }
 
 /// The next state and the next command. `wall` is only written into records, never compared.
-pub fn step(
+pub(crate) fn step(
     candidate: &Candidate,
     mut state: State,
     observation: Observation,
@@ -127,7 +127,7 @@ pub fn step(
 }
 
 /// The record that gives the lease up, when we hold it.
-pub fn release(candidate: &Candidate, state: &State, wall: Timestamp) -> Option<Record> {
+pub(crate) fn release(candidate: &Candidate, state: &State, wall: Timestamp) -> Option<Record> {
     let seen = state.seen.as_ref()?;
     (holds(candidate, state) && seen.record.version.is_some()).then(|| Record {
         holder: None,

@@ -2,20 +2,20 @@
 //! Never grows beyond its limits, and never panics: whatever it cannot read becomes a [`Flaw`].
 
 mod builder;
-pub mod scalars;
+pub(crate) mod scalars;
 
 use super::node::{Node, Span};
 use builder::{Builder, Refusal};
 use granit_parser::{ErrorKind, Event, Parser, ScanError};
 
 /// Largest text that is read, in bytes.
-pub const MAX_BYTES: usize = 8 * 1024 * 1024;
+pub(super) const MAX_BYTES: usize = 8 * 1024 * 1024;
 /// Most documents in one text.
-pub const MAX_DOCUMENTS: usize = 10_000;
+pub(super) const MAX_DOCUMENTS: usize = 10_000;
 /// Deepest nesting.
-pub const MAX_DEPTH: usize = 100;
+pub(super) const MAX_DEPTH: usize = 100;
 /// Most memory of one text, aliases written out, in units of about a byte.
-pub const MAX_WEIGHT: usize = 64 * 1024 * 1024;
+pub(super) const MAX_WEIGHT: usize = 64 * 1024 * 1024;
 
 /// What a text holds.
 #[derive(Debug, Default)]
@@ -106,7 +106,7 @@ pub enum TrapKind {
 }
 
 /// Reads every document of a text.
-pub fn read(text: &str) -> Stream {
+pub(super) fn read(text: &str) -> Stream {
     let mut stream = Stream::default();
     if text.len() > MAX_BYTES {
         stream.flaws.push(too_much(Span::default(), &format!("has more than {MAX_BYTES} bytes")));
@@ -140,7 +140,7 @@ pub fn read(text: &str) -> Stream {
 
 /// The lines of a text as the parser counts them, each with the byte it starts at: a carriage return alone ends one too.
 /// The end of the text is the end of a line, also where that line is empty.
-pub fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+pub(super) fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut next = Some(0);
     std::iter::from_fn(move || {
         let start = next?;

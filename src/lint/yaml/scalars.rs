@@ -5,7 +5,7 @@ use serde_json::Number;
 
 /// What a plain scalar is read as.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Scalar {
+pub(crate) enum Scalar {
     /// Nothing.
     Null,
     /// A boolean.
@@ -19,7 +19,7 @@ pub enum Scalar {
 }
 
 /// Reads a plain scalar.
-pub fn read(text: &str) -> Scalar {
+pub(crate) fn read(text: &str) -> Scalar {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Scalar::Null,
         "true" | "True" | "TRUE" | "y" | "Y" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" => {
@@ -41,7 +41,7 @@ pub fn read(text: &str) -> Scalar {
 }
 
 /// Whether a number is written with a leading zero, which makes it octal: `0644` is 420.
-pub fn looks_octal(text: &str) -> bool {
+pub(crate) fn looks_octal(text: &str) -> bool {
     let digits = text.trim_start_matches(['+', '-']);
     digits.len() > 1 && digits.starts_with('0') && digits.bytes().all(|byte| byte.is_ascii_digit())
 }

@@ -19,14 +19,14 @@ const FAIR: usize = 6;
 const CONTESTED_PAUSE: Duration = Duration::from_secs(30);
 
 /// Keeps count of what was written when.
-pub struct Injector {
+pub(super) struct Injector {
     kube: Kube,
     metrics: Metrics,
     writes: BTreeMap<(&'static str, String), Vec<Instant>>,
 }
 
 /// What a round of injection came to.
-pub struct Injected {
+pub(super) struct Injected {
     /// The first failure, if any.
     pub outcome: Result<(), CallError>,
     /// A target that just turned out to be contested.
@@ -37,12 +37,12 @@ pub struct Injected {
 
 impl Injector {
     /// An injector without a past.
-    pub fn new(kube: Kube, metrics: Metrics) -> Self {
+    pub(super) fn new(kube: Kube, metrics: Metrics) -> Self {
         Self { kube, metrics, writes: BTreeMap::new() }
     }
 
     /// Writes the bundle wherever it is missing.
-    pub async fn inject(&mut self, targets: &Targets, bundle: &str) -> Injected {
+    pub(super) async fn inject(&mut self, targets: &Targets, bundle: &str) -> Injected {
         let mut injected = Injected { outcome: Ok(()), contested: None, again_after: Duration::MAX };
         self.write_kind("MutatingWebhookConfiguration", targets.mutating.all(), bundle, &mut injected).await;
         self.write_kind("ValidatingWebhookConfiguration", targets.validating.all(), bundle, &mut injected)

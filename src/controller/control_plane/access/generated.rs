@@ -27,7 +27,10 @@ const OTHER_DATABASE: &str = "coderd does not know the token that the operator w
      CODER_PG_CONNECTION_URL may name another database than coderd uses";
 
 /// The URL at these places, or what is wrong with it; nothing if none of them has one.
-pub async fn url(context: &AccessContext<'_>, places: &[Place]) -> Option<Result<DatabaseUrl, Trouble>> {
+pub(super) async fn url(
+    context: &AccessContext<'_>,
+    places: &[Place],
+) -> Option<Result<DatabaseUrl, Trouble>> {
     match source::find(context.kube, context.owner.namespace, places).await {
         Ok(Source::Url(url)) => Some(DatabaseUrl::parse(&url).map_err(Trouble::from)),
         Ok(Source::Missing(what)) => Some(Err(Trouble::passing(Reason::DatabaseUrlMissing, what))),
@@ -37,7 +40,7 @@ pub async fn url(context: &AccessContext<'_>, places: &[Place]) -> Option<Result
 }
 
 /// The access that a token of our own gives.
-pub async fn apply(context: &AccessContext<'_>, url: Result<DatabaseUrl, Trouble>) -> Accessed {
+pub(super) async fn apply(context: &AccessContext<'_>, url: Result<DatabaseUrl, Trouble>) -> Accessed {
     let readable = url.is_ok();
     if !context.has_finalizer {
         // Nothing was made yet, and nothing is made before somebody is there to undo it.
@@ -51,7 +54,7 @@ pub async fn apply(context: &AccessContext<'_>, url: Result<DatabaseUrl, Trouble
 }
 
 /// The same, as far as it keeps a token that is there.
-pub async fn renew(context: &AccessContext<'_>, url: Result<DatabaseUrl, Trouble>) -> Accessed {
+pub(super) async fn renew(context: &AccessContext<'_>, url: Result<DatabaseUrl, Trouble>) -> Accessed {
     work(context, url, Extent::Renewal).await
 }
 

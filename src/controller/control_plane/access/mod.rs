@@ -29,14 +29,14 @@ use reasons::{pending, refused, state, unproven};
 
 use record::Found;
 
-pub use need::Needs;
-pub use record::{OWNER_UID, WRITTEN_OVER};
+pub(crate) use need::Needs;
+pub(crate) use record::{OWNER_UID, WRITTEN_OVER};
 use retire::Retired;
-pub use token_event::TokenEvent;
+pub(crate) use token_event::TokenEvent;
 
 /// What access is applied for, and with what.
 #[derive(Clone, Copy)]
-pub struct AccessContext<'a> {
+pub(crate) struct AccessContext<'a> {
     /// The API server.
     pub kube: &'a Kube,
     /// How connections are opened.
@@ -63,7 +63,7 @@ pub struct AccessContext<'a> {
 
 /// The access there is.
 #[derive(Debug)]
-pub struct Accessed {
+pub(crate) struct Accessed {
     /// For the condition.
     pub state: ExternalState,
     /// Whether something the spec asks for cannot be done without it.
@@ -94,12 +94,12 @@ impl Accessed {
     }
 
     /// Whether the operator can act in coderd.
-    pub fn is_granted(&self) -> bool {
+    pub(crate) fn is_granted(&self) -> bool {
         self.state.phase == ExternalPhase::Granted
     }
 
     /// Writes what it means into a status.
-    pub fn describe(&self, status: &mut CoderControlPlaneStatus) {
+    pub(crate) fn describe(&self, status: &mut CoderControlPlaneStatus) {
         status.operator_access_ready = Some(self.is_granted());
         status.operator_token_secret_ref.clone_from(&self.token);
     }
@@ -119,13 +119,13 @@ const LOST_WHILE_SUSPENDED: &str = "the Secret with the operator's own token is 
 const DISABLED_WHILE_SUSPENDED: &str = "spec.operatorAccess.disabled is true; an existing token is revoked \
      once spec.suspend is false, and is not renewed until then";
 /// Why nothing is said of the access to a control plane whose object cannot be read.
-pub const NOT_RENEWED: Reason = Reason::NotRenewed;
+pub(crate) const NOT_RENEWED: Reason = Reason::NotRenewed;
 const NOT_RENEWED_MESSAGE: &str = "the object cannot be read, so that its token is neither used nor renewed and one of \
      the operator's own ends within a day; correct the object as SpecAccepted says";
 
 /// Whether a token may be used, made or taken back: one that was given, or one of our own while something needs it or may
 /// need it.
-pub fn uses_token(spec: &CoderControlPlaneSpec, needs: Needs) -> bool {
+pub(crate) fn uses_token(spec: &CoderControlPlaneSpec, needs: Needs) -> bool {
     match plan::plan(spec) {
         Plan::Given { .. } => true,
         Plan::Disabled => false,
@@ -134,7 +134,7 @@ pub fn uses_token(spec: &CoderControlPlaneSpec, needs: Needs) -> bool {
 }
 
 /// Brings the access to what the spec asks for, as far as it goes now.
-pub async fn apply(context: &AccessContext<'_>) -> Accessed {
+pub(crate) async fn apply(context: &AccessContext<'_>) -> Accessed {
     let (needed, need) = (context.needs.gate_ready(), context.needs.need());
     let accessed = match plan::plan(context.spec) {
         Plan::Disabled => {
@@ -183,7 +183,7 @@ async fn kept(context: &AccessContext<'_>) -> Accessed {
 }
 
 /// Whether a suspended control plane has a token to be kept: one that was given, or a record of our own.
-pub async fn is_kept(context: &AccessContext<'_>) -> Result<bool, CallError> {
+pub(crate) async fn is_kept(context: &AccessContext<'_>) -> Result<bool, CallError> {
     Ok(match plan::plan(context.spec) {
         Plan::Given { .. } => true,
         Plan::Generated(_) | Plan::Unresolvable(_) => {
@@ -198,7 +198,7 @@ pub async fn is_kept(context: &AccessContext<'_>) -> Result<bool, CallError> {
 
 /// What there is to say of a suspended control plane that has no token to be kept; nothing where nobody believes that it
 /// has one.
-pub fn not_kept(spec: &CoderControlPlaneSpec, before: &CoderControlPlaneStatus) -> Option<Accessed> {
+pub(crate) fn not_kept(spec: &CoderControlPlaneSpec, before: &CoderControlPlaneStatus) -> Option<Accessed> {
     let said = before.conditions.iter().find(|one| one.type_ == OPERATOR_ACCESS_READY)?;
     let state = match plan::plan(spec) {
         Plan::Disabled => state(ExternalPhase::NotRequested, Reason::Disabled, DISABLED_WHILE_SUSPENDED),
@@ -215,14 +215,14 @@ pub fn not_kept(spec: &CoderControlPlaneSpec, before: &CoderControlPlaneStatus) 
 }
 
 /// What there is to say of the access to a control plane whose object cannot be read; nothing where it was not ready.
-pub fn not_renewed(before: &CoderControlPlaneStatus) -> Option<ExternalState> {
+pub(crate) fn not_renewed(before: &CoderControlPlaneStatus) -> Option<ExternalState> {
     let said = before.conditions.iter().find(|one| one.type_ == OPERATOR_ACCESS_READY)?;
     let believed = said.status == "True" || said.reason == NOT_RENEWED.as_str();
     believed.then(|| state(ExternalPhase::NotRequested, NOT_RENEWED, NOT_RENEWED_MESSAGE))
 }
 
 /// Renews the token of a suspended control plane; no role is changed and nothing is taken back.
-pub async fn renew(context: &AccessContext<'_>) -> Accessed {
+pub(crate) async fn renew(context: &AccessContext<'_>) -> Accessed {
     match plan::plan(context.spec) {
         Plan::Given { secret, key } => token_secret::apply(context, &secret, &key).await.0,
         Plan::Generated(places) => {
@@ -280,7 +280,7 @@ fn with_former(state: ExternalState, why: &str) -> ExternalState {
 
 /// Takes back what was made for a control plane that is going. A database that is gone delays it by seconds only; with
 /// `release` it is not asked at all.
-pub async fn end(
+pub(crate) async fn end(
     kube: &Kube,
     egress: &Egress,
     owner: Owner<'_>,

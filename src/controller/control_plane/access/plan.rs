@@ -7,11 +7,11 @@ use crds::well_known::secret_key;
 use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar};
 
 /// The variable in which coderd is told its database.
-pub const VARIABLE: &str = "CODER_PG_CONNECTION_URL";
+pub(super) const VARIABLE: &str = "CODER_PG_CONNECTION_URL";
 
 /// Which access.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Plan {
+pub(super) enum Plan {
     /// None: the spec says so.
     Disabled,
     /// The token in this key of this Secret.
@@ -31,7 +31,7 @@ pub enum Plan {
 
 /// Where the URL may stand.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub(super) enum Place {
     /// In the spec itself.
     Written(Confidential<String>),
     /// In a Secret or ConfigMap of the object's namespace.
@@ -49,7 +49,7 @@ pub enum Place {
 
 /// What a place refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub(super) enum Kind {
     /// A Secret.
     Secret,
     /// A ConfigMap.
@@ -58,7 +58,7 @@ pub enum Kind {
 
 /// What it means that something is not there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Absent {
+pub(super) enum Absent {
     /// The pods wait for it, and so do we: an object and a key that must be there.
     Wait,
     /// The pods wait for the object; without the key the next place counts.
@@ -73,7 +73,7 @@ const OTHER_SOURCE: &str = "CODER_PG_CONNECTION_URL in spec.extraEnv comes from 
      the kubelet can read; refer to a Secret with secretKeyRef, or set spec.operatorAccess.tokenSecretRef";
 
 /// Which access the spec asks for.
-pub fn plan(spec: &CoderControlPlaneSpec) -> Plan {
+pub(super) fn plan(spec: &CoderControlPlaneSpec) -> Plan {
     let access = spec.operator_access.as_ref();
     if access.is_some_and(|access| access.disabled == Some(true)) {
         return Plan::Disabled;
@@ -91,7 +91,7 @@ pub fn plan(spec: &CoderControlPlaneSpec) -> Plan {
 }
 
 /// Where the database's URL may stand, whatever access is asked for; or why only the kubelet can tell.
-pub fn places(spec: &CoderControlPlaneSpec) -> Result<Vec<Place>, &'static str> {
+pub(super) fn places(spec: &CoderControlPlaneSpec) -> Result<Vec<Place>, &'static str> {
     // Of two of a name the last counts, as in the container.
     let own = match spec.extra_env.iter().rev().find(|variable| variable.name == VARIABLE).map(of_variable) {
         Some(own) => own?,

@@ -7,23 +7,23 @@ use crate::controller::control_plane::observed::{ExternalPhase, ExternalState};
 use crate::controller::control_plane::reasons::Reason;
 
 /// A state for the condition.
-pub fn state(phase: ExternalPhase, reason: Reason, message: impl Into<String>) -> ExternalState {
+pub(super) fn state(phase: ExternalPhase, reason: Reason, message: impl Into<String>) -> ExternalState {
     ExternalState { phase, reason, message: message.into() }
 }
 
 /// Something that passes by itself.
-pub fn pending(reason: Reason, message: impl Into<String>) -> ExternalState {
+pub(super) fn pending(reason: Reason, message: impl Into<String>) -> ExternalState {
     state(ExternalPhase::Pending, reason, message)
 }
 
 /// Something that stays until somebody acts.
-pub fn refused(reason: Reason, message: impl Into<String>) -> ExternalState {
+pub(super) fn refused(reason: Reason, message: impl Into<String>) -> ExternalState {
     state(ExternalPhase::Refused, reason, message)
 }
 
 /// A trouble, and when to try again.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trouble {
+pub(super) struct Trouble {
     /// What to say.
     pub state: ExternalState,
     /// When to try again.
@@ -32,12 +32,12 @@ pub struct Trouble {
 
 impl Trouble {
     /// Something that passes by itself.
-    pub fn passing(reason: Reason, message: impl Into<String>) -> Self {
+    pub(super) fn passing(reason: Reason, message: impl Into<String>) -> Self {
         Self { state: pending(reason, message), retry: Retry::Backoff }
     }
 
     /// Something that stays until somebody acts.
-    pub fn lasting(reason: Reason, message: impl Into<String>) -> Self {
+    pub(super) fn lasting(reason: Reason, message: impl Into<String>) -> Self {
         Self { state: refused(reason, message), retry: Retry::WhenChanged }
     }
 }
@@ -89,7 +89,7 @@ impl From<UrlError> for Trouble {
 }
 
 /// What it means that coderd did not confirm a token.
-pub fn unproven(error: &Error) -> Trouble {
+pub(super) fn unproven(error: &Error) -> Trouble {
     match error {
         Error::Unauthorized { .. } => Trouble::lasting(Reason::TokenRejected, error.to_string()),
         // That coderd itself is there was seen a moment ago.

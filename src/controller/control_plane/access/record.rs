@@ -15,9 +15,9 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 
 /// Uid of the control plane the token is for.
-pub const OWNER_UID: &str = "coder.com/control-plane-uid";
+pub(crate) const OWNER_UID: &str = "coder.com/control-plane-uid";
 /// The version of the record that our last write replaced: another one for each, so that writes of others are told apart.
-pub const WRITTEN_OVER: &str = "coder.com/written-over";
+pub(crate) const WRITTEN_OVER: &str = "coder.com/written-over";
 
 const TOKEN: &str = secret_key::TOKEN;
 const TOKEN_GENERATION: &str = "token-generation";
@@ -61,7 +61,7 @@ impl<'a> Owner<'a> {
 
 /// What was found under the name of the Secret.
 #[derive(Debug)]
-pub enum Found {
+pub(super) enum Found {
     /// Nothing.
     Nothing,
     /// A Secret that is not ours.
@@ -81,7 +81,7 @@ pub enum Found {
 
 /// Looks at what was found. The mark is enough to be ours: whatever an earlier control plane of this name left is taken
 /// back by the one of now.
-pub fn read(secret: Option<&Secret>) -> Found {
+pub(super) fn read(secret: Option<&Secret>) -> Found {
     let Some(secret) = secret else { return Found::Nothing };
     let marked = secret.metadata.labels.as_ref().and_then(|labels| labels.get(label::MANAGED_BY));
     if marked.map(String::as_str) != Some(MANAGER) {
@@ -132,7 +132,7 @@ fn role_word(role: Role) -> &'static str {
 }
 
 /// The Secret for a record. With a version it replaces that one only; without, it must not exist yet.
-pub fn written(owner: Owner<'_>, namespace: &str, record: &Record, version: Option<&str>) -> Secret {
+pub(super) fn written(owner: Owner<'_>, namespace: &str, record: &Record, version: Option<&str>) -> Secret {
     let labels = [
         (label::MANAGED_BY, MANAGER.to_owned()),
         (label::CONTROL_PLANE, names::instance_label(owner.name)),

@@ -25,7 +25,7 @@ const UNKNOWN_USER: &str =
 
 /// What became of it.
 #[derive(Debug, Default)]
-pub struct Retired {
+pub(super) struct Retired {
     /// What there is to tell.
     pub token_events: Vec<TokenEvent>,
     /// Why a token that the older operator made is still valid. It lives for a year, so its Secret stays: as long as that
@@ -34,7 +34,7 @@ pub struct Retired {
 }
 
 /// Takes back everything; without places for the URL the database is not asked.
-pub async fn retire(
+pub(super) async fn retire(
     kube: &Kube,
     egress: &Egress,
     owner: Owner<'_>,
@@ -78,7 +78,7 @@ pub async fn retire(
 }
 
 /// What is told of a token whose Secret was removed, given whether the database knew its user.
-pub fn deed(record: Option<&Record>, known: &Result<bool, String>) -> Option<TokenEvent> {
+pub(super) fn deed(record: Option<&Record>, known: &Result<bool, String>) -> Option<TokenEvent> {
     match known {
         Ok(true) => Some(TokenEvent::Revoked),
         // It was only about to be made.
@@ -90,7 +90,7 @@ pub fn deed(record: Option<&Record>, known: &Result<bool, String>) -> Option<Tok
 
 /// Takes role and tokens of the user that a record was made for, whether or not it can still be read; returns whether
 /// the database knew it. The address holds the uid of that object, so that no other's user is meant.
-pub async fn disable(
+pub(super) async fn disable(
     database: &mut Database,
     owner: Owner<'_>,
     record: Option<&Record>,
@@ -161,13 +161,13 @@ async fn revoke_once(
 }
 
 /// Revokes the token that the older operator, written in Go, made for this control plane.
-pub async fn revoke_former(database: &mut Database, owner: Owner<'_>) -> Result<u64, Error> {
+pub(super) async fn revoke_former(database: &mut Database, owner: Owner<'_>) -> Result<u64, Error> {
     let email = format!("coder-k8s-operator@{EMAIL_DOMAIN}");
     database.revoke_tokens_named(&email, &operator_token(owner.namespace, owner.name)).await
 }
 
 /// Name and uid of the Secret that the older operator kept its token in, if it is there and this control plane's.
-pub async fn former(
+pub(super) async fn former(
     kube: &Kube,
     owner: Owner<'_>,
     spec: &CoderControlPlaneSpec,
@@ -185,7 +185,12 @@ pub async fn former(
 }
 
 /// Removes that Secret. Where we may not, the garbage collector will: it belongs to the control plane.
-pub async fn remove_former(kube: &Kube, owner: Owner<'_>, name: &str, uid: &str) -> Result<(), CallError> {
+pub(super) async fn remove_former(
+    kube: &Kube,
+    owner: Owner<'_>,
+    name: &str,
+    uid: &str,
+) -> Result<(), CallError> {
     match kube.remove(secret(owner.namespace, name), uid).await {
         Err(error) if error.is_refused() => {
             tracing::warn!(secret = name, %error,

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 /// What the places have.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
+pub(super) enum Source {
     /// The URL.
     Url(Confidential<String>),
     /// Something the pods wait for is not there; what.
@@ -22,7 +22,7 @@ pub enum Source {
 }
 
 /// Looks at one place after the other; the first that has it counts.
-pub async fn find(kube: &Kube, namespace: &str, places: &[Place]) -> Result<Source, CallError> {
+pub(super) async fn find(kube: &Kube, namespace: &str, places: &[Place]) -> Result<Source, CallError> {
     for place in places {
         let object = match place {
             Place::Written(_) => None,
@@ -40,7 +40,7 @@ const LARGEST_AUTHORITIES: usize = 1024 * 1024;
 
 /// The URL with the authorities that coderd is told to trust, so that the operator trusts no less. They are read only where
 /// a server has to prove itself by them. What cannot be read or does not fit may not be needed; TLS says so if it is.
-pub async fn trusting(
+pub(super) async fn trusting(
     kube: &Kube,
     namespace: &str,
     spec: &CoderControlPlaneSpec,
@@ -77,7 +77,7 @@ fn add(pems: &mut String, pem: &str) -> bool {
 }
 
 /// Logs in to the database. What stands in the way before its server has proven itself is told in the operator's log only.
-pub async fn connect(egress: &Egress, url: &DatabaseUrl) -> Result<Database, Error> {
+pub(super) async fn connect(egress: &Egress, url: &DatabaseUrl) -> Result<Database, Error> {
     let database = Database::connect(url, &egress.resolve, Limits::default()).await;
     database.inspect_err(|error| {
         tracing::warn!(error = %error.detail(), "no connection to coderd's database");

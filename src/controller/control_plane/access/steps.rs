@@ -6,13 +6,13 @@ use crate::coderd::{NewToken, Uuid};
 use jiff::{SignedDuration, Timestamp};
 
 /// How long a token lives.
-pub const LIFETIME: std::time::Duration = std::time::Duration::from_secs(24 * 60 * 60);
+pub(super) const LIFETIME: std::time::Duration = std::time::Duration::from_secs(24 * 60 * 60);
 /// A token with less than this left is renewed.
 const HALF_LIFE: SignedDuration = SignedDuration::from_hours(12);
 
 /// What is kept in the Secret of one control plane.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Record {
+pub(super) struct Record {
     /// The operator's user, chosen before it exists.
     pub user_id: Uuid,
     /// The number of the newest token, proven or not.
@@ -31,7 +31,7 @@ pub struct Record {
 
 /// A token in a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kept {
+pub(super) struct Kept {
     /// Its plaintext, out of sight.
     pub token: NewToken,
     /// Its number.
@@ -42,7 +42,7 @@ pub struct Kept {
 
 /// What coderd says of the current token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub(super) enum Standing {
     /// It was not asked, or did not answer.
     Unknown,
     /// It knows the token.
@@ -53,7 +53,7 @@ pub enum Standing {
 
 /// Everything the next step depends on.
 #[derive(Debug, Clone)]
-pub struct Seen<'a> {
+pub(super) struct Seen<'a> {
     /// Whether our finalizer is on the object.
     pub has_finalizer: bool,
     /// What is recorded.
@@ -68,7 +68,7 @@ pub struct Seen<'a> {
 
 /// Which token a step is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Which {
+pub(super) enum Which {
     /// The proven one.
     Current,
     /// The one that is being made.
@@ -77,7 +77,7 @@ pub enum Which {
 
 /// One step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub(super) enum Step {
     /// Put the finalizer on the object: somebody must be there to undo what follows.
     AddFinalizer,
     /// Choose a token, and a user if there is none, and record them.
@@ -95,7 +95,7 @@ pub enum Step {
 }
 
 /// The next step.
-pub fn next(seen: &Seen<'_>) -> Step {
+pub(super) fn next(seen: &Seen<'_>) -> Step {
     if !seen.has_finalizer {
         return Step::AddFinalizer;
     }
@@ -127,7 +127,7 @@ fn is_half_over(kept: &Kept, now: Timestamp) -> bool {
 }
 
 /// The token that can be used now: proven once, not over, and not refused meanwhile.
-pub fn usable(record: &Record, standing: Standing, now: Timestamp) -> Option<&Kept> {
+pub(super) fn usable(record: &Record, standing: Standing, now: Timestamp) -> Option<&Kept> {
     let current = record.current.as_ref()?;
     let unexpired = current.expires_at.is_some_and(|end| end > now);
     (unexpired && standing != Standing::Rejected).then_some(current)
@@ -135,7 +135,7 @@ pub fn usable(record: &Record, standing: Standing, now: Timestamp) -> Option<&Ke
 
 impl Record {
     /// The record with a token to be made; `user_id` counts only where no user was chosen before.
-    pub fn prepared(before: Option<&Self>, user_id: Uuid, token: NewToken) -> Self {
+    pub(super) fn prepared(before: Option<&Self>, user_id: Uuid, token: NewToken) -> Self {
         let mut record = before.cloned().unwrap_or(Self {
             user_id,
             generation: 0,
@@ -151,7 +151,7 @@ impl Record {
     }
 
     /// The token a step is about.
-    pub fn kept(&self, which: Which) -> Option<&Kept> {
+    pub(super) fn kept(&self, which: Which) -> Option<&Kept> {
         match which {
             Which::Current => self.current.as_ref(),
             Which::Next => self.next.as_ref(),
@@ -159,7 +159,7 @@ impl Record {
     }
 
     /// The record after the database has the token.
-    pub fn ensured(&self, which: Which, user_id: Uuid, role: Role, expires_at: Timestamp) -> Self {
+    pub(super) fn ensured(&self, which: Which, user_id: Uuid, role: Role, expires_at: Timestamp) -> Self {
         let mut record = Self { user_id, role: Some(role), ..self.clone() };
         let kept = match which {
             Which::Current => record.current.as_mut(),
@@ -172,14 +172,14 @@ impl Record {
     }
 
     /// The record after coderd knew the new token.
-    pub fn promoted(&self) -> Self {
+    pub(super) fn promoted(&self) -> Self {
         let mut record = self.clone();
         record.current = record.next.take().or(record.current);
         record
     }
 
     /// The record after coderd did not know the new token: it is written to the database once more.
-    pub fn doubted(&self) -> Self {
+    pub(super) fn doubted(&self) -> Self {
         let mut record = self.clone();
         if let Some(next) = &mut record.next {
             next.expires_at = None;
@@ -188,13 +188,13 @@ impl Record {
     }
 
     /// The record after every other token was revoked.
-    pub fn revoked(&self) -> Self {
+    pub(super) fn revoked(&self) -> Self {
         let generation = self.current.as_ref().map_or(0, |current| current.generation);
         Self { revoked_before: generation, ..self.clone() }
     }
 
     /// The record after what the older operator left is gone.
-    pub fn cleared(&self) -> Self {
+    pub(super) fn cleared(&self) -> Self {
         Self { former_cleared: true, ..self.clone() }
     }
 }

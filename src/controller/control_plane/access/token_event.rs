@@ -6,7 +6,7 @@ use crate::kubernetes::events::{EventDraft, Severity};
 
 /// Something that was done about a token of our own.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TokenEvent {
+pub(crate) enum TokenEvent {
     /// The first token works.
     Issued,
     /// Another token works and took the place of the one before.
@@ -21,7 +21,7 @@ pub enum TokenEvent {
 
 impl TokenEvent {
     /// What there is to tell.
-    pub fn draft(&self) -> EventDraft {
+    pub(crate) fn draft(&self) -> EventDraft {
         let (severity, reason, note) = match self {
             Self::Issued => {
                 (Severity::Normal, Reason::TokenIssued, "the operator made a token of its own".to_owned())

@@ -13,7 +13,7 @@ use crate::controller::control_plane::references;
 type Answer = Option<Result<(), Error>>;
 
 /// The access this token gives, and whether coderd has confirmed it now.
-pub async fn apply(context: &AccessContext<'_>, secret: &str, key: &str) -> (Accessed, bool) {
+pub(super) async fn apply(context: &AccessContext<'_>, secret: &str, key: &str) -> (Accessed, bool) {
     let namespace = context.owner.namespace;
     let token = match references::secret_value(context.kube, namespace, secret, key).await {
         Ok(references::Found::Text(token)) => token,

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// The records as they passed by last. Every write of ours carries another mark, so that one with the same mark and
 /// another version is somebody else's. Versions alone would not do: a write of ours may pass by here before we know which
 /// version it made, and a reconcile for each of our own writes would undo the pauses between failures.
-pub struct Records {
+pub(super) struct Records {
     /// Records are kept there and nowhere else, whatever labels a Secret has.
     operator_namespace: String,
     seen: BTreeMap<Option<String>, Seen>,
@@ -23,12 +23,12 @@ struct Seen {
 
 impl Records {
     /// No records yet; they will be in this namespace.
-    pub fn of(operator_namespace: &str) -> Self {
+    pub(super) fn of(operator_namespace: &str) -> Self {
         Self { operator_namespace: operator_namespace.to_owned(), seen: BTreeMap::new() }
     }
 
     /// Takes note of a Secret that changed; whether it is a record that is gone or that somebody else wrote.
-    pub fn is_lost(&mut self, change: &Change) -> bool {
+    pub(super) fn is_lost(&mut self, change: &Change) -> bool {
         let metadata = &change.metadata;
         let labelled = |name: &str| metadata.labels.as_ref().and_then(|labels| labels.get(name));
         if metadata.namespace.as_deref() != Some(&self.operator_namespace)

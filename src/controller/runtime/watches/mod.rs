@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 
 /// What changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Changed {
+pub(crate) enum Changed {
     /// A child of ours.
     Child(ChildKind),
     /// A Secret or ConfigMap of anybody.
@@ -26,7 +26,7 @@ pub enum Changed {
 }
 
 /// A kind of ours that is told of changes.
-pub trait WatchHandler: Send + Sync + 'static {
+pub(crate) trait WatchHandler: Send + Sync + 'static {
     /// Enqueues the objects that a change concerns.
     fn changed(&self, changed: Changed, change: &Change);
     /// The same for a child that a list shows and a watch has not.
@@ -46,10 +46,10 @@ pub trait WatchHandler: Send + Sync + 'static {
 }
 
 /// The kinds of ours that are told.
-pub type WatchHandlers = Arc<[Arc<dyn WatchHandler>]>;
+pub(crate) type WatchHandlers = Arc<[Arc<dyn WatchHandler>]>;
 
 /// Follows until it is dropped.
-pub async fn follow(kube: &Kube, handlers: WatchHandlers) {
+pub(crate) async fn follow(kube: &Kube, handlers: WatchHandlers) {
     let ours = Selection::Labelled(format!("{}={MANAGER}", label::MANAGED_BY));
     let everything = Selection::All;
     let mut followed = JoinSet::new();
