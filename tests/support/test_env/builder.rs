@@ -24,7 +24,7 @@ enum Services {
 #[must_use]
 pub struct TestEnvBuilder {
     binary: &'static str,
-    options: ClusterOptions,
+    nodes: usize,
     cluster: Option<Cluster>,
     shipped: bool,
     app: &'static str,
@@ -39,7 +39,7 @@ impl TestEnvBuilder {
     pub(super) fn new(binary: &'static str) -> Self {
         Self {
             binary,
-            options: ClusterOptions::default(),
+            nodes: 0,
             cluster: None,
             shipped: false,
             app: "controller",
@@ -53,23 +53,11 @@ impl TestEnvBuilder {
 
     /// Its own cluster rolls out Deployments on that many simulated nodes.
     pub fn nodes(mut self, count: usize) -> Self {
-        self.options.nodes = count;
+        self.nodes = count;
         self
     }
 
-    /// Its own cluster has the kinds that a cluster may lack.
-    pub fn optional_kinds(mut self) -> Self {
-        self.options.optional_kinds = true;
-        self
-    }
-
-    /// Its own cluster writes an audit log.
-    pub fn audit(mut self) -> Self {
-        self.options.audit = true;
-        self
-    }
-
-    /// It has no cluster of its own but works in this one.
+    /// It has no cluster of its own but works in this one: one with more than nodes, or with namespaces that flags name.
     pub fn in_cluster(mut self, cluster: &Cluster) -> Self {
         self.cluster = Some(cluster.clone());
         self
@@ -133,7 +121,7 @@ impl TestEnvBuilder {
     pub async fn start(self) -> TestEnv {
         let cluster = match self.cluster {
             Some(cluster) => cluster,
-            None => Cluster::start(self.options).await,
+            None => Cluster::start(ClusterOptions { nodes: self.nodes, ..Default::default() }).await,
         };
         let installation = if self.shipped {
             Installation::shipped(&cluster).await
