@@ -8,6 +8,8 @@ MAKEFLAGS += --no-print-directory
 TARGET = $(shell cargo metadata --format-version=1 --no-deps --offline | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/coder-k8s
 CARGO_DENY_VERSION := 0.20.2
+TYPOS_VERSION := 1.51.1
+TYPOS := $(CACHE)/typos-$(TYPOS_VERSION)/bin/typos
 CARGO_DENY := $(CACHE)/cargo-deny-$(CARGO_DENY_VERSION)/bin/cargo-deny
 KUBECTL = $(or $(wildcard $(KUBEBUILDER_ASSETS)/kubectl),$(shell tests/cluster-tools/build.sh --where)/kubectl)
 KUSTOMIZATIONS = crds webhooks policies policies/warn-only kustomize/samples kustomize/base $(wildcard kustomize/overlays/*)
@@ -52,8 +54,9 @@ generate: ## write the generated files: CRDs, RBAC, docs/reference, docs/metrics
 	@cargo run --locked --quiet -- manifests --output=.
 
 .PHONY: lint
-lint: cluster-tools $(CARGO_DENY) ## rustfmt, clippy, generated-file drift, cargo-deny, kustomize builds
+lint: cluster-tools $(CARGO_DENY) $(TYPOS) ## rustfmt, typos, clippy, generated-file drift, cargo-deny, kustomize builds
 	cargo fmt --all --check
+	$(TYPOS)
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	@out=$$(mktemp -d) && trap 'rm -rf "$$out"' EXIT && cargo run --locked --quiet -- manifests --output="$$out" && \
 	  (cd "$$out" && find . -type f | sort) | while read -r file; do \
@@ -64,6 +67,10 @@ lint: cluster-tools $(CARGO_DENY) ## rustfmt, clippy, generated-file drift, carg
 .PHONY: advisories
 advisories: $(CARGO_DENY) ## known vulnerabilities of dependencies (downloads the advisory database)
 	$(CARGO_DENY) --log-level error check advisories
+
+$(TYPOS):
+	@echo "--> installing typos $(TYPOS_VERSION)"
+	pip install --quiet --target $(CACHE)/typos-$(TYPOS_VERSION) typos==$(TYPOS_VERSION)
 
 $(CARGO_DENY):
 	@echo "--> installing cargo-deny $(CARGO_DENY_VERSION) (about three minutes, once)"

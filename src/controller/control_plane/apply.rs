@@ -94,8 +94,7 @@ impl Reconciler {
             problems.note_unimportant(apply_child(subject, applier, monitor).await);
         }
         let left = left.is_some();
-        let service =
-            self.apply_service(subject, applier, service, withheld, left, read, &mut problems).await;
+        let service = self.apply_service(subject, service, gate, left, read, &mut problems).await;
         let (deployment, rollout) = if may_run {
             self.apply_deployment(subject, deployment, read, &mut problems).await
         } else {

@@ -3,6 +3,7 @@
 
 use super::account_use::{self, AccountUse};
 use super::dereference::Dereferenced;
+use super::gate::Gate;
 use super::observed::Exposure;
 use super::reasons::Reason;
 use super::reconciler::Reconciler;
@@ -62,14 +63,13 @@ impl Reconciler {
     pub(super) async fn apply_service(
         &self,
         subject: &Subject,
-        applier: Applier<'_>,
         child: &Child,
-        withheld: &Withheld,
+        gate: &Gate,
         left: bool,
         read: &Dereferenced,
         problems: &mut Problems,
     ) -> Result<Value, Reason> {
-        let is_withheld = withheld.has(child);
+        let (applier, is_withheld) = (self.applier(&subject.object, gate), gate.withheld.has(child));
         if is_withheld || left {
             let live = self.kube.read(child.target()).await.ok().flatten();
             let live = live.filter(|live| drift::is_controlled_by(live, &subject.object.uid));
