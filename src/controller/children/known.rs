@@ -45,7 +45,7 @@ impl Snapshot {
 }
 
 /// Objects that the watches show beyond those that are wanted; comparable and nothing more.
-pub type Unwanted = BTreeSet<Place>;
+pub(crate) type Unwanted = BTreeSet<Place>;
 
 /// What is kept of a live object: by whom it is controlled, or where a Service leads. Anybody may add labels and references.
 fn kept(kind: ChildKind, live: &Value) -> Value {

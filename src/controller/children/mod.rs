@@ -12,6 +12,7 @@ pub(crate) mod prune;
 mod shown;
 
 pub use child::{Child, ChildKind, Presence};
-pub use fingerprint::Fingerprint;
-pub use known::{Known, Snapshot, Unwanted};
-pub use metadata::{ChildOwner, StringMap, last_by_key, non_empty, string_map};
+pub(crate) use fingerprint::Fingerprint;
+pub use known::Known;
+pub(crate) use known::{Snapshot, Unwanted};
+pub(crate) use metadata::{ChildOwner, StringMap, last_by_key, non_empty, string_map};

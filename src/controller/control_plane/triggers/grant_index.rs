@@ -17,7 +17,7 @@ const MOST: usize = 30_000;
 
 /// What is known of rights in other namespaces. Names only.
 #[derive(Debug, Default)]
-pub struct GrantIndex(Mutex<Known>);
+pub(crate) struct GrantIndex(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
@@ -43,14 +43,14 @@ impl GrantIndex {
     }
 
     /// Where a control plane has rights that are refused, as far as is known.
-    pub fn refused(&self, key: &ObjectKey) -> BTreeSet<String> {
+    pub(crate) fn refused(&self, key: &ObjectKey) -> BTreeSet<String> {
         let (owner, known) = (key.labelled(), self.known());
         let places = known.places.get(&owner).into_iter().flat_map(BTreeMap::keys);
         places.filter(|place| known.refusing.contains(*place)).cloned().collect()
     }
 
     /// Forgets everything: a term begins, and its watches tell all there is.
-    pub fn begin_term(&self) {
+    pub(crate) fn begin_term(&self) {
         *self.known() = Known::default();
     }
 
