@@ -18,7 +18,7 @@ use webhooks::Config;
 
 /// Who keeps the CA behind our serving certificates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum WebhookCa {
+pub(crate) enum WebhookCa {
     /// We do: CA, leaves, rotation and `caBundle`.
     #[value(name = "self")]
     Own,
@@ -28,7 +28,7 @@ pub enum WebhookCa {
 
 /// The flags of the process. Each is also an environment variable: CODER_K8S_ and its name.
 #[derive(Debug, Clone, Args)]
-pub struct Flags {
+pub(crate) struct Flags {
     /// Which part of the operator this process is.
     #[arg(long, value_enum, default_value = "all", env = "CODER_K8S_APP")]
     pub app: Mode,
@@ -117,7 +117,7 @@ pub struct Flags {
 
 /// Where our own connections to coderd and its database may lead.
 #[derive(Debug, Clone, Args)]
-pub struct EgressFlags {
+pub(crate) struct EgressFlags {
     /// Leads a host to an address, as in curl: HOST[:PORT]=ADDR[:PORT], also *.suffix. Repeatable, or comma-separated.
     #[arg(long, value_name = "HOST[:PORT]=ADDR[:PORT]", value_delimiter = ',', env = "CODER_K8S_RESOLVE")]
     pub resolve: Vec<resolve::Rule>,
@@ -134,7 +134,7 @@ pub struct EgressFlags {
 
 /// Where the process listens.
 #[derive(Debug, Clone, Copy, Args)]
-pub struct Addresses {
+pub(crate) struct Addresses {
     /// /healthz and /readyz, plain HTTP.
     #[arg(long, default_value = "[::]:8081", env = "CODER_K8S_PROBE_ADDRESS")]
     pub probe_address: SocketAddr,
@@ -158,7 +158,7 @@ pub struct Addresses {
 
 /// Where certificates come from and how long they last.
 #[derive(Debug, Clone, Args)]
-pub struct Certificates {
+pub(crate) struct Certificates {
     /// Who keeps the CA behind our serving certificates.
     #[arg(long, value_enum, default_value = "self", env = "CODER_K8S_WEBHOOK_CA")]
     pub webhook_ca: WebhookCa,
@@ -190,7 +190,7 @@ pub struct Certificates {
 
 /// How leaders are elected.
 #[derive(Debug, Clone, Copy, Args)]
-pub struct Leases {
+pub(crate) struct Leases {
     /// How long a lease stays valid after its last renewal, before another replica may take it.
     #[arg(long, default_value = "15s", value_parser = durations::parse, env = "CODER_K8S_LEASE_DURATION")]
     pub lease_duration: Duration,
@@ -207,11 +207,11 @@ pub struct Leases {
 /// A combination of flags that cannot work, with the way out.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Misused(String);
+pub(crate) struct Misused(String);
 
 impl Flags {
     /// What to warn about, or why the flags cannot work together.
-    pub fn check(&self) -> Result<Vec<String>, Misused> {
+    pub(crate) fn check(&self) -> Result<Vec<String>, Misused> {
         self.check_cluster_domain()?;
         self.check_grants_account()?;
         self.check_certificates()?;
@@ -315,7 +315,7 @@ impl Flags {
     }
 
     /// Where our own connections may lead.
-    pub fn egress(&self) -> Egress {
+    pub(crate) fn egress(&self) -> Egress {
         Egress {
             resolve: Resolve::new(self.egress.resolve.clone())
                 .denying(self.egress.deny_cidr.clone())
@@ -327,17 +327,17 @@ impl Flags {
     }
 
     /// When what is left of control planes that are gone is looked for.
-    pub fn orphan_times(&self) -> orphans::Times {
+    pub(crate) fn orphan_times(&self) -> orphans::Times {
         orphans::Times { interval: self.orphan_check_interval, grace: self.orphan_grace }
     }
 
     /// What admission and the reconcilers are configured with.
-    pub fn config(&self) -> Config {
+    pub(crate) fn config(&self) -> Config {
         Config { default_image: self.default_image.clone(), cluster_domain: self.cluster_domain.clone() }
     }
 
     /// The timing of every lease.
-    pub fn lease_timing(&self) -> Timing {
+    pub(crate) fn lease_timing(&self) -> Timing {
         let leases = &self.leases;
         Timing {
             duration: leases.lease_duration,
@@ -347,7 +347,7 @@ impl Flags {
     }
 
     /// The times of the certificate authority.
-    pub fn authority_times(&self) -> Times {
+    pub(crate) fn authority_times(&self) -> Times {
         let certificates = &self.certificates;
         Times {
             ca_lifetime: certificates.ca_lifetime,

@@ -15,7 +15,7 @@ use tracing_subscriber::{EnvFilter, Layer, fmt, reload};
 
 /// How log lines look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub(crate) enum Format {
     /// One JSON object a line.
     Json,
     /// For people.
@@ -24,7 +24,7 @@ pub enum Format {
 
 /// How much is logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Level {
+pub(crate) enum Level {
     /// What failed for good.
     Error,
     /// What failed and is tried again, and what looks wrong.

@@ -15,9 +15,6 @@ mod process;
 mod reconcilers;
 mod shutdown;
 
-pub use flags::{Flags, WebhookCa};
-pub use modes::{Mode, Part};
-
 use clap::Parser;
 use std::process::ExitCode;
 

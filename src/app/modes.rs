@@ -4,7 +4,7 @@ use clap::ValueEnum;
 
 /// The value of `--app`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Mode {
+pub(crate) enum Mode {
     /// Everything in one process.
     All,
     /// The reconcilers.
@@ -19,7 +19,7 @@ pub enum Mode {
 
 /// A part of the operator that a mode may run. Probes, metrics and certificates come with every mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub(crate) enum Part {
     /// The reconcilers and the watches they need.
     Controller,
     /// The webhook listener.
@@ -32,7 +32,7 @@ pub enum Part {
 
 impl Mode {
     /// Whether this mode runs a part.
-    pub fn runs(self, part: Part) -> bool {
+    pub(crate) fn runs(self, part: Part) -> bool {
         match self {
             Self::All => true,
             Self::Controller => part == Part::Controller,

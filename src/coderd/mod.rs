@@ -16,14 +16,14 @@ mod tls;
 pub(crate) mod token;
 pub(crate) mod uuid;
 
-pub use allowed::AllowedUrls;
+pub(crate) use allowed::AllowedUrls;
 pub use client::Client;
 pub use endpoint::Endpoint;
 pub use error::{Error, Retry};
-pub use observer::Observer;
-pub use rate_limit_hold::RateLimitHold;
+pub(crate) use observer::Observer;
+pub(crate) use rate_limit_hold::RateLimitHold;
 pub use resolve::Resolve;
-pub use tls::{LARGEST_PEM, TrustError};
+pub use tls::LARGEST_PEM;
 pub use token::NewToken;
 pub use uuid::Uuid;
 

@@ -10,4 +10,4 @@ pub(crate) mod runtime;
 pub(crate) mod status;
 pub(crate) mod workload;
 
-pub use render::render;
+pub(crate) use render::render;

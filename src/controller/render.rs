@@ -9,7 +9,7 @@ use super::control_plane::build::build;
 use super::control_plane::resolve::{Facts, resolve};
 
 /// The manifests of all children of an object that has every default in it.
-pub fn render(complete: &Value, config: &Config) -> Result<Vec<Value>, String> {
+pub(crate) fn render(complete: &Value, config: &Config) -> Result<Vec<Value>, String> {
     let kind = complete.get("kind").and_then(Value::as_str).unwrap_or_default();
     if kind != "CoderControlPlane" {
         return Err("they come with its reconciler, which this release does not have yet".to_owned());

@@ -38,7 +38,7 @@ impl MetadataEvent {
 }
 
 /// A kind as a value: `apiVersion`, `kind`, and the plural of its path.
-pub type KindName = [&'static str; 3];
+pub(crate) type KindName = [&'static str; 3];
 
 impl Kube {
     /// Metadata of every object of a kind that changed, of those selected, in all namespaces. Failures are passed on
@@ -85,7 +85,7 @@ where
 }
 
 /// Whether a watch failed because the API server does not know the kind, or no longer does.
-pub fn is_unknown(error: &watcher::Error) -> bool {
+pub(crate) fn is_unknown(error: &watcher::Error) -> bool {
     match error {
         watcher::Error::InitialListFailed(kube::Error::Api(status))
         | watcher::Error::WatchStartFailed(kube::Error::Api(status)) => status.code == 404,

@@ -6,7 +6,7 @@ use std::path::Path;
 const SERVICE_ACCOUNT_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
 /// `POD_NAMESPACE`, then the service account's file, then `kube-system`.
-pub fn own_namespace() -> String {
+pub(crate) fn own_namespace() -> String {
     choose(std::env::var("POD_NAMESPACE").ok(), Path::new(SERVICE_ACCOUNT_NAMESPACE))
 }
 

@@ -37,7 +37,7 @@ impl Selection {
 }
 
 /// A handle on the kept objects. Cloning is cheap.
-pub struct Reflected<K: Resource<DynamicType = ()> + Clone + 'static> {
+pub(crate) struct Reflected<K: Resource<DynamicType = ()> + Clone + 'static> {
     store: Store<K>,
     /// Whether the first list is complete; notified with every change as well.
     /// The store's own `wait_until_ready` wakes only one of several waiters, so it is not used.
@@ -55,7 +55,7 @@ where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
 {
     /// The handle, and the future that keeps it up to date until `stop`; `on_error` hears of every failed list or watch.
-    pub fn follow(
+    pub(crate) fn follow(
         objects: Objects<K>,
         selection: &Selection,
         stop: CancellationToken,
@@ -69,32 +69,32 @@ where
     }
 
     /// Returns when the first list is complete; `false` when we stopped before.
-    pub async fn synced(&self) -> bool {
+    pub(crate) async fn synced(&self) -> bool {
         self.listed.clone().wait_for(|listed| *listed).await.is_ok()
     }
 
     /// Whether the first list is complete.
-    pub fn is_synced(&self) -> bool {
+    pub(crate) fn is_synced(&self) -> bool {
         *self.listed.borrow()
     }
 
     /// Every object kept.
-    pub fn all(&self) -> Vec<Arc<K>> {
+    pub(crate) fn all(&self) -> Vec<Arc<K>> {
         self.store.state()
     }
 
     /// The object of this name.
-    pub fn named(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
+    pub(crate) fn named(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
         self.store.get(&ObjectRef::new(name).within(namespace))
     }
 
     /// Some object, for a selection that has at most one.
-    pub fn one(&self) -> Option<Arc<K>> {
+    pub(crate) fn one(&self) -> Option<Arc<K>> {
         self.store.find(|_| true)
     }
 
     /// Returns after the next change (or at once, for one not yet seen by this handle); never, once we stopped.
-    pub async fn changed(&mut self) {
+    pub(crate) async fn changed(&mut self) {
         if self.listed.changed().await.is_err() {
             std::future::pending::<()>().await;
         }

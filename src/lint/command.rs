@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 /// The subcommands that judge manifests without a cluster.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Check manifests as admission would, without a cluster.
     Lint(LintArgs),
     /// Print objects with their defaults, as they would be stored.
@@ -23,7 +23,7 @@ pub enum Command {
 
 /// Arguments of `lint`.
 #[derive(Debug, Args)]
-pub struct LintArgs {
+pub(crate) struct LintArgs {
     /// Files, folders (*.yaml, *.yml and *.json below them), or `-` for what kustomize rendered.
     #[arg(default_value = ".")]
     pub paths: Vec<PathBuf>,
@@ -43,7 +43,7 @@ pub struct LintArgs {
 
 /// Arguments of `render`.
 #[derive(Debug, Args)]
-pub struct RenderArgs {
+pub(crate) struct RenderArgs {
     /// A file or folder, or `-` for standard input.
     pub path: PathBuf,
     /// Write every default into the object, also those that are computed and never stored.
@@ -59,14 +59,14 @@ pub struct RenderArgs {
 
 /// Arguments of `explain`.
 #[derive(Debug, Args)]
-pub struct ExplainArgs {
+pub(crate) struct ExplainArgs {
     /// A code such as CODER0101.
     pub code: String,
 }
 
 /// What the operator is configured with, as far as it changes a verdict.
 #[derive(Debug, Args)]
-pub struct OperatorArgs {
+pub(crate) struct OperatorArgs {
     /// Image where a manifest names none; what the operator is started with.
     #[arg(long, env = "CODER_K8S_DEFAULT_IMAGE", default_value = crds::well_known::default::IMAGE)]
     pub default_image: String,
@@ -82,7 +82,7 @@ impl OperatorArgs {
 }
 
 /// Where a command reads and writes.
-pub struct Streams<'a> {
+pub(crate) struct Streams<'a> {
     /// Standard input.
     pub input: &'a mut dyn Read,
     /// Standard output.
@@ -99,7 +99,7 @@ const UNUSABLE: u8 = 2;
 
 /// Runs a subcommand on the streams of the process; `children` prints what the operator creates. Colours go to a
 /// terminal only, and never with `NO_COLOR`.
-pub fn run(command: &Command, children: PrintChildren<'_>) -> ExitCode {
+pub(crate) fn run(command: &Command, children: PrintChildren<'_>) -> ExitCode {
     let colors =
         io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let mut output = io::BufWriter::new(io::stdout().lock());
@@ -112,7 +112,11 @@ pub fn run(command: &Command, children: PrintChildren<'_>) -> ExitCode {
 }
 
 /// Runs a subcommand; the result is the exit code. `children` is whoever can print what the operator creates.
-pub fn run_with(command: &Command, streams: &mut Streams<'_>, children: Option<PrintChildren<'_>>) -> u8 {
+pub(crate) fn run_with(
+    command: &Command,
+    streams: &mut Streams<'_>,
+    children: Option<PrintChildren<'_>>,
+) -> u8 {
     match command {
         Command::Lint(args) => lint(args, streams),
         Command::Render(args) => render(args, streams, children),

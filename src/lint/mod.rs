@@ -19,12 +19,9 @@ mod sources;
 mod suppression;
 mod yaml;
 
-pub use command::{Command, ExplainArgs, LintArgs, RenderArgs, Streams, run, run_with};
+pub(crate) use command::{Command, run};
 pub use engine::Settings;
 pub use findings::{Finding, Report, Severity};
-pub use node::{Node, Span};
-pub use objects::Object;
-pub use render::PrintChildren;
 pub use report::{Format, write};
 pub use sources::{Arrival, Loaded, Source, SourceError, load};
 

@@ -8,7 +8,7 @@ use super::yaml::Document;
 
 /// What an object is to us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub(crate) enum Role {
     /// One of our kinds.
     Ours(Kind),
     /// Of our group, but of no kind or version we have.
@@ -31,7 +31,7 @@ pub enum Role {
 
 /// One object.
 #[derive(Clone, Copy, Debug)]
-pub struct Object<'a> {
+pub(crate) struct Object<'a> {
     /// What it is to us.
     pub role: Role,
     /// The text it is in.
@@ -50,7 +50,7 @@ pub struct Object<'a> {
 
 impl Object<'_> {
     /// Its kind, where it is one of ours.
-    pub fn our_kind(&self) -> Option<Kind> {
+    pub(crate) fn our_kind(&self) -> Option<Kind> {
         match self.role {
             Role::Ours(kind) => Some(kind),
             _ => None,
@@ -58,7 +58,7 @@ impl Object<'_> {
     }
 
     /// For a message.
-    pub fn title(&self) -> String {
+    pub(crate) fn title(&self) -> String {
         match (self.namespace, self.name) {
             (_, "") => self.kind.to_owned(),
             ("", name) => format!("{} {name}", self.kind),
@@ -67,17 +67,17 @@ impl Object<'_> {
     }
 
     /// An annotation.
-    pub fn annotation(&self, key: &str) -> Option<&str> {
+    pub(crate) fn annotation(&self, key: &str) -> Option<&str> {
         self.node.text_at(&["metadata", "annotations", key])
     }
 
     /// Whether it may be in the namespace of another one: kustomize and Flux set a namespace that is left out.
-    pub fn is_near(&self, other: &Object<'_>) -> bool {
+    pub(crate) fn is_near(&self, other: &Object<'_>) -> bool {
         self.namespace == other.namespace || self.namespace.is_empty() || other.namespace.is_empty()
     }
 
     /// Whether YAML traps in it are ours to report.
-    pub fn reports_traps(&self) -> bool {
+    pub(crate) fn reports_traps(&self) -> bool {
         !matches!(self.role, Role::Secret | Role::ConfigMap | Role::Deployment)
     }
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 /// Prints what the operator creates from a complete object, as it is configured. The reconcilers bring it.
-pub type PrintChildren<'a> = &'a dyn Fn(&Value, &Settings) -> Result<Vec<Value>, String>;
+pub(crate) type PrintChildren<'a> = &'a dyn Fn(&Value, &Settings) -> Result<Vec<Value>, String>;
 
 /// Why nothing was rendered.
 #[derive(Debug, Error)]

@@ -15,7 +15,7 @@ pub(crate) const LABEL_SELECTOR: &str = "coder.com/inject-ca=true";
 
 /// One `caBundle` field and the Service it belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Field {
+pub(crate) struct Field {
     /// Where in the object, as tokens of a JSON pointer.
     path: Vec<String>,
     /// The Service called there.
@@ -25,7 +25,7 @@ pub struct Field {
 }
 
 /// An object that carries CA bundles.
-pub trait Target: Resource<DynamicType = ()> {
+pub(crate) trait Target: Resource<DynamicType = ()> {
     /// Every `caBundle` field that belongs to a Service.
     fn fields(&self) -> Vec<Field>;
 }

@@ -25,7 +25,7 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// The objects that call us, kept in memory.
 #[derive(Clone)]
-pub struct Targets {
+pub(crate) struct Targets {
     /// Mutating webhooks.
     pub mutating: Reflected<MutatingWebhookConfiguration>,
     /// Validating webhooks.
@@ -36,12 +36,12 @@ pub struct Targets {
 
 impl Targets {
     /// Returns when all three have been listed once; `false` when we stopped before.
-    pub async fn synced(&self) -> bool {
+    pub(crate) async fn synced(&self) -> bool {
         self.mutating.synced().await && self.validating.synced().await && self.api_services.synced().await
     }
 
     /// Returns when one of them changed.
-    pub async fn changed(&mut self) {
+    pub(crate) async fn changed(&mut self) {
         tokio::select! {
             () = self.mutating.changed() => {}
             () = self.validating.changed() => {}
@@ -50,7 +50,7 @@ impl Targets {
     }
 
     /// Whether a statement holds for every target.
-    pub fn all(&self, holds: impl Fn(&dyn Fields) -> bool) -> bool {
+    pub(crate) fn all(&self, holds: impl Fn(&dyn Fields) -> bool) -> bool {
         self.mutating.all().iter().all(|target| holds(target.as_ref()))
             && self.validating.all().iter().all(|target| holds(target.as_ref()))
             && self.api_services.all().iter().all(|target| holds(target.as_ref()))
@@ -68,7 +68,7 @@ impl Targets {
 }
 
 /// [`Target`] without its associated types, so that the three kinds can be asked alike.
-pub trait Fields {
+pub(crate) trait Fields {
     /// See [`injection::carries`].
     fn carries(&self, namespace: &str, bundle: &str) -> bool;
     /// See [`injection::trusts`].

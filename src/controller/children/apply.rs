@@ -143,14 +143,14 @@ impl Applier<'_> {
 }
 
 /// Whether a live object needs nothing: it holds what is wanted, and no mark of ours must be put right.
-pub fn is_in_place(live: &Value, child: &Child) -> bool {
+pub(crate) fn is_in_place(live: &Value, child: &Child) -> bool {
     let is_marked = drift::adoption(live).is_some() || drift::disowning(live).is_some();
     !is_marked && child.is_held_by(live)
 }
 
 /// Brings a child to what it should be where it was read already; `is_ours` tells whether an object that is there is the one
 /// meant.
-pub async fn apply_over(
+pub(crate) async fn apply_over(
     kube: &Kube,
     child: &Child,
     mut live: Option<Value>,

@@ -8,7 +8,7 @@ use crds::well_known::{GROUP, MANAGER, VERSION, label};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
 
 /// Labels or annotations.
-pub type StringMap = BTreeMap<String, String>;
+pub(crate) type StringMap = BTreeMap<String, String>;
 
 /// The object that children are made for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,12 +83,12 @@ impl ChildOwner {
 }
 
 /// Labels or annotations of these keys and values.
-pub fn string_map<const N: usize>(pairs: [(&str, &str); N]) -> StringMap {
+pub(crate) fn string_map<const N: usize>(pairs: [(&str, &str); N]) -> StringMap {
     pairs.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
 }
 
 /// An empty collection is not a field we mean to own.
-pub fn non_empty<C: IntoIterator + Clone>(collection: &C) -> Option<C>
+pub(crate) fn non_empty<C: IntoIterator + Clone>(collection: &C) -> Option<C>
 where
     for<'a> &'a C: IntoIterator,
 {
@@ -97,7 +97,7 @@ where
 
 /// One entry a key, the last of them: lists that are merged by key cannot hold two, and what the spec gives comes after
 /// what we give.
-pub fn last_by_key<T>(entries: Vec<T>, key: impl Fn(&T) -> &str) -> Vec<T> {
+pub(crate) fn last_by_key<T>(entries: Vec<T>, key: impl Fn(&T) -> &str) -> Vec<T> {
     let last: Vec<bool> = entries
         .iter()
         .enumerate()

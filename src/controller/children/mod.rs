@@ -12,7 +12,8 @@ pub(crate) mod prune;
 mod shown;
 
 pub use child::{Child, ChildKind, Presence};
-pub use fingerprint::Fingerprint;
-pub use known::{Known, Snapshot};
-pub use metadata::{ChildOwner, StringMap, last_by_key, non_empty, string_map};
-pub use shown::{Place, Unwanted};
+pub(crate) use fingerprint::Fingerprint;
+pub use known::Known;
+pub(crate) use known::Snapshot;
+pub(crate) use metadata::{ChildOwner, StringMap, last_by_key, non_empty, string_map};
+pub(crate) use shown::{Place, Unwanted};

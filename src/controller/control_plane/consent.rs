@@ -14,7 +14,7 @@ pub(crate) fn refuses(label: Option<&str>) -> bool {
 
 /// Whether the consent of another namespace is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
-pub enum Consent {
+pub(crate) enum Consent {
     /// A namespace must name ours in its label.
     #[default]
     On,

@@ -20,11 +20,11 @@ const AGGREGATED: &str = "aggregation.coder.com";
 const LONGEST_NAME: usize = 253;
 
 /// A provisioner, as far as it is looked at.
-pub type Provisioner = Reduced<CoderProvisioner, Reference>;
+pub(crate) type Provisioner = Reduced<CoderProvisioner, Reference>;
 
 /// The name of the control plane that a provisioner refers to; nothing if it cannot be read.
 #[derive(Debug, Clone)]
-pub struct Reference(Option<String>);
+pub(crate) struct Reference(Option<String>);
 
 impl<'de> Deserialize<'de> for Reference {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -47,7 +47,7 @@ impl<'de> Deserialize<'de> for Reference {
 
 /// The watches that tell.
 #[derive(Clone)]
-pub struct Dependants {
+pub(crate) struct Dependants {
     /// Every one.
     pub provisioners: Reflected<Provisioner>,
     /// Those that are labelled as ours.
@@ -56,7 +56,7 @@ pub struct Dependants {
 
 /// What they told.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub(crate) struct Seen {
     /// Whether every watch has listed what there is.
     known: bool,
     /// The control planes that provisioners refer to.
@@ -68,13 +68,13 @@ pub struct Seen {
 
 impl Dependants {
     /// What there is now.
-    pub fn seen(&self) -> Seen {
+    pub(crate) fn seen(&self) -> Seen {
         self.seen_of(|_| true)
     }
 
     /// What needs the access to a control plane, besides its own spec. Only provisioners that can mean it are read: this is
     /// asked in every reconcile.
-    pub fn of(&self, key: &ObjectKey) -> Needs {
+    pub(crate) fn of(&self, key: &ObjectKey) -> Needs {
         let may_mean =
             |provisioner: &Provisioner| provisioner.meta().namespace.as_ref() == Some(&key.namespace);
         self.seen_of(may_mean).of(key)
@@ -92,7 +92,7 @@ impl Dependants {
     }
 
     /// Returns after the next change.
-    pub async fn changed(&mut self) {
+    pub(crate) async fn changed(&mut self) {
         tokio::select! {
             () = self.provisioners.changed() => {}
             () = self.api_services.changed() => {}
@@ -116,7 +116,7 @@ impl Seen {
     }
 
     /// What needs the access to a control plane, besides its own spec.
-    pub fn of(&self, key: &ObjectKey) -> Needs {
+    pub(crate) fn of(&self, key: &ObjectKey) -> Needs {
         Needs {
             known: self.known,
             license: false,

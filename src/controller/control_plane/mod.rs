@@ -38,9 +38,9 @@ mod triggers;
 mod withheld;
 mod write;
 
-pub use dependants::{Dependants, Provisioner};
-pub use reconciler::Reconciler;
-pub use triggers::{ControlPlanes, GrantIndex, Triggers, follow_dependants};
+pub(crate) use dependants::{Dependants, Provisioner};
+pub(crate) use reconciler::Reconciler;
+pub(crate) use triggers::{ControlPlanes, Triggers, follow_dependants};
 
 use crate::kubernetes::KindName;
 

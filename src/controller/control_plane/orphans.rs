@@ -29,7 +29,7 @@ const SHORTENED: usize = 63;
 
 /// When it is looked for.
 #[derive(Debug, Clone, Copy)]
-pub struct Times {
+pub(crate) struct Times {
     /// From one round to the next.
     pub interval: Duration,
     /// From the first time that a control plane is missing to the second.

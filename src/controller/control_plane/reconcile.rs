@@ -36,7 +36,7 @@ pub(super) enum Finalizing {
 
 impl Reconciler {
     /// One reconcile.
-    pub async fn reconcile(&self, key: ObjectKey) -> Action {
+    pub(crate) async fn reconcile(&self, key: ObjectKey) -> Action {
         // On the heap, and so are its steps: all of them together are too much for the stack of a worker.
         let reconcile = Box::pin(self.reconcile_or_back_off(&key));
         self.telemetry.observed(&key.namespace, &key.name, reconcile).await

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use webhooks::Config;
 
 /// Reconciles control planes.
-pub struct Reconciler {
+pub(crate) struct Reconciler {
     pub(super) kube: Kube,
     pub(super) config: Config,
     pub(super) consent: Consent,
@@ -47,7 +47,7 @@ pub(super) struct Pruned {
 
 impl Reconciler {
     /// A reconciler of control planes.
-    pub fn new(
+    pub(crate) fn new(
         kube: Kube,
         events: Events,
         telemetry: Telemetry,
@@ -76,7 +76,7 @@ impl Reconciler {
     }
 
     /// Forgets what another leader may have changed meanwhile: the key of the checksums, if its Secret was made anew.
-    pub fn begin_term(&self) {
+    pub(crate) fn begin_term(&self) {
         self.known.forget_all();
         self.grant_index.begin_term();
         self.pruned().clear();
@@ -91,12 +91,12 @@ impl Reconciler {
     }
 
     /// What whoever follows the cluster tells it of rights in other namespaces.
-    pub fn grant_index(&self) -> &Arc<GrantIndex> {
+    pub(crate) fn grant_index(&self) -> &Arc<GrantIndex> {
         &self.grant_index
     }
 
     /// What is known of children, for whoever follows the cluster.
-    pub fn known(&self) -> &Arc<Known> {
+    pub(crate) fn known(&self) -> &Arc<Known> {
         &self.known
     }
 
@@ -116,12 +116,12 @@ impl Reconciler {
     }
 
     /// The API server it works with.
-    pub fn kube(&self) -> &Kube {
+    pub(crate) fn kube(&self) -> &Kube {
         &self.kube
     }
 
     /// Forgets an object that is gone.
-    pub fn forget(&self, key: &ObjectKey) {
+    pub(crate) fn forget(&self, key: &ObjectKey) {
         self.pruned().remove(key);
         self.requests.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
         self.memory.forget(key);

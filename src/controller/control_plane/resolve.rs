@@ -128,7 +128,7 @@ pub fn resolve(complete: &CoderControlPlane, facts: Facts<'_>) -> ResolvedContro
 }
 
 /// Whom the children of a control plane belong to.
-pub fn owner(control_plane: &CoderControlPlane) -> ChildOwner {
+pub(crate) fn owner(control_plane: &CoderControlPlane) -> ChildOwner {
     let metadata = &control_plane.metadata;
     let name = metadata.name.clone().unwrap_or_default();
     ChildOwner {

@@ -17,7 +17,7 @@ use kube::core::ObjectMeta;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The control planes of the cluster.
-pub type ControlPlanes = Reflected<Kept<CoderControlPlane>>;
+pub(crate) type ControlPlanes = Reflected<Kept<CoderControlPlane>>;
 
 /// Why a control plane may have to be reconciled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub(super) enum Trigger {
 }
 
 /// Enqueues control planes when something changed that concerns them.
-pub struct Triggers {
+pub(crate) struct Triggers {
     control_planes: ControlPlanes,
     grant_index: Arc<GrantIndex>,
     known: Arc<Known>,
@@ -43,7 +43,7 @@ pub struct Triggers {
 
 impl Triggers {
     /// Triggers of one term of leadership; `operator_namespace` is the operator's namespace.
-    pub fn new(
+    pub(crate) fn new(
         control_planes: ControlPlanes,
         grant_index: Arc<GrantIndex>,
         known: Arc<Known>,
@@ -159,7 +159,7 @@ impl Triggers {
 }
 
 /// Enqueues every control plane whose access is needed otherwise than it was in `before`, until it is dropped.
-pub async fn follow_dependants(
+pub(crate) async fn follow_dependants(
     mut dependants: Dependants,
     mut before: dependants::Seen,
     control_planes: ControlPlanes,
@@ -250,7 +250,7 @@ fn operator_reads(control_plane: &CoderControlPlane, name: &str) -> bool {
 mod grant_index;
 mod records;
 
-pub use grant_index::GrantIndex;
+pub(crate) use grant_index::GrantIndex;
 use grant_index::Owners;
 use records::Records;
 

@@ -18,7 +18,7 @@ const IDLE: Duration = Duration::from_secs(3600);
 const AFTER_A_PANIC: Duration = Duration::from_secs(60);
 
 /// Where requests for a reconcile are left. Cloning is cheap.
-pub struct Queue<K> {
+pub(crate) struct Queue<K> {
     schedule: Arc<Mutex<Schedule<K>>>,
     wished: Arc<Notify>,
 }
@@ -37,23 +37,23 @@ impl<K> Default for Queue<K> {
 
 impl<K: Ord + Clone + Namespaced + Send + 'static> Queue<K> {
     /// Asks for a reconcile of an object soon.
-    pub fn enqueue(&self, key: K) {
+    pub(crate) fn enqueue(&self, key: K) {
         self.schedule().enqueue(key, Instant::now());
         self.wished.notify_one();
     }
 
     /// Forgets an object that is gone.
-    pub fn forget(&self, key: &K) {
+    pub(crate) fn forget(&self, key: &K) {
         self.schedule().forget(key);
     }
 
     /// What waits for a worker.
-    pub fn waiting(&self, now: Instant) -> Waiting {
+    pub(crate) fn waiting(&self, now: Instant) -> Waiting {
         self.schedule().waiting(now)
     }
 
     /// Runs passes until `stop`; those under way are cut there: every effect survives a kill anyway.
-    pub async fn run<P>(&self, stop: CancellationToken, reconcile: impl Fn(K) -> P)
+    pub(crate) async fn run<P>(&self, stop: CancellationToken, reconcile: impl Fn(K) -> P)
     where
         P: Future<Output = Action> + Send + 'static,
     {

@@ -12,14 +12,14 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 const PER_NAMESPACE: usize = 2;
 
 /// A key that says whose workers it takes.
-pub trait Namespaced {
+pub(crate) trait Namespaced {
     /// The namespace of the object.
     fn namespace(&self) -> &str;
 }
 
 /// What waits for a worker.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Waiting {
+pub(crate) struct Waiting {
     /// Objects that are due.
     pub due: usize,
     /// How long the one that is due longest has been waiting.
@@ -28,7 +28,7 @@ pub struct Waiting {
 
 /// When an object is reconciled again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Action {
+pub(crate) enum Action {
     /// When something changes.
     AwaitChange,
     /// After a while, although nothing failed.

@@ -14,14 +14,14 @@ use tracing::{Instrument, Span};
 
 /// The telemetry of one kind. Cloning is cheap.
 #[derive(Clone)]
-pub struct Telemetry {
+pub(crate) struct Telemetry {
     kind: &'static str,
     metrics: Metrics,
 }
 
 impl Telemetry {
     /// The telemetry of a kind. Its counters are there from the start: the first failure is a change from zero.
-    pub fn new(kind: &'static str, metrics: Metrics) -> Self {
+    pub(crate) fn new(kind: &'static str, metrics: Metrics) -> Self {
         for result in ReconcileResult::ALL {
             let _ = metrics.reconciles.get_or_create(&Reconcile { kind, result });
         }
@@ -29,7 +29,7 @@ impl Telemetry {
     }
 
     /// Runs a reconcile under a span that says which object it is about, and counts it.
-    pub async fn observed(
+    pub(crate) async fn observed(
         &self,
         namespace: &str,
         name: &str,
@@ -49,7 +49,7 @@ impl Telemetry {
 
     /// Shows what waits in a queue, and what the conditions of those objects say that exist by this word, until both are
     /// dropped.
-    pub fn show<K: Ord + Clone + Namespaced + Send + 'static>(
+    pub(crate) fn show<K: Ord + Clone + Namespaced + Send + 'static>(
         &self,
         queue: &Queue<K>,
         exists: impl Fn(&str, &str) -> bool + Send + Sync + 'static,
@@ -64,7 +64,7 @@ impl Telemetry {
 
     /// Takes over what the status of an object says. Conditions that we do not know are of others: their number has no
     /// bound.
-    pub fn conditions(&self, namespace: &str, name: &str, conditions: &[Condition]) {
+    pub(crate) fn conditions(&self, namespace: &str, name: &str, conditions: &[Condition]) {
         let known = conditions.iter().filter_map(|one| {
             let type_ = condition::ALL.into_iter().find(|known| *known == one.type_)?;
             Some((type_, truth(&one.status)))

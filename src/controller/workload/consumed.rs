@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{
 
 /// What kind of object is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Source {
+pub(crate) enum Source {
     /// A Secret.
     Secret,
     /// A ConfigMap.
@@ -18,7 +18,7 @@ pub enum Source {
 
 /// How much of it is read.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Keys {
+pub(crate) enum Keys {
     /// Every key.
     All,
     /// This key.
@@ -27,7 +27,7 @@ pub enum Keys {
 
 /// A Secret or ConfigMap the pods read, in their namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Consumed {
+pub(crate) struct Consumed {
     /// What it is.
     pub kind: Source,
     /// What it is called.

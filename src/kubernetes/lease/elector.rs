@@ -17,7 +17,7 @@ const CALL_LIMIT: Duration = Duration::from_secs(3);
 
 /// Whether this process leads, and until when it may act on that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Leadership {
+pub(crate) enum Leadership {
     /// Somebody else leads, or nobody.
     Following,
     /// We lead.
@@ -30,7 +30,7 @@ pub enum Leadership {
 }
 
 /// A candidate for one lease.
-pub struct Elector {
+pub(crate) struct Elector {
     leases: Api<Lease>,
     name: &'static str,
     namespace: String,
@@ -41,7 +41,7 @@ pub struct Elector {
 
 impl Elector {
     /// A candidate that follows until [`Elector::run`] wins, and where to hear of it.
-    pub fn new(
+    pub(crate) fn new(
         kube: &Kube,
         name: &'static str,
         identity: &str,
@@ -61,7 +61,7 @@ impl Elector {
 
     /// Campaigns and renews until `stop`, then gives the lease up if it is ours.
     /// Cancel `stop` only after the leader task has ended: a released lease is taken at once.
-    pub async fn run(mut self, stop: CancellationToken) {
+    pub(crate) async fn run(mut self, stop: CancellationToken) {
         let mut observation = Observation::Due;
         while !stop.is_cancelled() {
             observation = match self.decide(observation) {

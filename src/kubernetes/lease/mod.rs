@@ -5,7 +5,7 @@ mod elector;
 mod record;
 pub(crate) mod step;
 
-pub use elector::{Elector, Leadership};
+pub(crate) use elector::{Elector, Leadership};
 pub use step::Timing;
 
 /// The lease of the reconcilers.

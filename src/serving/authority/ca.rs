@@ -13,7 +13,7 @@ const SKEW: SignedDuration = SignedDuration::from_hours(1);
 
 /// A certificate that signs, and its key, as PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ca {
+pub(crate) struct Ca {
     /// The certificate.
     pub certificate: String,
     /// Its key.
@@ -26,7 +26,7 @@ pub struct Ca {
 
 /// Why a CA could not be made or read.
 #[derive(Debug, thiserror::Error)]
-pub enum CaError {
+pub(crate) enum CaError {
     /// Key or certificate could not be generated.
     #[error("cannot generate a CA: {0}")]
     Generate(rcgen::Error),
@@ -43,7 +43,7 @@ pub enum CaError {
 
 impl Ca {
     /// A fresh CA that lasts `lifetime` from `now`.
-    pub fn generate(now: Timestamp, lifetime: Duration) -> Result<Self, CaError> {
+    pub(crate) fn generate(now: Timestamp, lifetime: Duration) -> Result<Self, CaError> {
         let (not_before, not_after) = validity(now, lifetime)?;
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, format!("coder-k8s CA {:08x}", fastrand::u32(..)));
@@ -58,7 +58,7 @@ impl Ca {
     }
 
     /// A CA from its two PEM texts, refused unless they are usable together.
-    pub fn read(certificate: String, key: Confidential<String>) -> Result<Self, CaError> {
+    pub(crate) fn read(certificate: String, key: Confidential<String>) -> Result<Self, CaError> {
         let (not_before, not_after) = lifetime_of(&certificate)?;
         let ca = Self { certificate, key, not_before, not_after };
         ca.issuer()?;
@@ -66,7 +66,7 @@ impl Ca {
     }
 
     /// What signs leaves.
-    pub fn issuer(&self) -> Result<Issuer<'static, KeyPair>, CaError> {
+    pub(crate) fn issuer(&self) -> Result<Issuer<'static, KeyPair>, CaError> {
         // The error of a malformed key may quote it: it is dropped on purpose.
         let key = KeyPair::from_pem(self.key.expose()).map_err(|_| CaError::Key)?;
         let own = x509_parser::pem::parse_x509_pem(self.certificate.as_bytes())

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 /// The CA and where its rotation stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Authority {
+pub(crate) struct Authority {
     /// Signs the leaves.
     pub signer: Ca,
     /// Will sign them once everybody trusts it.
@@ -25,7 +25,7 @@ pub struct Authority {
 /// Where a rotation stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "phase")]
-pub enum Phase {
+pub(crate) enum Phase {
     /// One CA signs and is trusted.
     Stable,
     /// A next CA is being put into every bundle.
@@ -44,7 +44,7 @@ pub enum Phase {
 
 /// Why a Secret cannot be used as it is.
 #[derive(Debug, thiserror::Error)]
-pub enum Unreadable {
+pub(crate) enum Unreadable {
     /// A key is missing or not text.
     #[error("key {0} is missing or not text")]
     Missing(&'static str),
@@ -61,14 +61,14 @@ pub enum Unreadable {
 
 impl Authority {
     /// A first CA.
-    pub fn first(signer: Ca) -> Self {
+    pub(crate) fn first(signer: Ca) -> Self {
         let bundle = vec![signer.certificate.clone()];
         Self { signer, next: None, bundle, phase: Phase::Stable }
     }
 
     /// A CA in place of one that is lost. Certificates of the old bundle that can still be read stay trusted: leaves
     /// signed by them are served until every replica has a new one.
-    pub fn replacing(signer: Ca, lost: &Secret, now: Timestamp) -> Self {
+    pub(crate) fn replacing(signer: Ca, lost: &Secret, now: Timestamp) -> Self {
         let old = lost.data.as_ref().and_then(|data| text(data, "bundle.crt").ok()).unwrap_or_default();
         let mut authority = Self { bundle: certificates(old), ..Self::first(signer.clone()) };
         authority.trust(&signer, now);
@@ -77,7 +77,7 @@ impl Authority {
     }
 
     /// Reads the Secret's data.
-    pub fn read(data: &BTreeMap<String, ByteString>) -> Result<Self, Unreadable> {
+    pub(crate) fn read(data: &BTreeMap<String, ByteString>) -> Result<Self, Unreadable> {
         let signer = read_ca(data, "signer.crt", "signer.key")?;
         let next =
             data.contains_key("next.crt").then(|| read_ca(data, "next.crt", "next.key")).transpose()?;
@@ -91,7 +91,7 @@ impl Authority {
     }
 
     /// The Secret's data.
-    pub fn write(&self) -> BTreeMap<String, ByteString> {
+    pub(crate) fn write(&self) -> BTreeMap<String, ByteString> {
         let mut data = BTreeMap::new();
         let mut put =
             |key: &str, value: &str| data.insert(key.to_owned(), ByteString(value.as_bytes().to_vec()));
@@ -108,12 +108,12 @@ impl Authority {
     }
 
     /// The bundle as clients get it.
-    pub fn bundle_pem(&self) -> String {
+    pub(crate) fn bundle_pem(&self) -> String {
         self.bundle.iter().map(|one| format!("{}\n", one.trim())).collect()
     }
 
     /// Where the CA stands, for people.
-    pub fn in_words(&self) -> String {
+    pub(crate) fn in_words(&self) -> String {
         let phase = match self.phase {
             Phase::Stable => "stable",
             Phase::Distributing { .. } => "distributing a new CA",

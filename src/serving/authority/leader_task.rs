@@ -24,7 +24,7 @@ const LOOK: Duration = Duration::from_secs(60);
 
 /// Everything the task needs. It is started anew with every leadership.
 #[derive(Clone)]
-pub struct AuthorityTask {
+pub(crate) struct AuthorityTask {
     /// The API server.
     pub kube: Kube,
     /// Wakes us when the Secret changes; its content is read anew before every decision.
@@ -50,7 +50,7 @@ enum ReconcileError {
 
 impl AuthorityTask {
     /// Works until `stop`.
-    pub async fn run(mut self, stop: CancellationToken) {
+    pub(crate) async fn run(mut self, stop: CancellationToken) {
         let mut retry = FIRST_RETRY;
         let mut injector = Injector::new(self.kube.clone(), self.metrics.clone());
         loop {

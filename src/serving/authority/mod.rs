@@ -7,17 +7,17 @@ mod injector;
 mod leader_task;
 mod rotation;
 
-pub use ca::{Ca, CaError};
+pub(crate) use ca::{Ca, CaError};
 pub(in crate::serving) use ca::{date, lifetime_of, validity};
-pub use contents::{Authority, Phase, Unreadable};
-pub use leader_task::AuthorityTask;
-pub use rotation::{Facts, Step, Times, step};
+pub(crate) use contents::Authority;
+pub(crate) use leader_task::AuthorityTask;
+pub(crate) use rotation::Times;
 
 /// The Secret that holds the CA.
 pub const SECRET: &str = "coder-k8s-ca";
 
 /// The annotation on that Secret which asks for a rotation now, with any value.
-pub const ROTATE_NOW: &str = "coder.com/rotate-ca";
+pub(crate) const ROTATE_NOW: &str = "coder.com/rotate-ca";
 
 /// The annotation on that Secret which says in words where the CA stands.
-pub const STATE_ANNOTATION: &str = "coder.com/ca-state";
+pub(crate) const STATE_ANNOTATION: &str = "coder.com/ca-state";

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// How long things last.
 #[derive(Debug, Clone, Copy)]
-pub struct Times {
+pub(crate) struct Times {
     /// The life of a CA; its successor is made when two thirds are over.
     pub ca_lifetime: Duration,
     /// How long API servers may take to notice a changed bundle.
@@ -21,7 +21,7 @@ pub struct Times {
 
 /// What the step depends on besides the Secret.
 #[derive(Debug, Clone, Copy)]
-pub struct Facts {
+pub(crate) struct Facts {
     /// Now.
     pub now: Timestamp,
     /// Every target was read back with exactly our bundle.
@@ -32,7 +32,7 @@ pub struct Facts {
 
 /// What to do with the CA.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub(crate) enum Step {
     /// Nothing before this time.
     Wait(Timestamp),
     /// The signer's life is over: put a new one in its place at once, there is nothing left to protect.
@@ -50,7 +50,7 @@ pub enum Step {
 }
 
 /// The next step.
-pub fn step(authority: &Authority, facts: Facts, times: &Times) -> Step {
+pub(crate) fn step(authority: &Authority, facts: Facts, times: &Times) -> Step {
     let now = facts.now;
     if now >= authority.signer.not_after {
         return Step::Replace;

@@ -8,10 +8,12 @@ mod queues;
 pub mod table;
 mod timed;
 
-pub use conditions::{Conditions, ShownConditions};
-pub use labels::{CoderdRequest, Named, OfKind, Reconcile, ReconcileResult, Review, Truth, Verdict, Webhook};
-pub use queues::{Backlog, Queues, ShownQueue};
-pub use timed::TimedReview;
+pub(crate) use conditions::{Conditions, ShownConditions};
+pub(crate) use labels::{
+    CoderdRequest, Named, OfKind, Reconcile, ReconcileResult, Review, Truth, Verdict, Webhook,
+};
+pub(crate) use queues::{Backlog, Queues, ShownQueue};
+pub(crate) use timed::TimedReview;
 
 use prometheus_client::encoding::{EncodeMetric, MetricEncoder, text::encode};
 use prometheus_client::metrics::MetricType;
@@ -26,7 +28,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use table::Metric;
 
 /// Durations by labels, in fixed buckets.
-pub type Durations<L> = Family<L, Histogram, fn() -> Histogram>;
+pub(crate) type Durations<L> = Family<L, Histogram, fn() -> Histogram>;
 
 /// The metrics of the process. Cloning is cheap.
 #[derive(Clone)]

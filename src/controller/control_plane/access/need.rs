@@ -5,7 +5,7 @@ use crate::coderd::database::Role;
 
 /// What needs the operator's access to a control plane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Needs {
+pub(crate) struct Needs {
     /// Whether it was seen what others need; until then more may come.
     pub known: bool,
     /// Its spec asks for a license.
@@ -18,7 +18,7 @@ pub struct Needs {
 
 /// What follows for a token of our own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Need {
+pub(crate) enum Need {
     /// There must be one, with this role.
     Token(Role),
     /// There must be none.
@@ -30,7 +30,7 @@ pub enum Need {
 impl Needs {
     /// The least role that serves. coderd lets only an owner add a license; a template administrator manages
     /// provisioner keys and templates and reads every workspace.
-    pub fn need(self) -> Need {
+    pub(crate) fn need(self) -> Need {
         match self {
             Self { license: true, .. } => Need::Token(Role::Owner),
             Self { known: false, .. } => Need::Unknown,
@@ -45,7 +45,7 @@ impl Needs {
     /// else's object, whose own Ready tells of the access that it lacks; a control plane that was ready must not cease to
     /// be because one came. The aggregated API serves all control planes of the cluster; that one of them cannot be shown
     /// there is no fault of its spec either.
-    pub fn gate_ready(self) -> bool {
+    pub(crate) fn gate_ready(self) -> bool {
         self.license
     }
 }

@@ -51,13 +51,17 @@ fn tls(plane: &ResolvedControlPlane) -> Vec<EnvVar> {
 
 /// Whether a source of `envFrom` with this prefix and these keys gives a variable. A prefix that is the whole name does
 /// not: there is no key of no letters.
-pub fn provides<'k>(name: &str, prefix: Option<&str>, keys: impl IntoIterator<Item = &'k str>) -> bool {
+pub(crate) fn provides<'k>(
+    name: &str,
+    prefix: Option<&str>,
+    keys: impl IntoIterator<Item = &'k str>,
+) -> bool {
     let wanted = name.strip_prefix(prefix.unwrap_or_default()).filter(|key| !key.is_empty());
     wanted.is_some_and(|wanted| keys.into_iter().any(|key| key == wanted))
 }
 
 /// Whether a source of `envFrom` gives [`ACCESS_URL`].
-pub fn provides_access_url<'k>(prefix: Option<&str>, keys: impl IntoIterator<Item = &'k str>) -> bool {
+pub(crate) fn provides_access_url<'k>(prefix: Option<&str>, keys: impl IntoIterator<Item = &'k str>) -> bool {
     provides(ACCESS_URL, prefix, keys)
 }
 

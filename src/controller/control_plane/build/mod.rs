@@ -21,9 +21,9 @@ use crate::controller::workload::exposure::{self, Expose};
 use crate::controller::workload::{disruption, monitoring, service};
 use crds::CoderControlPlane;
 
-pub use environment::{provides, provides_access_url};
-pub use rbac::WorkspaceAccess;
-pub use webhooks::defaults::ACCESS_URL;
+pub(crate) use environment::provides_access_url;
+pub(crate) use rbac::WorkspaceAccess;
+pub(crate) use webhooks::defaults::ACCESS_URL;
 
 /// Every object a control plane consists of. What is `None` should not exist.
 #[derive(Clone, Debug, PartialEq)]
@@ -118,6 +118,6 @@ pub fn build(plane: &ResolvedControlPlane) -> Children {
 }
 
 /// Everything the pods of a control plane read. What is referred to does not depend on any value.
-pub fn consumed(complete: &CoderControlPlane) -> Vec<Consumed> {
+pub(crate) fn consumed(complete: &CoderControlPlane) -> Vec<Consumed> {
     consumed::consumed(&pod::spec(&resolve(complete, Facts::NONE)))
 }

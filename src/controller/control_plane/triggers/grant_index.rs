@@ -41,7 +41,7 @@ impl Owners {
 
 /// What is known of rights in other namespaces. Names only.
 #[derive(Debug, Default)]
-pub struct GrantIndex(Mutex<Known>);
+pub(crate) struct GrantIndex(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
@@ -67,14 +67,14 @@ impl GrantIndex {
     }
 
     /// Where a control plane may have rights that are refused, as far as is known.
-    pub fn refused(&self, key: &ObjectKey) -> BTreeSet<String> {
+    pub(crate) fn refused(&self, key: &ObjectKey) -> BTreeSet<String> {
         let (owner, known) = (key.labelled(), self.known());
         let has = |place: &&String| known.places.get(*place).is_some_and(|owners| owners.contains(&owner));
         known.refusing.iter().filter(has).cloned().collect()
     }
 
     /// Takes note that a control plane has nothing in a namespace any more.
-    pub fn forget(&self, key: &ObjectKey, place: &str) {
+    pub(crate) fn forget(&self, key: &ObjectKey, place: &str) {
         let mut known = self.known();
         if let Some(Owners::These(owners)) = known.places.get_mut(place)
             && owners.remove(&key.labelled())
@@ -84,7 +84,7 @@ impl GrantIndex {
     }
 
     /// Forgets everything: a term begins, and its watches tell all there is.
-    pub fn begin_term(&self) {
+    pub(crate) fn begin_term(&self) {
         *self.known() = Known::default();
     }
 
