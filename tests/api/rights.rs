@@ -218,7 +218,7 @@ async fn kinds_that_come_later(cluster: &Cluster, namespace: &str, gateway: &ser
     );
     cluster.kubectl(&format!("{wait}=NoGatewayAPI --timeout=30s")).await.expect_ok();
     cluster.kubectl_with_input("apply --server-side -f -", &support::optional_kinds()).await.expect_ok();
-    cluster.kubectl("wait --for=condition=Established crd --all --timeout=30s").await.expect_ok();
+    cluster.crds_established().await;
     cluster.forget_discovery();
     for round in 0..3 {
         until(&format!("the HTTPRoute to come, round {round}"), Duration::from_secs(9), async || {

@@ -116,7 +116,7 @@ pub async fn lay_out(cluster: &Cluster) -> String {
     let ns = cluster.namespace("former").await;
     let definitions = without_rules().await.to_string();
     cluster.kubectl_with_input("apply --server-side -f -", &definitions).await.expect_ok();
-    cluster.kubectl("wait --for=condition=Established crd --all --timeout=30s").await.expect_ok();
+    cluster.crds_established().await;
     cluster.forget_discovery();
     for (name, _, spec) in broken() {
         let plane = objects::control_plane(&ns, name, &spec);

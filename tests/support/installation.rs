@@ -149,7 +149,7 @@ async fn apply(cluster: &Cluster, manifests: &str) -> Vec<Value> {
     let (webhooks, others): (Vec<Value>, Vec<Value>) = documents.into_iter().partition(is_webhook);
     let list = json!({ "apiVersion": "v1", "kind": "List", "items": others }).to_string();
     cluster.kubectl_with_input("apply --server-side --force-conflicts -f -", &list).await.expect_ok();
-    cluster.kubectl("wait --for=condition=Established crd --all --timeout=30s").await.expect_ok();
+    cluster.crds_established().await;
     cluster.forget_discovery();
     webhooks
 }

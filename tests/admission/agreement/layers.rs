@@ -107,7 +107,7 @@ impl Layers {
         }
         for cluster in [&layers.with_cel, layers.without] {
             apply(cluster, without_rules(definitions().await)).await;
-            cluster.kubectl("wait --for=condition=Established crd --all --timeout=30s").await.expect_ok();
+            cluster.crds_established().await;
         }
         let desk = layers.desk().await;
         for place in Place::ALL {

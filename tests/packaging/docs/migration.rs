@@ -127,7 +127,7 @@ impl Walk {
         }
         assert!(answer.ok, "{words}: {}", answer.stderr);
         if words.starts_with("apply") {
-            self.kubectl("wait --for=condition=Established crd --all --timeout=30s").await;
+            self.cluster.crds_established().await;
             self.cluster.forget_discovery();
         }
     }
@@ -183,7 +183,7 @@ async fn the_page_leads_from_the_go_operator_to_us_and_back_and_away() {
     let mut walk = Walk::begin().await;
     let kept = walk.kept.display().to_string();
     walk.kubectl(&format!("apply -f {kept}")).await;
-    walk.kubectl("wait --for=condition=Established crd --all --timeout=30s").await;
+    walk.cluster.crds_established().await;
     walk.cluster.forget_discovery();
     for namespace in ["coder", "team"] {
         walk.kubectl(&format!("create namespace {namespace}")).await;

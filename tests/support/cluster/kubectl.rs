@@ -2,7 +2,9 @@
 
 use super::Cluster;
 use crate::tools;
+use crate::wait::{holds, until};
 use std::process::{Output, Stdio};
+use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
@@ -42,6 +44,16 @@ impl Answer {
 }
 
 impl Cluster {
+    /// Waits until every CustomResourceDefinition is established. `kubectl wait` fails for one that was made a moment ago and
+    /// has no conditions yet: then it is asked again.
+    pub async fn crds_established(&self) {
+        until("every CustomResourceDefinition to be established", Duration::from_secs(60), async || {
+            let waited = self.kubectl("wait --for=condition=Established crd --all --timeout=30s").await;
+            holds(waited.ok, waited.stderr)
+        })
+        .await;
+    }
+
     fn kubectl_cache(&self) -> std::path::PathBuf {
         self.folder().join("kubectl-cache")
     }
