@@ -31,11 +31,7 @@ fn acting(text: &str) -> String {
     let mut kept = String::new();
     let mut checks = false;
     for line in text.lines() {
-        let shown = ["pub(crate) ", "pub(super) ", "pub "];
-        let starts = shown
-            .iter()
-            .fold(line.trim_start(), |line, word| line.trim_start_matches(word))
-            .starts_with("fn ");
+        let starts = shown(line).unwrap_or(line.trim_start()).starts_with("fn ");
         checks = if starts { line.contains("fn check") } else { checks };
         if !checks {
             kept.push_str(line);
@@ -45,10 +41,15 @@ fn acting(text: &str) -> String {
     kept
 }
 
-/// The public fields of the struct that begins in front of this text.
+/// What a line shows to other modules.
+fn shown(line: &str) -> Option<&str> {
+    ["pub(crate) ", "pub(super) ", "pub "].iter().find_map(|word| line.trim_start().strip_prefix(word))
+}
+
+/// The fields that a struct, which begins in front of this text, shows to other modules.
 fn fields(body: &str) -> Vec<String> {
     let inside = body.split("\n}").next().unwrap_or_default();
-    let named = |line: &str| Some(line.trim().strip_prefix("pub ")?.split_once(':')?.0.to_owned());
+    let named = |line: &str| Some(shown(line)?.split_once(':')?.0.to_owned());
     inside.lines().filter_map(named).filter(|name| !name.contains(' ')).collect()
 }
 
@@ -84,7 +85,7 @@ fn every_flag_is_read_by_something_that_acts() {
         }
     }
     let carried = |(file, name): &(&str, &str)| {
-        let definition = sources[*file].split(&format!("pub struct {name} {{")).nth(1);
+        let definition = sources[*file].split(&format!(" struct {name} {{")).nth(1);
         fields(definition.unwrap_or_else(|| panic!("there is no {name} in {file}")))
     };
     let flags: BTreeSet<String> = sources.values().flat_map(|text| arguments(text)).collect();
@@ -121,6 +122,6 @@ fn a_read_is_told_from_a_call_a_longer_name_and_a_check() {
     let text = "    fn check_a(&self) {\n        self.a\n    }\n    fn b(&self) {\n        self.b\n    }\n";
     let kept = acting(text);
     assert!(!reads(&kept, "a") && reads(&kept, "b"));
-    let structs = "#[derive(Debug, Args)]\npub struct A {\n    /// B.\n    pub b: u8,\n}\n#[derive(Debug)]\nstruct C {\n    pub d: u8,\n}\n";
+    let structs = "#[derive(Debug, Args)]\npub(crate) struct A {\n    /// B.\n    pub(crate) b: u8,\n}\n#[derive(Debug)]\nstruct C {\n    pub d: u8,\n}\n";
     assert_eq!(arguments(structs), ["b"]);
 }
