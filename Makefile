@@ -70,7 +70,10 @@ advisories: $(CARGO_DENY) ## known vulnerabilities of dependencies (downloads th
 
 $(TYPOS):
 	@echo "--> installing typos $(TYPOS_VERSION)"
-	pip install --quiet --target $(CACHE)/typos-$(TYPOS_VERSION) typos==$(TYPOS_VERSION)
+	@# The same program, ready-made where there is pip and built (some minutes, once) where there is none.
+	@if command -v pip >/dev/null; then \
+	  pip install --quiet --target $(CACHE)/typos-$(TYPOS_VERSION) typos==$(TYPOS_VERSION); else \
+	  cargo install typos-cli --locked --version $(TYPOS_VERSION) --quiet --root $(CACHE)/typos-$(TYPOS_VERSION); fi
 
 $(CARGO_DENY):
 	@echo "--> installing cargo-deny $(CARGO_DENY_VERSION) (about three minutes, once)"
