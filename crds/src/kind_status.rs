@@ -1,6 +1,25 @@
 //! Decides what every kind reports, in the same words: what kstatus, `kubectl scale` and autoscalers read.
 //! Never decides what a kind reports besides. It is no struct to flatten: serde reads those through a copy of the whole.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// What every kind reports.
+pub trait KindStatus: Clone + Default + Serialize + DeserializeOwned {
+    /// Its conditions.
+    fn conditions(&self) -> &[Condition];
+
+    /// The same, to be changed.
+    fn conditions_mut(&mut self) -> &mut Vec<Condition>;
+
+    /// Records which generation and which request to be reconciled it was written for.
+    fn set_handled(&mut self, generation: i64, reconcile_at: Option<String>);
+
+    /// Records in one word whether the condition Ready is True.
+    fn set_phase(&mut self, ready: bool);
+}
+
 /// Defines the status of a kind, by what it reports besides.
 macro_rules! kind_status {
     (pub struct $status:ident { $($besides:tt)* }) => {
@@ -31,6 +50,25 @@ macro_rules! kind_status {
             #[serde(skip_serializing_if = "Option::is_none")]
             pub selector: Option<String>,
             $($besides)*
+        }
+
+        impl $crate::KindStatus for $status {
+            fn conditions(&self) -> &[k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition] {
+                &self.conditions
+            }
+
+            fn conditions_mut(&mut self) -> &mut Vec<k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition> {
+                &mut self.conditions
+            }
+
+            fn set_handled(&mut self, generation: i64, reconcile_at: Option<String>) {
+                self.observed_generation = Some(generation);
+                self.last_handled_reconcile_at = reconcile_at;
+            }
+
+            fn set_phase(&mut self, ready: bool) {
+                self.phase = Some(if ready { "Ready" } else { "Pending" }.to_owned());
+            }
         }
     };
 }

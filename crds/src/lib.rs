@@ -21,9 +21,11 @@ pub mod provisioner;
 pub mod schema;
 pub mod shared;
 pub mod well_known;
+pub mod workload;
 pub mod workspace_proxy;
 
 pub use control_plane::{CoderControlPlane, CoderControlPlaneSpec, CoderControlPlaneStatus};
+pub use kind_status::KindStatus;
 pub use provisioner::{CoderProvisioner, CoderProvisionerSpec, CoderProvisionerStatus};
 pub use schema::{custom_resource_definition, custom_resource_definitions};
 pub use workspace_proxy::{CoderWorkspaceProxy, CoderWorkspaceProxySpec, CoderWorkspaceProxyStatus};

@@ -88,7 +88,7 @@ pub struct ServiceAccountSpec {
     /// True to use an account that somebody else creates; the operator then never writes it. Default false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disable_create: Option<bool>,
-    /// Name of the account. Default: the name of this object.
+    /// Name of the account. Default: derived from the name of this object.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub name: Option<String>,

@@ -39,6 +39,9 @@ pub mod annotation {
     pub const WORKSPACE_RBAC_OWNER_UID: &str = "coder.com/workspace-rbac-owner-uid";
     /// On a provisioner's pod template: a new key rolls the Deployment.
     pub const KEY_CHECKSUM: &str = "checksum/provisioner-key";
+    /// On the Secret of a provisioner key: data key, control plane, deployment, organization and name of the key whose
+    /// plaintext it holds, so that the plaintext is shown to no other coderd.
+    pub const KEY_OF: &str = "coder.com/provisioner-key-of";
     /// On a control plane's pod template: a new value in a Secret or ConfigMap it reads rolls the Deployment.
     pub const CHECKSUM: &str = "coder.com/checksum";
     /// Fingerprint of the manifest an object was made from, so that a field no longer wanted is noticed.
@@ -195,6 +198,8 @@ pub mod condition {
     pub const LICENSE_APPLIED: &str = "LicenseApplied";
     /// CoderProvisioner: the control plane exists and has an address.
     pub const CONTROL_PLANE_READY: &str = "ControlPlaneReady";
+    /// CoderProvisioner: the token that `bootstrap` refers to is at hand; there only where it does.
+    pub const BOOTSTRAP_SECRET_READY: &str = "BootstrapSecretReady";
     /// CoderProvisioner: a token for coderd is at hand.
     pub const OPERATOR_ACCESS_READY: &str = "OperatorAccessReady";
     /// CoderProvisioner: the license covers external provisioners.
@@ -207,7 +212,7 @@ pub mod condition {
     pub const DEPLOYMENT_READY: &str = "DeploymentReady";
 
     /// Every one of them.
-    pub const ALL: [&str; 18] = [
+    pub const ALL: [&str; 19] = [
         READY,
         RECONCILING,
         STALLED,
@@ -221,6 +226,7 @@ pub mod condition {
         AUTHORITY_APPLIED,
         LICENSE_APPLIED,
         CONTROL_PLANE_READY,
+        BOOTSTRAP_SECRET_READY,
         OPERATOR_ACCESS_READY,
         EXTERNAL_PROVISIONERS_ENTITLED,
         PROVISIONER_KEY_READY,

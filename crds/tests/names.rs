@@ -86,7 +86,10 @@ fn a_name_of_sixty_letters_is_cut_and_hashed_the_same_way_in_every_place() {
     let name = "a".repeat(60);
     let cut = |length| "a".repeat(length);
     assert_eq!(provisioner::workload(&name), format!("provisioner-{}-92b9e111", cut(42)));
-    assert_eq!(provisioner::service_account(&name), format!("{}-92b9e111-provisioner", cut(42)));
+    assert_eq!(
+        provisioner::service_account(&name, &Default::default()),
+        format!("{}-92b9e111-provisioner", cut(42))
+    );
     assert_eq!(workspace_proxy::workload(&name), format!("wsproxy-{}-92b9e111", cut(46)));
     let spec = CoderControlPlaneSpec::default();
     let former = control_plane::former_operator_token_secret(&name, &spec);
@@ -100,7 +103,7 @@ fn a_name_of_sixty_letters_is_cut_and_hashed_the_same_way_in_every_place() {
 fn names_that_fit_are_plain() {
     let provisioner = CoderProvisionerSpec::default();
     assert_eq!(provisioner::workload("builders"), "provisioner-builders");
-    assert_eq!(provisioner::service_account("builders"), "builders-provisioner");
+    assert_eq!(provisioner::service_account("builders", &provisioner), "builders-provisioner");
     assert_eq!(provisioner::key("builders", &provisioner), "builders");
     assert_eq!(provisioner::key_secret("builders", &provisioner), "builders-provisioner-key");
     assert_eq!(provisioner::key_secret_key(&provisioner), "key");
@@ -161,7 +164,12 @@ fn a_rotation_adds_a_number_and_stays_within_what_coderd_accepts() {
     for length in [1, 54, 55, 61, 62, 63, 64] {
         let spec = provisioner_with_key(&"k".repeat(length));
         let mut seen = BTreeSet::from([provisioner::key("x", &spec)]);
-        for number in [1, 2, 10, 999, u64::MAX] {
+        assert_eq!(
+            provisioner::rotated_key("x", &spec, 1),
+            provisioner::key("x", &spec),
+            "the first has no number"
+        );
+        for number in [2, 10, 999, u64::MAX] {
             let key = provisioner::rotated_key("x", &spec, number);
             assert!(key.len() <= names::KEY_LIMIT, "{key}");
             assert!(key.ends_with(&format!("-{number}")), "{key}");

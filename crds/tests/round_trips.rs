@@ -59,8 +59,29 @@ fn empty_objects_inside_a_spec_stay_empty() {
     );
     comes_back::<CoderProvisioner>(
         "CoderProvisioner",
-        json!({"controlPlaneRef": {"name": "c"}, "key": {}, "rbac": {}, "bootstrap": {}, "resources": {}}),
+        json!({
+            "controlPlaneRef": {"name": "c"}, "key": {}, "rbac": {}, "bootstrap": {}, "resources": {},
+            "serviceAccount": {}, "securityContext": {}, "podSecurityContext": {}, "certs": {}, "affinity": {},
+            "lifecycle": {}, "podDisruptionBudget": {}, "metrics": {"podMonitor": {}},
+        }),
     );
+}
+
+#[test]
+fn what_the_kinds_say_about_their_pods_is_read_in_one_way() {
+    let mut said = json!({
+        "nodeSelector": {"disk": "ssd"}, "priorityClassName": "builds", "podLabels": {"team": "a"},
+        "serviceAccount": {"name": "robot"}, "metrics": {}, "volumes": [{"name": "v", "emptyDir": {}}],
+    });
+    let control_plane = object("CoderControlPlane", Some(said.clone()));
+    let control_plane: CoderControlPlane = serde_json::from_value(control_plane).unwrap();
+    said["controlPlaneRef"] = json!({"name": "c"});
+    let provisioner = object("CoderProvisioner", Some(said));
+    let provisioner: CoderProvisioner = serde_json::from_value(provisioner).unwrap();
+    let fields = provisioner.spec.pod_fields();
+    assert_eq!(fields, control_plane.spec.pod_fields());
+    assert_eq!(fields.priority_class_name.as_deref(), Some("builds"));
+    assert_eq!(fields.volumes.len(), 1);
 }
 
 #[test]
@@ -92,15 +113,23 @@ fn a_full_status_of_each_kind_comes_back() {
         "replicas": 1, "readyReplicas": 1, "selector": "a=b", "version": "v2.36.1",
     });
     let control_plane = json!({
-        "url": "http://x", "operatorTokenSecretRef": {"name": "t", "namespace": "op", "key": "token"},
+        "url": "http://x", "deploymentID": "d", "operatorTokenSecretRef": {"name": "t", "namespace": "op", "key": "token"},
         "operatorAccessReady": true, "licenseLastApplied": "2026-01-02T03:04:05Z", "licenseTier": "premium",
         "licenseLastAppliedHash": "ab", "entitlementsLastChecked": "2026-01-02T03:04:05Z",
         "externalProvisionerDaemonsEntitlement": "entitled", "resolved": {"accessURL": "http://x", "servicePort": 80, "terminationGracePeriodSeconds": 60},
     });
+    let recorded = json!({
+        "name": "k-2", "id": "7", "generation": 2, "organizationID": "1", "controlPlaneUID": "u", "deploymentID": "d",
+        "tagsHash": "811c9dc5", "since": "2026-01-02T03:04:05Z", "attempted": true, "used": true, "seal": "00",
+    });
     let provisioner = json!({
         "organizationID": "1", "organizationName": "default", "provisionerKeyID": "2", "provisionerKeyName": "k",
         "tagsHash": "811c9dc5", "controlPlaneRefName": "c", "controlPlaneURL": "http://x",
-        "secretRef": {"name": "s", "key": "key"}, "resolved": {"keySecretKey": "key"},
+        "secretRef": {"name": "s", "key": "key"}, "resolved": {"keySecretKey": "key"}, "daemons": 2,
+        "pendingJobs": 0, "key": {
+            "current": recorded, "pending": recorded, "retiring": [recorded, recorded], "generation": 3,
+            "secrets": [{"name": "s", "key": "key"}], "adopted": "old",
+        },
     });
     let proxy = json!({
         "url": "http://p", "registered": false, "proxyTokenSecretRef": {"name": "s", "key": "token"},

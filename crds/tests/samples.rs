@@ -12,13 +12,14 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-const SAMPLES: [&str; 8] = [
+const SAMPLES: [&str; 9] = [
     "codercontrolplane-minimal.yaml",
     "codercontrolplane-no-spec.yaml",
     "codercontrolplane-everything.yaml",
     "codercontrolplane-everything-gateway.yaml",
     "coderprovisioner-minimal.yaml",
     "coderprovisioner-everything.yaml",
+    "coderprovisioner-given-credentials.yaml",
     "coderworkspaceproxy-everything.yaml",
     "coderworkspaceproxy-given-token.yaml",
 ];
@@ -148,7 +149,8 @@ fn unused(kind: &str, samples: &[&str]) -> Vec<String> {
 fn the_samples_with_everything_use_every_field_of_ours() {
     let control_plane = ["codercontrolplane-everything.yaml", "codercontrolplane-everything-gateway.yaml"];
     assert_eq!(unused("CoderControlPlane", &control_plane), Vec::<String>::new());
-    assert_eq!(unused("CoderProvisioner", &["coderprovisioner-everything.yaml"]), Vec::<String>::new());
+    let provisioner = ["coderprovisioner-everything.yaml", "coderprovisioner-given-credentials.yaml"];
+    assert_eq!(unused("CoderProvisioner", &provisioner), Vec::<String>::new());
     // A proxy either is given its token or registers itself, so two samples share the fields.
     let proxy = ["coderworkspaceproxy-everything.yaml", "coderworkspaceproxy-given-token.yaml"];
     assert_eq!(unused("CoderWorkspaceProxy", &proxy), Vec::<String>::new());

@@ -168,16 +168,33 @@ fn every_kind_is_found_by_its_short_name_and_category() {
 }
 
 #[test]
-fn every_kind_prints_the_same_columns() {
-    let expected = ["Ready", "Reason", "Suspended", "Message", "Phase", "Replicas", "URL", "Version", "Age"];
+fn every_kind_prints_the_same_columns_around_its_own() {
+    // Those in brackets are printed by `-o wide` only.
+    let around = (["Ready", "Reason", "Suspended", "[Message]", "[Phase]", "Replicas"], ["Version", "Age"]);
+    let url: &[&str] = &["URL"];
+    let of_provisioner: &[&str] = &[
+        "Control Plane",
+        "Key",
+        "Daemons",
+        "[Pending Jobs]",
+        "[Key Age]",
+        "[Organization]",
+        "[Image]",
+        "[URL]",
+    ];
     for (kind, crd) in kinds() {
         let columns =
             crd.pointer("/spec/versions/0/additionalPrinterColumns").and_then(Value::as_array).unwrap();
-        let names: Vec<&str> = columns.iter().filter_map(|column| column["name"].as_str()).collect();
-        assert_eq!(names, expected, "{kind}");
+        let printed: Vec<String> = columns
+            .iter()
+            .map(|column| match (column["name"].as_str().unwrap(), column["priority"].as_i64()) {
+                (name, Some(1)) => format!("[{name}]"),
+                (name, _) => name.to_owned(),
+            })
+            .collect();
+        let own = if kind == "CoderProvisioner" { of_provisioner } else { url };
+        assert_eq!(printed, [&around.0, own, &around.1].concat(), "{kind}");
         for column in columns {
-            let wide = ["Message", "Phase"].contains(&column["name"].as_str().unwrap());
-            assert_eq!(column["priority"].as_i64().unwrap_or(0), i64::from(wide), "{kind}");
             let path = column["jsonPath"].as_str().unwrap().trim_start_matches('.');
             if !path.starts_with("metadata.") && !path.contains('[') {
                 property(&crd, path);
@@ -200,6 +217,7 @@ fn the_limits_are_those_of_coderd_and_kubernetes() {
     assert_eq!(property(&provisioner, "spec.key.name")["maxLength"], 64);
     assert_eq!(property(&provisioner, "spec.key.secretName")["maxLength"], 253);
     assert_eq!(property(&provisioner, "spec.organizationName")["maxLength"], 32);
+    assert_eq!(property(&provisioner, "status.key.retiring")["maxItems"], 6);
     for crd in [&control_plane, &provisioner, &proxy] {
         assert_eq!(property(crd, "spec.replicas")["minimum"], 0.0);
     }
@@ -214,10 +232,11 @@ fn the_limits_are_those_of_coderd_and_kubernetes() {
 fn the_rules_say_what_manifests_were_always_told() {
     let message =
         |crd: &Value, path: &str| property(crd, path)["x-kubernetes-validations"][0]["message"].clone();
-    let crd = control_plane();
-    assert_eq!(message(&crd, "spec.expose"), "only one of ingress or gateway may be set");
+    assert_eq!(message(&control_plane(), "spec.expose"), "only one of ingress or gateway may be set");
     let env_from = "each envFrom entry may specify at most one of configMapRef or secretRef";
-    assert_eq!(message(&crd, "spec.envFrom"), env_from);
+    for crd in [control_plane(), provisioner()] {
+        assert_eq!(message(&crd, "spec.envFrom"), env_from);
+    }
 }
 
 #[test]
@@ -233,16 +252,17 @@ fn the_rules_name_exactly_the_reserved_words() {
 
 #[test]
 fn quantities_keep_their_pattern() {
-    let crd = control_plane();
-    for path in ["spec.resources.limits", "spec.resources.requests"] {
-        let quantity = &property(&crd, path)["additionalProperties"];
-        assert!(quantity["pattern"].as_str().is_some_and(|pattern| pattern.contains("KMGTPE")), "{quantity}");
+    for crd in [control_plane(), provisioner()] {
+        for path in ["spec.resources.limits", "spec.resources.requests"] {
+            let quantity = &property(&crd, path)["additionalProperties"];
+            let pattern = quantity["pattern"].as_str();
+            assert!(pattern.is_some_and(|pattern| pattern.contains("KMGTPE")), "{quantity}");
+        }
     }
 }
 
 #[test]
 fn lists_with_owners_are_keyed_as_in_the_core_api() {
-    let crd = control_plane();
     let keyed = [
         ("spec.hostAliases", json!(["ip"])),
         ("spec.imagePullSecrets", json!(["name"])),
@@ -251,8 +271,26 @@ fn lists_with_owners_are_keyed_as_in_the_core_api() {
         ("spec.volumeMounts", json!(["mountPath"])),
         ("spec.topologySpreadConstraints", json!(["topologyKey", "whenUnsatisfiable"])),
     ];
-    for (path, keys) in keyed {
-        assert_eq!(property(&crd, path)["x-kubernetes-list-map-keys"], keys, "{path}");
+    for crd in [control_plane(), provisioner()] {
+        for (path, keys) in &keyed {
+            assert_eq!(property(&crd, path)["x-kubernetes-list-map-keys"], *keys, "{path}");
+        }
+    }
+}
+
+#[test]
+fn the_kinds_that_run_pods_say_the_same_about_them() {
+    let (control_plane, provisioner) = (control_plane(), provisioner());
+    let fields = |crd: &Value| property(crd, "spec")["properties"].as_object().unwrap().clone();
+    let (of_control_plane, of_provisioner) = (fields(&control_plane), fields(&provisioner));
+    let shared: Vec<&String> =
+        of_control_plane.keys().filter(|name| of_provisioner.contains_key(*name)).collect();
+    assert!(shared.len() > 20, "{shared:?}");
+    // What each says in its own words, or means something of its own by.
+    let own =
+        ["extraArgs", "extraEnv", "image", "metrics", "rbac", "replicas", "terminationGracePeriodSeconds"];
+    for name in shared.into_iter().filter(|name| !own.contains(&name.as_str())) {
+        assert_eq!(of_control_plane[name], of_provisioner[name], "{name}");
     }
 }
 

@@ -164,9 +164,9 @@ impl Admission {
         }
         let mut seldom = self.unasked.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(unlogged) = seldom.next(Instant::now()) {
-            tracing::warn!(error = %denied, unlogged, "rights could not be reviewed");
+            tracing::warn!(error = %denied, unlogged, "permissions could not be reviewed");
         }
-        (StatusCode::SERVICE_UNAVAILABLE, "rights could not be reviewed; try again\n").into_response()
+        (StatusCode::SERVICE_UNAVAILABLE, "permissions could not be reviewed; try again\n").into_response()
     }
 
     fn count(&self, name: &'static str) {

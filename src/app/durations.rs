@@ -12,6 +12,13 @@ pub(super) fn parse(text: &str) -> Result<Duration, String> {
     if duration.is_zero() { Err(format!("{text:?} is no time at all")) } else { Ok(duration) }
 }
 
+/// The same for something that asks the API server each time.
+pub(super) fn a_second_or_more(text: &str) -> Result<Duration, String> {
+    let duration = parse(text)?;
+    let is_short = duration < Duration::from_secs(1);
+    if is_short { Err(format!("{text:?} is too short; write 1s or more")) } else { Ok(duration) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -32,5 +39,14 @@ mod tests {
             assert!(parse(text).is_err(), "{text}");
         }
         assert!(parse("soon").unwrap_err().contains("for example"));
+    }
+
+    #[test]
+    fn what_asks_the_api_server_each_time_has_a_second_in_between() {
+        assert_eq!(a_second_or_more("1s"), Ok(Duration::from_secs(1)));
+        for text in ["999ms", "1us"] {
+            assert_eq!(a_second_or_more(text), Err(format!("{text:?} is too short; write 1s or more")));
+        }
+        assert!(a_second_or_more("soon").unwrap_err().contains("for example"));
     }
 }

@@ -82,8 +82,8 @@ pub(crate) struct Flags {
     #[arg(long, default_value = "10m", value_parser = durations::parse, env = "CODER_K8S_ORPHAN_GRACE")]
     pub orphan_grace: Duration,
 
-    /// How often children are listed, so that a lost event of a watch is noticed.
-    #[arg(long, default_value = "5m", value_parser = durations::parse, env = "CODER_K8S_VERIFY_INTERVAL")]
+    /// How often objects and their children are listed, so that a lost event of a watch is noticed; at least 1s.
+    #[arg(long, default_value = "5m", value_parser = durations::a_second_or_more, env = "CODER_K8S_VERIFY_INTERVAL")]
     pub verify_interval: Duration,
 
     /// Whether to expose the conditions of objects as metrics, for at most 1000 objects.

@@ -2,10 +2,11 @@
 //! A required kind gates readiness until its first list is complete; an optional one never does.
 
 use super::process::{Context, Fatal, Running};
-use crate::controller::control_plane::{ControlPlanes, Dependants, Provisioner};
+use crate::control_plane_access::control_planes::ControlPlanes;
+use crate::controller::control_plane::Dependants;
 use crate::kubernetes::{Kept, Objects, Reduced, Reflected, Selection};
 use crate::serving::metrics::Named;
-use crds::{CoderControlPlane, CoderWorkspaceProxy};
+use crds::{CoderControlPlane, CoderProvisioner, CoderWorkspaceProxy};
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use kube::Resource;
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -20,7 +21,8 @@ pub(super) fn follow(
     let kube = &context.kube;
     let control_planes =
         require(context, running, "CoderControlPlane", kube.everywhere::<Kept<CoderControlPlane>>());
-    let provisioners = require(context, running, "CoderProvisioner", kube.everywhere::<Provisioner>());
+    let provisioners =
+        require(context, running, "CoderProvisioner", kube.everywhere::<Kept<CoderProvisioner>>());
     let proxies = kube.everywhere::<Reduced<CoderWorkspaceProxy, IgnoredAny>>();
     require(context, running, "CoderWorkspaceProxy", proxies);
     (control_planes, Dependants { provisioners, api_services })

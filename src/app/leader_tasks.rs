@@ -41,10 +41,10 @@ pub struct LeaderTask {
 #[derive(Debug, thiserror::Error)]
 pub enum LeaderTaskError {
     /// It did not stop when its leadership was over: only the end of the process is safe now.
-    #[error("the duty of lease {0} did not stop within {limit} seconds", limit = STOP_LIMIT.as_secs())]
+    #[error("the leader task of lease {0} did not stop within {limit} seconds", limit = STOP_LIMIT.as_secs())]
     Stuck(&'static str),
     /// It ended although nobody told it to.
-    #[error("the duty of lease {0} ended by itself: {1}")]
+    #[error("the leader task of lease {0} ended by itself: {1}")]
     Ended(&'static str, String),
 }
 

@@ -10,7 +10,7 @@ use crate::serving::connections::Connections;
 use crate::serving::front_proxy::{self, FrontProxyTrust};
 use crate::serving::leaf::CurrentLeaf;
 use crate::serving::listener::Listener;
-use crate::serving::tls::{ClientCertificates, server_config};
+use crate::serving::tls::server_config;
 use crate::serving::{admin, probes, self_check};
 use axum::Router;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -28,7 +28,6 @@ struct Tls {
     name: &'static str,
     flag: &'static str,
     address: SocketAddr,
-    clients: ClientCertificates,
     router: Router,
 }
 
@@ -66,12 +65,11 @@ fn listeners(context: &Context) -> Vec<Tls> {
         context.readiness.clone(),
         context.set_log_level.clone(),
     );
-    let plain = ClientCertificates::NotAsked;
-    let tls = |name, flag, address, clients, router| Tls { name, flag, address, clients, router };
-    let mut listeners = vec![tls("metrics", "metrics-address", addresses.metrics_address, plain, admin)];
+    let tls = |name, flag, address, router| Tls { name, flag, address, router };
+    let mut listeners = vec![tls("metrics", "metrics-address", addresses.metrics_address, admin)];
     if runs(Part::Webhooks) {
         let router = admission::router(callers, context.flags.config(), context.metrics.clone());
-        listeners.push(tls("webhooks", "webhook-address", addresses.webhook_address, plain, router));
+        listeners.push(tls("webhooks", "webhook-address", addresses.webhook_address, router));
     }
     listeners
 }
@@ -100,7 +98,7 @@ async fn start_tls(
     connections: Connections,
 ) -> Result<(), Fatal> {
     let gate = context.readiness.gate(tls.name);
-    let config = server_config(leaf, tls.clients)?;
+    let config = server_config(leaf)?;
     let metrics = context.metrics.clone();
     let listener = Listener::bind(tls.name, tls.flag, tls.address, tls.router, connections, metrics).await?;
     let listener = listener.with_tls(config);

@@ -4,70 +4,187 @@
 use super::leader_tasks::Work;
 use super::process::Context;
 use crate::coderd::{Egress, Observer};
-use crate::controller::control_plane::{
-    ControlPlanes, Dependants, Reconciler, Triggers, follow_dependants, orphans,
-};
+use crate::control_plane_access::ControlPlaneAccess;
+use crate::control_plane_access::control_planes::ControlPlanes;
+use crate::control_plane_access::holds::Holds;
+use crate::controller::control_plane::{self, Dependants, follow_dependants, orphans};
+use crate::controller::identity::ObjectKey;
+use crate::controller::provisioner::{self, follow_control_planes};
+use crate::controller::runtime::context::ReconcilerContext;
 use crate::controller::runtime::objects;
 use crate::controller::runtime::queue::Queue;
 use crate::controller::runtime::telemetry::Telemetry;
 use crate::controller::runtime::verify;
-use crate::controller::runtime::watches::{self, WatchHandler, WatchHandlers};
-use crate::serving::metrics::{CoderdRequest, Metrics};
+use crate::controller::runtime::watches::{self, OnWatchError, WatchHandler, WatchHandlers};
+use crate::kubernetes::events::Events;
+use crate::serving::metrics::{CoderdRequest, Metrics, Named};
 use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
 
-/// As metrics and logs call it.
+/// As metrics and logs call them.
 const CONTROL_PLANE: &str = "CoderControlPlane";
+const PROVISIONER: &str = "CoderProvisioner";
 
 /// What the leader does: everything is looked at once, then again whenever something changes.
 pub(super) fn work(context: &Context, control_planes: ControlPlanes, dependants: Dependants) -> Work {
-    let telemetry = Telemetry::new(CONTROL_PLANE, context.metrics.clone());
-    let reconciler = Reconciler::new(
-        context.kube.clone(),
-        context.events.clone(),
-        telemetry.clone(),
-        context.flags.config(),
-        context.flags.namespace_consent,
-        Egress { observer: observer(&context.metrics), ..context.flags.egress() },
-        dependants.clone(),
-    );
-    let reconciler = Arc::new(reconciler);
-    let (events, times) = (context.events.clone(), context.flags.orphan_times());
-    let interval = context.flags.verify_interval;
+    let reconcilers = Arc::new(Reconcilers::new(context, control_planes, dependants));
     Box::new(move |stop| {
-        let (reconciler, control_planes) = (reconciler.clone(), control_planes.clone());
-        let (events, dependants, telemetry) = (events.clone(), dependants.clone(), telemetry.clone());
-        Box::pin(async move {
-            reconciler.begin_term();
-            let queue = Queue::default();
-            let there = control_planes.clone();
-            let _shown =
-                telemetry.show(&queue, move |namespace, name| there.named(namespace, name).is_some());
-            let (kube, grant_index) = (reconciler.kube(), reconciler.grant_index().clone());
-            let known = reconciler.known().clone();
-            let triggers = Triggers::new(
-                control_planes.clone(),
-                grant_index,
-                known.clone(),
-                kube.namespace(),
-                queue.clone(),
-            );
-            let handlers: WatchHandlers = Arc::new([Arc::new(triggers) as Arc<dyn WatchHandler>]);
-            // As it was before the first reconcile: whatever changes after that is told.
-            let seen = dependants.seen();
-            let reconciles = queue.run(stop, |key| {
-                let reconciler = reconciler.clone();
-                async move { reconciler.reconcile(key).await }
-            });
-            tokio::select! {
-                () = reconciles => {}
-                () = watches::follow(kube, handlers.clone()) => {}
-                () = verify::follow(kube, &known, &handlers, &queue, interval) => {}
-                () = objects::follow(control_planes.clone(), queue.clone(), |key| reconciler.forget(key)) => {}
-                () = follow_dependants(dependants, seen, control_planes.clone(), queue.clone()) => {}
-                () = orphans::remove(kube, &events, &control_planes, times) => {}
-            }
-        })
+        let reconcilers = reconcilers.clone();
+        Box::pin(async move { reconcilers.lead(stop).await })
     })
+}
+
+/// The reconcilers, and what they share.
+struct Reconcilers {
+    of_control_planes: Arc<control_plane::Reconciler>,
+    of_provisioners: Arc<provisioner::Reconciler>,
+    control_planes: ControlPlanes,
+    dependants: Dependants,
+    metrics: Metrics,
+    events: Events,
+    orphan_times: orphans::Times,
+    verify_interval: Duration,
+}
+
+type Keys = Queue<ObjectKey>;
+
+impl Reconcilers {
+    fn new(context: &Context, control_planes: ControlPlanes, dependants: Dependants) -> Self {
+        let access = access(context);
+        let of_control_planes = control_plane::Reconciler::new(
+            reconciler_context(context, CONTROL_PLANE, &access),
+            control_planes.clone(),
+            context.flags.namespace_consent,
+            dependants.clone(),
+        );
+        let of_provisioners = provisioner::Reconciler::new(
+            reconciler_context(context, PROVISIONER, &access),
+            dependants.provisioners.clone(),
+            control_planes.clone(),
+            context.flags.verify_interval,
+        );
+        Self {
+            of_control_planes: Arc::new(of_control_planes),
+            of_provisioners: Arc::new(of_provisioners),
+            control_planes,
+            dependants,
+            metrics: context.metrics.clone(),
+            events: context.events.clone(),
+            orphan_times: context.flags.orphan_times(),
+            verify_interval: context.flags.verify_interval,
+        }
+    }
+
+    /// One term of leadership.
+    async fn lead(&self, stop: CancellationToken) {
+        self.of_control_planes.begin_term();
+        self.of_provisioners.begin_term();
+        let (planes, daemons) = (Queue::default(), Queue::default());
+        let there = self.control_planes.clone();
+        let _planes_shown = Telemetry::new(CONTROL_PLANE, self.metrics.clone())
+            .show(&planes, move |namespace, name| there.named(namespace, name).is_some());
+        let there = self.dependants.provisioners.clone();
+        let _daemons_shown = Telemetry::new(PROVISIONER, self.metrics.clone())
+            .show(&daemons, move |namespace, name| there.named(namespace, name).is_some());
+        let handlers = self.handlers(&planes, &daemons);
+        let kube = self.of_control_planes.kube();
+        tokio::select! {
+            () = watches::follow(kube, handlers.clone(), on_watch_error(&self.metrics)) => {}
+            () = self.reconcile_control_planes(&planes, &handlers, stop.clone()) => {}
+            () = self.reconcile_provisioners(&daemons, &handlers, stop) => {}
+            () = orphans::remove(kube, &self.events, &self.control_planes, self.orphan_times) => {}
+        }
+    }
+
+    fn handlers(&self, planes: &Keys, daemons: &Keys) -> WatchHandlers {
+        let of_control_planes = control_plane::Triggers::new(
+            self.control_planes.clone(),
+            self.of_control_planes.grant_index().clone(),
+            self.of_control_planes.child_cache().clone(),
+            self.of_control_planes.kube().namespace(),
+            planes.clone(),
+        );
+        let of_provisioners = provisioner::Triggers::new(
+            self.dependants.provisioners.clone(),
+            self.of_provisioners.child_cache().clone(),
+            daemons.clone(),
+        );
+        Arc::new([
+            Arc::new(of_control_planes) as Arc<dyn WatchHandler>,
+            Arc::new(of_provisioners) as Arc<dyn WatchHandler>,
+        ])
+    }
+
+    async fn reconcile_control_planes(
+        &self,
+        queue: &Keys,
+        handlers: &WatchHandlers,
+        stop: CancellationToken,
+    ) {
+        let (reconciler, interval) = (&self.of_control_planes, self.verify_interval);
+        // As it was before the first reconcile: whatever changes after that is told.
+        let seen = self.dependants.seen();
+        let reconciles = queue.run(stop, |key| {
+            let reconciler = reconciler.clone();
+            async move { reconciler.reconcile(key).await }
+        });
+        let (all, dependants) = (self.control_planes.clone(), self.dependants.clone());
+        tokio::select! {
+            () = reconciles => {}
+            () = verify::follow(reconciler.kube(), reconciler.child_cache(), handlers, queue, interval) => {}
+            () = verify::follow_objects(reconciler.objects(), queue, interval) => {}
+            () = objects::follow(all.clone(), queue.clone(), |key| reconciler.forget(key)) => {}
+            () = follow_dependants(dependants, seen, all, queue.clone()) => {}
+        }
+    }
+
+    async fn reconcile_provisioners(&self, queue: &Keys, handlers: &WatchHandlers, stop: CancellationToken) {
+        let (reconciler, interval) = (&self.of_provisioners, self.verify_interval);
+        let kube = self.of_control_planes.kube();
+        let reconciles = queue.run(stop, |key| {
+            let reconciler = reconciler.clone();
+            async move { reconciler.reconcile(key).await }
+        });
+        let (all, planes) = (self.dependants.provisioners.clone(), self.control_planes.clone());
+        tokio::select! {
+            () = reconciles => {}
+            () = verify::follow(kube, reconciler.child_cache(), handlers, queue, interval) => {}
+            () = verify::follow_objects(reconciler.objects(), queue, interval) => {}
+            () = objects::follow(all.clone(), queue.clone(), |key| reconciler.forget(key)) => {}
+            () = follow_control_planes(planes, all, queue.clone()) => {}
+        }
+    }
+}
+
+/// What a reconciler of this kind works with.
+fn reconciler_context(
+    context: &Context,
+    kind: &'static str,
+    access: &ControlPlaneAccess,
+) -> ReconcilerContext {
+    ReconcilerContext {
+        kube: context.kube.clone(),
+        events: context.events.clone(),
+        telemetry: Telemetry::new(kind, context.metrics.clone()),
+        config: context.flags.config(),
+        access: access.clone(),
+    }
+}
+
+fn on_watch_error(metrics: &Metrics) -> OnWatchError {
+    let watch_errors = metrics.watch_errors.clone();
+    Arc::new(move |kind| _ = watch_errors.get_or_create(&Named { name: kind }).inc())
+}
+
+/// How every reconciler reaches the coderd of a control plane: what one asked to be left alone for, the other heeds.
+fn access(context: &Context) -> ControlPlaneAccess {
+    ControlPlaneAccess {
+        kube: context.kube.clone(),
+        egress: Egress { observer: observer(&context.metrics), ..context.flags.egress() },
+        holds: Holds::default(),
+        cluster_domain: context.flags.config().cluster_domain,
+    }
 }
 
 /// Counts every request to coderd.

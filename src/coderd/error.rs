@@ -25,6 +25,20 @@ pub enum Operation {
     UploadLicense,
     /// `DELETE /api/v2/users/me/keys/{id}`.
     DeleteToken,
+    /// `GET /api/v2/organizations/{organization}`.
+    Organization,
+    /// `GET /api/v2/organizations/{organization}/provisionerkeys`.
+    ProvisionerKeys,
+    /// `POST /api/v2/organizations/{organization}/provisionerkeys`.
+    CreateProvisionerKey,
+    /// `DELETE /api/v2/organizations/{organization}/provisionerkeys/{name}`.
+    DeleteProvisionerKey,
+    /// `GET /api/v2/provisionerkeys/{placeholder}`, by the key itself.
+    IdentifyProvisionerKey,
+    /// `GET /api/v2/organizations/{organization}/provisionerkeys/daemons`.
+    ProvisionerKeyDaemons,
+    /// `GET /api/v2/organizations/{organization}/provisionerjobs`.
+    PendingJobs,
 }
 
 impl fmt::Display for Operation {
@@ -37,6 +51,13 @@ impl fmt::Display for Operation {
             Self::Licenses => "listing coderd's licenses",
             Self::UploadLicense => "uploading a license",
             Self::DeleteToken => "deleting a token",
+            Self::Organization => "reading an organization",
+            Self::ProvisionerKeys => "listing provisioner keys",
+            Self::CreateProvisionerKey => "creating a provisioner key",
+            Self::DeleteProvisionerKey => "deleting a provisioner key",
+            Self::IdentifyProvisionerKey => "asking coderd which provisioner key a Secret holds",
+            Self::ProvisionerKeyDaemons => "listing the daemons of provisioner keys",
+            Self::PendingJobs => "listing pending provisioner jobs",
         })
     }
 }
@@ -52,12 +73,20 @@ impl Operation {
             Self::Licenses => "licenses",
             Self::UploadLicense => "upload_license",
             Self::DeleteToken => "delete_token",
+            Self::Organization => "organization",
+            Self::ProvisionerKeys => "provisioner_keys",
+            Self::CreateProvisionerKey => "create_provisioner_key",
+            Self::DeleteProvisionerKey => "delete_provisioner_key",
+            Self::IdentifyProvisionerKey => "identify_provisioner_key",
+            Self::ProvisionerKeyDaemons => "provisioner_key_daemons",
+            Self::PendingJobs => "pending_jobs",
         }
     }
 
-    /// Whether it is made without a token: who refuses it is not coderd but something in between.
+    /// Whether it is made without a token: who refuses it is not coderd but something in between. The call that shows a
+    /// provisioner key is one of them: what coderd says of a key it does not know is an answer, not a refusal.
     fn is_open(self) -> bool {
-        matches!(self, Self::Healthz | Self::BuildInfo | Self::Entitlements)
+        matches!(self, Self::Healthz | Self::BuildInfo | Self::Entitlements | Self::IdentifyProvisionerKey)
     }
 
     fn unauthorized(self) -> &'static str {
@@ -70,6 +99,10 @@ impl Operation {
     fn forbidden(self) -> &'static str {
         match self.is_open() {
             true => "it is open to everybody, yet the answer forbids it (403)",
+            // coderd denies the writes of keys with a 500.
+            false if matches!(self, Self::CreateProvisionerKey | Self::DeleteProvisionerKey) => {
+                "the token's user may not do this"
+            }
             false => "the token's user may not do this (403)",
         }
     }
@@ -140,7 +173,7 @@ pub enum Error {
         /// The call.
         operation: Operation,
     },
-    /// 403: the token's user may not.
+    /// 403, or a denial that coderd takes for an error of its own: the token's user may not.
     #[error("{operation} failed: {}", operation.forbidden())]
     Forbidden {
         /// The call.

@@ -1,7 +1,8 @@
-//! The identifiers of coderd's users and licenses, made here when we have to choose one before it exists.
+//! The identifiers of coderd's users, organisations and keys, made here when we have to choose one before it exists.
 //! It never says what an identifier points to.
 
 use ring::rand::{SecureRandom, SystemRandom};
+use serde::{Deserialize, Deserializer, de};
 use std::fmt;
 use std::str::FromStr;
 
@@ -39,6 +40,12 @@ impl FromStr for Uuid {
             return Err(NotAUuid);
         }
         u128::from_str_radix(&digits, 16).map(Self).map_err(|_| NotAUuid)
+    }
+}
+
+impl<'de> Deserialize<'de> for Uuid {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
     }
 }
 

@@ -3,12 +3,12 @@
 
 use crate::coderd::RateLimitHold;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-/// The holds of all control planes.
-#[derive(Default)]
-pub(crate) struct Holds(Mutex<BTreeMap<String, RateLimitHold>>);
+/// The holds of all control planes. Clones share them: whoever asks a coderd heeds what it told anybody of us.
+#[derive(Clone, Default)]
+pub(crate) struct Holds(Arc<Mutex<BTreeMap<String, RateLimitHold>>>);
 
 impl Holds {
     /// How long the coderd of this object asked to be left alone. Those that are over are forgotten.
@@ -30,6 +30,7 @@ mod tests {
         let holds = Holds::default();
         holds.of("a").begin(Instant::now() + Duration::from_secs(60));
         assert!(holds.of("a").left(Instant::now()).is_some());
+        assert!(holds.clone().of("a").left(Instant::now()).is_some(), "whoever asks");
         assert!(holds.of("b").left(Instant::now()).is_none(), "another one's");
         drop(holds.of("c"));
         holds.of("a");

@@ -6,26 +6,26 @@ use serde_json::{Value, from_value, json};
 
 /// A finalizer of ours.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Finalizer(pub &'static str);
+pub(crate) struct Finalizer(pub &'static str);
 
 impl Finalizer {
     /// Whether it is on the object.
-    pub(super) fn is_on(self, object: &Value) -> bool {
+    pub(crate) fn is_on(self, object: &Value) -> bool {
         names(object).any(|name| name == self.0)
     }
 
     /// What is said when the API server does not let us set or remove it.
-    pub(super) fn refusal(self, error: &impl std::fmt::Display) -> String {
+    pub(crate) fn refusal(self, error: &impl std::fmt::Display) -> String {
         format!("the finalizer {} is refused; allow the operator to set and remove it: {error}", self.0)
     }
 
     /// The patch that adds it; it fails if the object changed since it was read.
-    pub(super) fn add(self, object: &Value) -> Patch {
+    pub(crate) fn add(self, object: &Value) -> Patch {
         patch(object, names(object).chain([self.0]).collect())
     }
 
     /// The patch that removes it; it fails if the object changed since it was read.
-    pub(super) fn remove(self, object: &Value) -> Patch {
+    pub(crate) fn remove(self, object: &Value) -> Patch {
         patch(object, names(object).filter(|name| *name != self.0).collect())
     }
 }

@@ -1,25 +1,53 @@
 //! Decides what `render --children` shows of a manifest: the objects the reconciler would apply.
-//! Never asks a cluster: there is no owner yet, no checksum, and no source of `envFrom` that gives an address.
+//! Never asks a cluster: there is no owner yet, no checksum, and no source of `envFrom` that gives an address. The control
+//! plane of a provisioner is taken for one whose spec says nothing.
 
-use crds::CoderControlPlane;
+use super::control_plane::build as control_plane_build;
+use super::control_plane::resolve as control_plane_resolve;
+use super::provisioner::build as provisioner_build;
+use super::provisioner::resolve as provisioner_resolve;
+use crds::{CoderControlPlane, CoderProvisioner};
+use kube::core::ObjectMeta;
+use provisioner_resolve::ControlPlaneFacts;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use webhooks::Config;
 
-use super::control_plane::build::build;
-use super::control_plane::resolve::{Facts, resolve};
+/// Where a manifest names no namespace, kubectl takes this one.
+const NAMESPACE: &str = "default";
 
 /// The manifests of all children of an object that has every default in it.
 pub(crate) fn render(complete: &Value, config: &Config) -> Result<Vec<Value>, String> {
-    let kind = complete.get("kind").and_then(Value::as_str).unwrap_or_default();
-    if kind != "CoderControlPlane" {
-        return Err("they come with its reconciler, which this release does not have yet".to_owned());
+    match complete.get("kind").and_then(Value::as_str).unwrap_or_default() {
+        "CoderControlPlane" => control_plane(read(complete)?, config),
+        "CoderProvisioner" => provisioner(read(complete)?, config),
+        _ => Err("they come with its reconciler, which this release does not have yet".to_owned()),
     }
-    let mut control_plane: CoderControlPlane =
-        serde_json::from_value(complete.clone()).map_err(|error| error.to_string())?;
-    // Where a manifest names no namespace, kubectl takes this one.
-    control_plane.metadata.namespace.get_or_insert_with(|| "default".to_owned());
+}
+
+fn read<K: DeserializeOwned>(complete: &Value) -> Result<K, String> {
+    serde_json::from_value(complete.clone()).map_err(|error| error.to_string())
+}
+
+fn control_plane(mut object: CoderControlPlane, config: &Config) -> Result<Vec<Value>, String> {
+    use control_plane_resolve::{Facts, resolve};
+    object.metadata.namespace.get_or_insert_with(|| NAMESPACE.to_owned());
     let facts = Facts { cluster_domain: &config.cluster_domain, ..Facts::NONE };
-    let children = build(&resolve(&control_plane, facts));
+    let children = control_plane_build::build(&resolve(&object, facts));
+    Ok(children.all().map(|child| child.manifest.clone()).collect())
+}
+
+fn provisioner(mut object: CoderProvisioner, config: &Config) -> Result<Vec<Value>, String> {
+    use provisioner_resolve::{Facts, resolve};
+    let namespace = object.metadata.namespace.get_or_insert_with(|| NAMESPACE.to_owned());
+    let name = &object.spec.control_plane_ref.name;
+    let metadata =
+        ObjectMeta { name: Some(name.clone()), namespace: Some(namespace.clone()), ..Default::default() };
+    let silent = CoderControlPlane { metadata, ..Default::default() };
+    let served = ControlPlaneFacts::of(&silent, &config.default_image, &config.cluster_domain);
+    let served = served.filter(|_| !name.is_empty()).ok_or("spec.controlPlaneRef.name is empty")?;
+    let facts = Facts { control_plane: Some(&served), key_checksum: Some(""), running: None };
+    let children = provisioner_build::build(&resolve(&object, facts));
     Ok(children.all().map(|child| child.manifest.clone()).collect())
 }
 
@@ -28,21 +56,40 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    fn kinds(shown: &[Value]) -> Vec<&str> {
+        shown.iter().filter_map(|child| child["kind"].as_str()).collect()
+    }
+
     #[test]
     fn every_child_of_a_control_plane_is_shown_and_a_manifest_needs_no_namespace() {
         let object = json!({"kind": "CoderControlPlane", "metadata": {"name": "coder"}, "spec": {}});
         let shown = render(&object, &Config::default()).unwrap();
-        let kinds: Vec<&str> = shown.iter().filter_map(|child| child["kind"].as_str()).collect();
-        assert_eq!(kinds, ["ServiceAccount", "Role", "RoleBinding", "Deployment", "Service"]);
+        assert_eq!(kinds(&shown), ["ServiceAccount", "Role", "RoleBinding", "Deployment", "Service"]);
         assert!(shown.iter().all(|child| child["metadata"]["namespace"] == "default"));
     }
 
     #[test]
+    fn the_children_of_a_provisioner_are_shown_as_for_a_control_plane_that_says_nothing() {
+        let spec = json!({"controlPlaneRef": {"name": "coder"}});
+        let object = json!({"kind": "CoderProvisioner", "metadata": {"name": "builders"}, "spec": spec});
+        let shown = render(&object, &Config::default()).unwrap();
+        assert_eq!(kinds(&shown), ["ServiceAccount", "Role", "RoleBinding", "Deployment"]);
+        assert!(shown.iter().all(|child| child["metadata"]["namespace"] == "default"));
+        let container = &shown[3]["spec"]["template"]["spec"]["containers"][0];
+        assert_eq!(container["image"], Config::default().default_image);
+        assert_eq!(container["env"][0]["value"], "http://coder.default.svc.cluster.local:80");
+    }
+
+    #[test]
     fn what_cannot_be_shown_says_why() {
-        let provisioner = json!({"kind": "CoderProvisioner", "metadata": {"name": "b"}});
-        assert!(render(&provisioner, &Config::default()).unwrap_err().contains("reconciler"));
+        let proxy = json!({"kind": "CoderWorkspaceProxy", "metadata": {"name": "b"}});
+        assert!(render(&proxy, &Config::default()).unwrap_err().contains("reconciler"));
         let misfit =
             json!({"kind": "CoderControlPlane", "metadata": {"name": "c"}, "spec": {"replicas": "x"}});
         assert!(render(&misfit, &Config::default()).is_err());
+        let spec = json!({"controlPlaneRef": {}});
+        let object = json!({"kind": "CoderProvisioner", "metadata": {"name": "builders"}, "spec": spec});
+        let refusal = render(&object, &Config::default()).unwrap_err();
+        assert_eq!(refusal, "spec.controlPlaneRef.name is empty");
     }
 }

@@ -11,10 +11,23 @@ use kube::api::{
     DeleteParams, DynamicObject, GetParams, Patch, PatchParams, PostParams, Preconditions, Request,
 };
 use kube::core::request::Error as RequestError;
+use serde::Deserialize;
 use serde_json::Value;
 
 /// A request, as the client builds it.
 pub(super) type Built = Result<http::Request<Vec<u8>>, RequestError>;
+
+/// What is looked at of an object that was written.
+#[derive(Deserialize)]
+struct Written {
+    metadata: WrittenMetadata,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WrittenMetadata {
+    resource_version: Option<String>,
+}
 
 /// Sends a request and reads its answer, unless it is larger than this.
 async fn ask(
@@ -97,12 +110,19 @@ impl Kube {
         whole(target, "patch", self.change(target, "patch", patch).await?)
     }
 
-    /// Writes the status of an object as far as it is given; the object must still be at this resourceVersion.
-    pub async fn write_status(&self, target: Target<'_>, patch: JsonPatch) -> Result<(), CallError> {
+    /// Changes the status of an object by a JSON patch; returns the resourceVersion that it has then, if the API server
+    /// says so.
+    pub async fn write_status(
+        &self,
+        target: Target<'_>,
+        patch: JsonPatch,
+    ) -> Result<Option<String>, CallError> {
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let patch = Patch::<()>::Json(patch);
         let write = |request: &Request| request.patch_subresource("status", target.name, &params, &patch);
-        self.change(target, "write the status of", write).await.map(drop)
+        let answer = self.change(target, "write the status of", write).await?;
+        let written: Option<Written> = answer.and_then(|answer| answer.parsed().ok());
+        Ok(written.and_then(|written| written.metadata.resource_version))
     }
 
     /// The answer to a request that changes an object.

@@ -9,7 +9,8 @@
 //! | Secrets, ConfigMaps, Namespaces (all of the cluster) | one at a time | trimmed metadata | nothing; names of a few |
 //! | children by label: Deployments, Services, ServiceAccounts, Roles, RoleBindings, Ingresses, budgets, routes, monitors | one at a time | trimmed metadata | hashes of 50,000 at most |
 //! | CustomResourceDefinitions (by name) | one | trimmed metadata | nothing |
-//! | our three kinds | one at a time | trimmed metadata, the text of the spec | both; admission bounds the spec |
+//! | CoderControlPlanes | one at a time | trimmed metadata, the texts of spec and status | all of it; admission bounds the spec, a status above 64 KiB is not kept |
+//! | our other kinds | one at a time | trimmed metadata, a part of the spec | names, and that part |
 //! | webhook configurations, APIServices (by label; administrators write them) | one at a time | everything | everything |
 //! | the CA's Secret, the front proxy's ConfigMap (by name) | one | everything | everything |
 //! | orphans, sweeps (Roles, RoleBindings, ServiceAccounts, our own Secrets, by label) | a page of 50, 4 MiB at most | trimmed metadata | names, by label |

@@ -4,7 +4,7 @@
 use super::findings::Severity;
 use serde_json::Value;
 use std::borrow::Cow;
-use webhooks::{Cause, Operation};
+use webhooks::{Cause, Operation, Verdict, problem_list};
 
 /// What the operator is configured with.
 pub use webhooks::Config as Settings;
@@ -35,17 +35,25 @@ pub(super) fn judge(kind: Kind, object: &Value, settings: &Settings) -> Vec<Prob
     let review = |object| webhooks::validate(kind, object, Operation::Create);
     let written = review(object);
     let stored = match webhooks::defaulted(kind, object, None, settings) {
-        Cow::Owned(stored) => review(&stored).causes,
+        Cow::Owned(stored) => review(&stored),
         // Without a default to write, what is stored is what is written.
-        Cow::Borrowed(_) => Vec::new(),
+        Cow::Borrowed(_) => Verdict::default(),
     };
+    let left_out = written.more_causes.max(stored.more_causes);
     let mut denied: Vec<Cause> = Vec::new();
-    for cause in written.causes.into_iter().chain(stored) {
+    for cause in written.causes.into_iter().chain(stored.causes) {
         if !denied.contains(&cause) {
             denied.push(cause);
         }
     }
-    let denied = denied.into_iter().map(|cause| Problem::of(Severity::Error, cause));
+    let besides = denied.last().filter(|_| left_out > 0).map(|cause| Problem {
+        severity: Severity::Error,
+        code: cause.code,
+        field: "spec".to_owned(),
+        message: problem_list(&[], "", 0, left_out),
+        help: "fix those that are listed first".to_owned(),
+    });
+    let denied = denied.into_iter().map(|cause| Problem::of(Severity::Error, cause)).chain(besides);
     denied.chain(written.warnings.into_iter().map(|cause| Problem::of(Severity::Warning, cause))).collect()
 }
 

@@ -1,25 +1,34 @@
-//! Decides what the page on reasons shows: every reason of a kind, who acts on it and what it means.
-//! It never says what the enum does not say.
+//! Decides what the page on reasons shows: every reason of each kind, who acts on it and what it means.
+//! It never says what the enums do not say.
 
 use super::reference::{HEADER, cell, code};
 use super::{File, Generated};
-use crate::controller::control_plane::reasons::Reason;
+use crate::controller::{control_plane, provisioner};
 
 const OPENING: &str = "# Reasons\n\n\
     Every `reason` in a condition or an Event. They are API: a reason keeps its name and its meaning. \
-    [control-plane.md](../control-plane.md) says which condition has which of them.\n\n\
-    ## CoderControlPlane\n\n| reason | action needed | meaning |\n|---|---|---|\n";
+    [control-plane.md](../control-plane.md) and [provisioner.md](../provisioner.md) say which condition has which of them.\n";
+
+/// A reason, who acts on it and what it means.
+type Row = [&'static str; 3];
 
 /// `docs/reference/reasons.md`.
 pub(super) fn files() -> Generated {
-    let mut reasons = Reason::ALL.to_vec();
-    reasons.sort_by_key(|reason| reason.as_str());
-    let row = |reason: &Reason| {
-        format!("| {} | {} | {} |\n", code(reason.as_str()), reason.class().as_str(), cell(reason.doc()))
-    };
-    let rows: String = reasons.iter().map(row).collect();
+    let control_plane = control_plane::reasons::Reason::ALL.iter();
+    let control_plane = control_plane.map(|one| [one.as_str(), one.class().as_str(), one.doc()]).collect();
+    let provisioner = provisioner::reasons::Reason::ALL.iter();
+    let provisioner = provisioner.map(|one| [one.as_str(), one.class().as_str(), one.doc()]).collect();
+    let tables = table("CoderControlPlane", control_plane) + &table("CoderProvisioner", provisioner);
     Ok(vec![File {
         path: "docs/reference/reasons.md".to_owned(),
-        content: format!("{HEADER}\n{OPENING}{rows}"),
+        content: format!("{HEADER}\n{OPENING}{tables}"),
     }])
+}
+
+fn table(kind: &str, mut rows: Vec<Row>) -> String {
+    rows.sort_unstable();
+    let row =
+        |[reason, action, meaning]: &Row| format!("| {} | {action} | {} |\n", code(reason), cell(meaning));
+    let rows: String = rows.iter().map(row).collect();
+    format!("\n## {kind}\n\n| reason | action needed | meaning |\n|---|---|---|\n{rows}")
 }

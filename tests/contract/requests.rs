@@ -14,7 +14,7 @@ pub struct Case {
 }
 
 /// All calls of the client.
-pub const OPERATIONS: [Operation; 7] = [
+pub const OPERATIONS: [Operation; 14] = [
     Operation::Healthz,
     Operation::BuildInfo,
     Operation::Entitlements,
@@ -22,6 +22,13 @@ pub const OPERATIONS: [Operation; 7] = [
     Operation::Licenses,
     Operation::UploadLicense,
     Operation::DeleteToken,
+    Operation::Organization,
+    Operation::ProvisionerKeys,
+    Operation::CreateProvisionerKey,
+    Operation::DeleteProvisionerKey,
+    Operation::IdentifyProvisionerKey,
+    Operation::ProvisionerKeyDaemons,
+    Operation::PendingJobs,
 ];
 
 /// The request line of a call. A new call does not compile before it has one, and fails before it has cases.
@@ -34,6 +41,17 @@ pub fn line(operation: Operation) -> (&'static str, &'static str) {
         Operation::Licenses => ("GET", "/api/v2/licenses"),
         Operation::UploadLicense => ("POST", "/api/v2/licenses"),
         Operation::DeleteToken => ("DELETE", "/api/v2/users/me/keys/"),
+        Operation::Organization => ("GET", "/api/v2/organizations/default"),
+        Operation::ProvisionerKeys => ("GET", "/api/v2/organizations/{organization}/provisionerkeys"),
+        Operation::CreateProvisionerKey => ("POST", "/api/v2/organizations/{organization}/provisionerkeys"),
+        Operation::DeleteProvisionerKey => {
+            ("DELETE", "/api/v2/organizations/{organization}/provisionerkeys/seeded")
+        }
+        Operation::IdentifyProvisionerKey => ("GET", "/api/v2/provisionerkeys/by-header"),
+        Operation::ProvisionerKeyDaemons => {
+            ("GET", "/api/v2/organizations/{organization}/provisionerkeys/daemons")
+        }
+        Operation::PendingJobs => ("GET", "/api/v2/organizations/{organization}/provisionerjobs"),
     }
 }
 
@@ -75,6 +93,10 @@ pub fn cases() -> Vec<Case> {
     cases.extend(deletions_of_tokens());
     cases.extend(deletions_of_licenses());
     cases.extend(lines_that_nobody_serves());
+    cases.extend(organizations());
+    cases.extend(provisioner_keys());
+    cases.extend(plaintexts_of_keys());
+    cases.extend(pending_jobs());
     cases.extend(routes_without_a_caller());
     // Last, since it is used above: an owner may delete what is not its own.
     let of_another =
@@ -145,30 +167,88 @@ fn deletions_of_licenses() -> Vec<Case> {
     ]
 }
 
-/// What the double can answer and the client does not ask for yet: without a license, keys are refused before anything else.
+/// Whoever may or may not see what an organisation has.
+const CALLERS: [Who; 5] = [Who::Nobody, Who::Owner, Who::TemplateAdmin, Who::Member, Who::Expired];
+
+/// The ways to name an organisation, right and wrong.
+fn organizations() -> Vec<Case> {
+    let words = [
+        "/api/v2/organizations/default",
+        "/api/v2/organizations/Default",
+        "/api/v2/organizations/coder",
+        "/api/v2/organizations/CODER",
+        "/api/v2/organizations/{organization}",
+        "/api/v2/organizations/00000000-0000-0000-0000-000000000000",
+        "/api/v2/organizations/6f1f6a3e-0000-4000-8000-000000000001",
+        "/api/v2/organizations/nonsense",
+        "/api/v2/organizations/non%20sense%3F",
+    ];
+    let ask = |path: &'static str, who: Who| Case { path, ..case(Operation::Organization, who) };
+    words.into_iter().flat_map(|path| CALLERS.map(|who| ask(path, who))).collect()
+}
+
+/// Keys of organisations: without a license they are refused before anything else is looked at but the organisation.
+fn provisioner_keys() -> Vec<Case> {
+    let mut cases = each(Operation::ProvisionerKeys, &CALLERS);
+    cases.extend(each(Operation::ProvisionerKeyDaemons, &CALLERS));
+    cases.extend(each(Operation::DeleteProvisionerKey, &CALLERS));
+    let create = |who: Who, body: &str| Case {
+        body: Some(body.to_owned()),
+        ..case(Operation::CreateProvisionerKey, who)
+    };
+    cases.extend(CALLERS.map(|who| create(who, r#"{"name":"a","tags":{}}"#)));
+    cases.extend(["{}", r#"{"name":"psk"}"#, "nonsense", ""].map(|body| create(Who::Owner, body)));
+    let nowhere = [
+        (Operation::ProvisionerKeys, "/api/v2/organizations/nonsense/provisionerkeys"),
+        (Operation::ProvisionerKeyDaemons, "/api/v2/organizations/nonsense/provisionerkeys/daemons"),
+        (Operation::CreateProvisionerKey, "/api/v2/organizations/nonsense/provisionerkeys"),
+        (Operation::DeleteProvisionerKey, "/api/v2/organizations/nonsense/provisionerkeys/a"),
+        (Operation::DeleteProvisionerKey, "/api/v2/organizations/{organization}/provisionerkeys/a%20key"),
+        (Operation::DeleteProvisionerKey, "/api/v2/organizations/{organization}/provisionerkeys/daemons"),
+    ];
+    cases.extend(nowhere.map(|(operation, path)| Case { path, ..case(operation, Who::Owner) }));
+    cases
+}
+
+/// The one call of keys that needs no license.
+fn plaintexts_of_keys() -> Vec<Case> {
+    each(
+        Operation::IdentifyProvisionerKey,
+        &[
+            Who::SeededKey,
+            Who::Key("xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"),
+            Who::Key("short"),
+            Who::Nobody,
+            Who::Owner,
+        ],
+    )
+}
+
+/// The jobs that wait on both sides, asked for as our client does and as it does not.
+fn pending_jobs() -> Vec<Case> {
+    let ask = |path: &'static str, who: Who| Case { path, ..case(Operation::PendingJobs, who) };
+    let mut cases = each(Operation::PendingJobs, &CALLERS);
+    for path in [
+        "/api/v2/organizations/{organization}/provisionerjobs?status=pending&limit=50&tags=%7B%22owner%22%3A%22%22%2C%22scope%22%3A%22organization%22%7D",
+        "/api/v2/organizations/{organization}/provisionerjobs?status=pending&limit=50&tags=%7B%22scope%22%3A%22organization%22%2C%22zone%22%3A%22eu%22%7D",
+        "/api/v2/organizations/{organization}/provisionerjobs?status=pending&limit=50&tags=%7B%22scope%22%3A%22organization%22%7D",
+        "/api/v2/organizations/{organization}/provisionerjobs?status=pending&limit=1&tags=",
+        "/api/v2/organizations/{organization}/provisionerjobs?status=running&limit=0",
+        "/api/v2/organizations/{organization}/provisionerjobs?limit=-1",
+        "/api/v2/organizations/{organization}/provisionerjobs?limit=some",
+        "/api/v2/organizations/{organization}/provisionerjobs?page=2",
+        "/api/v2/organizations/nonsense/provisionerjobs",
+    ] {
+        cases.extend([Who::Owner, Who::TemplateAdmin, Who::Member].map(|who| ask(path, who)));
+    }
+    cases
+}
+
+/// What the double can answer and the client does not ask for.
 fn routes_without_a_caller() -> Vec<Case> {
     let ask = |method: &'static str, path: &'static str, who: Who| Case { method, path, who, body: None };
-    let callers = [Who::Nobody, Who::Owner, Who::TemplateAdmin, Who::Member];
-    let mut cases = Vec::new();
-    for path in [
-        "/api/v2/organizations",
-        "/api/v2/organizations/default",
-        "/api/v2/organizations/coder",
-        "/api/v2/organizations/nonsense",
-        "/api/v2/organizations/default/provisionerkeys",
-        "/api/v2/organizations/default/provisionerkeys/daemons",
-        "/api/v2/organizations/nonsense/provisionerkeys",
-        "/api/v2/organizations/default/provisionerdaemons",
-        "/api/v2/provisionerkeys/x",
-    ] {
-        cases.extend(callers.map(|who| ask("GET", path, who)));
-    }
-    let path = "/api/v2/organizations/default/provisionerkeys";
-    let body = Some(r#"{"name":"a","tags":{}}"#.to_owned());
-    cases.extend(callers.map(|who| Case { body: body.clone(), ..ask("POST", path, who) }));
-    let path = "/api/v2/organizations/default/provisionerkeys/a";
-    cases.extend(callers.map(|who| ask("DELETE", path, who)));
-    cases
+    let paths = ["/api/v2/organizations", "/api/v2/organizations/default/provisionerdaemons"];
+    paths.into_iter().flat_map(|path| CALLERS.map(|who| ask("GET", path, who))).collect()
 }
 
 /// How a coderd without a route says so: our client tells it from a thing that is not there.

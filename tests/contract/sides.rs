@@ -1,6 +1,7 @@
 //! The same world on both sides: the double and a real coderd, each with the same users, standings and sessions.
 //! It sets scenes and sends; it never judges an answer.
 
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,6 +10,8 @@ use support::plain_http::{Answer, Ask};
 use support::postgres::Postgres;
 use support::real_coderd::{Edition, RealCoderd};
 
+const SESSION_HEADER: &str = "coder-session-token";
+const KEY_HEADER: &str = "coder-provisioner-daemon-key";
 const DAY: Duration = Duration::from_secs(86_400);
 /// Calls a minute per user and path: more than the table makes, few enough to be used up.
 pub const RATE_LIMIT: u32 = 60;
@@ -34,18 +37,31 @@ pub enum Who {
     Unknown,
     /// Any text as token.
     Text(&'static str),
+    /// The plaintext of the provisioner key that both have, and no token.
+    SeededKey,
+    /// Any text as the plaintext of a provisioner key, and no token.
+    Key(&'static str),
 }
+
+/// The name of the provisioner key that both have; its tags are those of the second job that waits.
+pub const SEEDED_KEY: &str = "seeded";
+/// The tags of the jobs that wait on both sides, oldest first.
+const JOBS: [&[(&str, &str)]; 3] = [&[], &[("zone", "eu")], &[("zone", "eu"), ("gpu", "yes")]];
 
 /// One of the two servers.
 pub struct Side {
     pub addr: SocketAddr,
     tokens: BTreeMap<Who, String>,
+    /// The id of its default organisation.
+    pub organization: String,
+    /// The plaintext of the key that both have.
+    pub seeded_key: String,
 }
 
 impl Side {
     pub fn token(&self, who: Who) -> Option<String> {
         match who {
-            Who::Nobody => None,
+            Who::Nobody | Who::SeededKey | Who::Key(_) => None,
             Who::Text(text) => Some(text.to_owned()),
             Who::Unknown => Some(format!("{}-{}", "a".repeat(10), "b".repeat(22))),
             Who::WrongSecret => Some(format!("{}-{}", self.key(Who::Member), "b".repeat(22))),
@@ -58,14 +74,24 @@ impl Side {
         self.tokens[&who].split('-').next().unwrap().to_owned()
     }
 
+    /// The header by which somebody is known.
+    fn credential(&self, who: Who) -> Option<(&'static str, String)> {
+        match who {
+            Who::SeededKey => Some((KEY_HEADER, self.seeded_key.clone())),
+            Who::Key(text) => Some((KEY_HEADER, text.to_owned())),
+            other => Some((SESSION_HEADER, self.token(other)?)),
+        }
+    }
+
     pub async fn ask(&self, method: &str, path: &str, who: Who, body: Option<&str>) -> Answer {
         let path = path
             .replace("{owners key}", &self.key(Who::Owner))
             .replace("{members key}", &self.key(Who::Member))
-            .replace("{deleted key}", &self.key(Who::Deleted));
+            .replace("{deleted key}", &self.key(Who::Deleted))
+            .replace("{organization}", &self.organization);
         let mut ask = Ask::new(method, &path).header("accept", "application/json");
-        if let Some(token) = self.token(who) {
-            ask = ask.header("coder-session-token", &token);
+        if let Some((header, value)) = self.credential(who) {
+            ask = ask.header(header, &value);
         }
         if let Some(body) = body {
             ask = ask.json(body);
@@ -88,11 +114,19 @@ impl Sides {
     pub async fn start(edition: Edition) -> Self {
         let postgres = Postgres::start();
         let server = RealCoderd::start(&postgres, edition, RATE_LIMIT).await;
-        let real = Side { addr: server.addr(), tokens: real_tokens(&server, &postgres).await };
+        let real_tokens = real_tokens(&server, &postgres).await;
         let builder = Coderd::builder().unlicensed().api_rate_limit(Some(RATE_LIMIT));
         let builder = if edition == Edition::OpenSource { builder.agpl() } else { builder };
         let coderd = builder.start().await;
-        let double = Side { addr: coderd.addr(), tokens: double_tokens(&coderd) };
+        let tokens = double_tokens(&coderd);
+        let seeded_key = coderd.add_provisioner_key("default", SEEDED_KEY, JOBS[1]);
+        for tags in JOBS {
+            coderd.add_pending_job("default", tags);
+        }
+        let organization = coderd.organization_id("default").to_string();
+        let double = Side { addr: coderd.addr(), tokens, organization, seeded_key: seeded_key.clone() };
+        let organization = seed(&server, &postgres, &seeded_key).await;
+        let real = Side { addr: server.addr(), tokens: real_tokens, organization, seeded_key };
         Self { coderd, double, real, postgres, server }
     }
 }
@@ -145,4 +179,28 @@ async fn real_tokens(server: &RealCoderd, postgres: &Postgres) -> BTreeMap<Who, 
         ),
     );
     tokens
+}
+
+/// Gives the real one the key and the jobs that the double has, and says the id of its default organisation. It makes keys
+/// for nobody without a license, so this one comes by its database; the jobs come by its API, as people make them.
+async fn seed(server: &RealCoderd, postgres: &Postgres, plaintext: &str) -> String {
+    let tags = |pairs: &[(&str, &str)]| json!(pairs.iter().copied().collect::<BTreeMap<&str, &str>>());
+    let organization = postgres.sql(server.database(), "SELECT id FROM organizations WHERE is_default");
+    postgres.sql(
+        server.database(),
+        &format!(
+            "INSERT INTO provisioner_keys (id, created_at, organization_id, name, hashed_secret, tags) VALUES \
+             (gen_random_uuid(), now(), '{organization}', '{SEEDED_KEY}', sha256('{plaintext}'), '{}')",
+            tags(JOBS[1])
+        ),
+    );
+    for pairs in JOBS {
+        let version = json!({ "name": "waiting", "storage_method": "file", "example_id": "scratch",
+            "provisioner": "terraform", "tags": tags(pairs) });
+        let path = format!("/api/v2/organizations/{organization}/templateversions");
+        let ask = Ask::new("POST", &path).header(SESSION_HEADER, server.owner_token());
+        let made = ask.json(&version.to_string()).send(server.addr()).await.unwrap();
+        assert_eq!(made.status, 201, "{made:?}");
+    }
+    organization
 }

@@ -359,7 +359,7 @@ async fn a_role_that_looks_like_a_former_one_and_is_held_fails_nobody_and_holds_
     let plane = env.reconcile(&ns, "coder", "again").await;
     assert!(is_ready(&plane), "{}", plane["status"]);
     env.cluster.kubectl(&format!("delete ccp coder -n {ns} --wait=false")).await.expect_ok();
-    env.until_gone("ccp", &ns, "coder").await;
+    env.until_gone("codercontrolplane", &ns, "coder").await;
     let release =
         format!("patch role evil -n {evil} --type=merge -p {{\"metadata\":{{\"finalizers\":null}}}}");
     env.cluster.kubectl(&release).await.expect_ok();

@@ -44,6 +44,7 @@ async fn a_server_comes_from_an_empty_spec_and_says_so() {
     assert_eq!(status["url"], format!("http://coder.{ns}.svc.cluster.local:80"));
     assert_eq!(status["resolved"]["image"], "ghcr.io/coder/coder:v2.36.1");
     assert_eq!(status["version"], "v2.36.1", "{status}");
+    assert_eq!(status["deploymentID"].as_str().map(str::len), Some(36), "{status}");
     assert_eq!((&status["replicas"], &status["readyReplicas"]), (&json!(1), &json!(1)));
     for name in ["DeploymentAvailable", "WorkspaceRBACReady", "CoderdReachable"] {
         assert_eq!(condition(&plane, name)["status"], "True", "{name}: {status}");

@@ -91,6 +91,27 @@ impl FaultEnv {
         .await;
     }
 
+    /// Waits until the object is read after that.
+    async fn until_read(&self, after: Instant) {
+        until("the object to be looked for", LIMIT, async || {
+            let seen = self.proxy().seen();
+            let mut read = seen.iter().filter(|seen| seen.at > after && seen.method == "GET");
+            holds(read.any(|seen| seen.path.ends_with("/codercontrolplanes/coder")), "not yet")
+        })
+        .await;
+    }
+
+    /// Waits for a list or watch of control planes after that, with this in its query; returns when it began.
+    async fn until_listed(&self, after: Instant, how: &str) -> Instant {
+        until(&format!("control planes to be asked for with {how}"), LIMIT, async || {
+            let seen = self.proxy().seen().into_iter().filter(|seen| seen.at > after);
+            let mut seen =
+                seen.filter(|seen| seen.path.starts_with(CONTROL_PLANES) && seen.path.contains(how));
+            seen.next().map(|seen| seen.at).ok_or_else(|| "not yet".to_owned())
+        })
+        .await
+    }
+
     /// The watches of Services that were opened since then.
     fn watches_since(&self, then: Instant) -> Vec<String> {
         let seen = self.proxy().seen().into_iter();
@@ -241,4 +262,76 @@ async fn a_grant_whose_event_was_dropped_goes_when_its_namespace_is_no_longer_as
         holds(there.is_empty(), there)
     })
     .await;
+}
+
+const CONTROL_PLANES: &str = "/apis/coder.com/v1alpha1/codercontrolplanes";
+
+/// A reconcile takes its object from the watch where it can: what the watch did not tell is found by the next list.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_of_the_object_whose_event_was_dropped_is_made_up_for_within_the_verify_interval() {
+    let env = FaultEnv::with_a_control_plane("missed").await;
+    env.proxy().drop_event(|url, event| {
+        url.starts_with(CONTROL_PLANES) && event["object"]["metadata"]["generation"] == 2
+    });
+    env.apply_spec(&json!({ "replicas": 2 })).await;
+    env.until_dropped().await;
+    let scaled = |child: &Value| child["spec"]["replicas"] == 2;
+    env.until_object("deployment", &env.namespace, "coder", "to be scaled", scaled).await;
+    env.become_ready().await;
+}
+
+/// The watch goes on showing an object that is gone: nothing is made for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_made_for_an_object_whose_deletion_was_dropped() {
+    let env = FaultEnv::verified_every("1h", "ghost").await.and_a_control_plane().await;
+    env.proxy().drop_event(|url, event| url.starts_with(CONTROL_PLANES) && event["type"] == "DELETED");
+    env.delete("codercontrolplane").await;
+    env.until_dropped().await;
+    env.journal().begin(None);
+    // Its Deployment goes, and then somebody else's change concerns it: the first reconcile is over when the second begins.
+    let deleted = Instant::now();
+    let words = format!("delete deployment/coder -n {} --ignore-not-found", env.namespace);
+    env.cluster.kubectl(&words).await.expect_ok();
+    env.until_read(deleted).await;
+    let labelled = Instant::now();
+    env.cluster.kubectl(&format!("label namespace {} looked-at=again", env.namespace)).await.expect_ok();
+    env.until_read(labelled).await;
+    let points = env.journal().points();
+    assert!(points.is_empty(), "{points:?}");
+    assert_eq!(env.get("deployment", &env.namespace, "coder").await, None);
+}
+
+/// Others look at what the watch shows as well: once a list has found that it is wrong, it begins anew, and from then on
+/// there is nothing to tell.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_that_missed_a_deletion_lists_again_and_that_is_not_told_for_ever() {
+    let env = FaultEnv::with_a_control_plane("relisted").await;
+    env.proxy().drop_event(|url, event| url.starts_with(CONTROL_PLANES) && event["type"] == "DELETED");
+    let deleted = Instant::now();
+    env.delete("codercontrolplane").await;
+    env.until_dropped().await;
+    let mut listed = env.until_listed(deleted, "sendInitialEvents=true").await;
+    let mut told = Vec::new();
+    for _ in 0..4 {
+        listed = env.until_listed(listed, "limit=").await;
+        told.push(env.logged("a watch has missed a change").await.len());
+    }
+    assert!(told[0] > 0 && told[1..].iter().all(|count| *count == told[1]), "{told:?}");
+}
+
+/// What could not be verified is doubted: the next reconcile reads it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_is_read_after_a_list_that_should_verify_it_has_failed() {
+    let env = FaultEnv::with_a_control_plane("doubted").await;
+    env.proxy().on(Fault::Answer(500), |method, path| {
+        method == "GET" && path.starts_with(CONTROL_PLANES) && path.contains("limit=")
+    });
+    until("a list to fail", LIMIT, async || {
+        let failed = env.logged("objects could not be verified; it is tried again").await;
+        holds(!failed.is_empty(), "not yet")
+    })
+    .await;
+    let labelled = Instant::now();
+    env.cluster.kubectl(&format!("label namespace {} looked-at=again", env.namespace)).await.expect_ok();
+    env.until_read(labelled).await;
 }

@@ -218,7 +218,9 @@ fn secrets(client: kube::Client, namespace: &str) -> Api<DynamicObject> {
 }
 
 async fn follow(planes: Api<DynamicObject>, history: History) {
-    let mut states = watcher(planes, watcher::Config::default()).applied_objects().boxed();
+    let watch = watcher(planes, watcher::Config::default());
+    // A pause after each failure: without one, this would never yield when the client is gone, and the runtime never end.
+    let mut states = watch.default_backoff().applied_objects().boxed();
     while let Some(state) = states.next().await {
         // A watch that fails is begun again by itself.
         let Ok(state) = state.map(|state| serde_json::to_value(state).unwrap()) else { continue };

@@ -1,8 +1,15 @@
 //! Changes of stored objects: what counts as more than before, and what does not.
 //! The stored object was written by an administrator; the change is sent by somebody with the rights of the case.
 
+use crate::gains::WITH_POD_FIELDS;
 use serde_json::{Value, json};
 use webhooks::Kind::{self, ControlPlane, Provisioner, WorkspaceProxy};
+
+/// Rights to run pods in one way, and to read what pods read.
+const RUNS: [&str; 1] = ["create deployments.apps"];
+const READS: [&str; 2] = ["get secrets", "get configmaps"];
+/// Code of the rule that asks for the right to run pods.
+const RUN_PODS: &str = "CODER0509";
 
 /// A change of a stored object.
 pub struct Change {
@@ -44,33 +51,36 @@ fn rules(rules: Value) -> Value {
     json!({ "rbac": { "extraRules": rules } })
 }
 
-fn changes_of_rules() -> Vec<Change> {
+fn changes_of_rules(kind: Kind) -> Vec<Change> {
     let (get, both) = (rule(&["get"], &[]), rule(&["get", "list"], &[]));
     let field = "spec.rbac.extraRules[0]";
-    let with = |namespaces: Value, rules: Value| json!({ "rbac": { "workspaceNamespaces": namespaces, "extraRules": rules } });
     vec![
-        change("rules go", ControlPlane, [rules(json!([both])), json!({})]),
+        change("rules go", kind, [rules(json!([both])), json!({})]),
         change(
             "one rule becomes two",
-            ControlPlane,
+            kind,
             [rules(json!([both])), rules(json!([rule(&["list"], &[]), get]))],
         ),
         change(
             "a rule is narrowed to a name",
-            ControlPlane,
+            kind,
             [rules(json!([get])), rules(json!([rule(&["get"], &["payroll"])]))],
         ),
-        change("a verb comes", ControlPlane, [rules(json!([get])), rules(json!([both]))])
+        change("a verb comes", kind, [rules(json!([get])), rules(json!([both]))])
             .by(&["get secrets"])
             .refused(field, "CODER0502"),
-        change("a verb comes that the author has", ControlPlane, [rules(json!([get])), rules(json!([both]))])
+        change("a verb comes that the author has", kind, [rules(json!([get])), rules(json!([both]))])
             .by(&["list secrets"]),
-        change(
-            "a name goes",
-            ControlPlane,
-            [rules(json!([rule(&["get"], &["payroll"])])), rules(json!([get]))],
-        )
-        .refused(field, "CODER0502"),
+        change("a name goes", kind, [rules(json!([rule(&["get"], &["payroll"])])), rules(json!([get]))])
+            .refused(field, "CODER0502"),
+    ]
+}
+
+fn changes_of_rules_elsewhere() -> Vec<Change> {
+    let get = rule(&["get"], &[]);
+    let field = "spec.rbac.extraRules[0]";
+    let with = |namespaces: Value, rules: Value| json!({ "rbac": { "workspaceNamespaces": namespaces, "extraRules": rules } });
+    vec![
         change(
             "a rule comes and reaches a namespace of workspaces",
             ControlPlane,
@@ -141,55 +151,55 @@ fn changes_of_namespaces() -> Vec<Change> {
 }
 
 /// The right to run pods is asked for whenever what runs changes, and is enough for whatever pods reach.
-fn changes_of_references() -> Vec<Change> {
-    let license = |key: &str| json!({ "licenseSecretRef": { "name": "payroll", "key": key } });
-    let env = |reference: &str| json!({ "envFrom": [{ reference: { "name": "payroll" } }] });
+fn changes_of_references(kind: Kind) -> Vec<Change> {
+    let from = |reference: &str| json!({ "envFrom": [{ reference: { "name": "payroll" } }] });
+    let trusted = |key: &str| json!({ "certs": { "secrets": [{ "name": "payroll", "key": key }] } });
     let account = |name: &str| json!({ "serviceAccount": { "name": name } });
-    let (runs, code) = (["create deployments.apps"], "CODER0509");
-    let reads = ["get secrets", "get configmaps"];
     vec![
-        change("another key of a Secret one may read", ControlPlane, [license("a"), license("b")])
-            .by(&reads)
-            .refused("spec.licenseSecretRef", code),
-        change("another key by one who may run pods", ControlPlane, [license("a"), license("b")]).by(&runs),
-        change("a key, then the whole Secret", ControlPlane, [license("a"), env("secretRef")])
-            .by(&reads)
-            .refused("spec.licenseSecretRef", code)
-            .refused("spec.envFrom", code),
-        change(
-            "a ConfigMap, then a Secret of its name",
-            ControlPlane,
-            [env("configMapRef"), env("secretRef")],
-        )
-        .by(&reads)
-        .refused("spec.envFrom", code),
-        change("the same by one who may run pods", ControlPlane, [env("configMapRef"), env("secretRef")])
-            .by(&runs),
-        change("another account", ControlPlane, [account("robot"), account("other")])
+        change("another key of a Secret one may read", kind, [trusted("a"), trusted("b")])
+            .by(&READS)
+            .refused("spec.certs", RUN_PODS),
+        change("another key by one who may run pods", kind, [trusted("a"), trusted("b")]).by(&RUNS),
+        change("a key, then the whole Secret", kind, [trusted("a"), from("secretRef")])
+            .by(&READS)
+            .refused("spec.certs", RUN_PODS)
+            .refused("spec.envFrom", RUN_PODS),
+        change("a ConfigMap, then a Secret of its name", kind, [from("configMapRef"), from("secretRef")])
+            .by(&READS)
+            .refused("spec.envFrom", RUN_PODS),
+        change("the same by one who may run pods", kind, [from("configMapRef"), from("secretRef")]).by(&RUNS),
+        change("another account", kind, [account("robot"), account("other")])
             .by(&["create serviceaccounts/token"])
-            .refused("spec.serviceAccount", code),
-        change("the account of others, then the own", ControlPlane, [account("robot"), json!({})])
-            .refused("spec.serviceAccount", code),
-        change(
-            "another key beside the own",
-            Provisioner,
-            [json!({}), json!({ "key": { "secretKey": "other" } })],
-        )
-        .by(&reads)
-        .refused("spec.key", code),
+            .refused("spec.serviceAccount", RUN_PODS),
+        change("the account of others, then the own", kind, [account("robot"), json!({})])
+            .refused("spec.serviceAccount", RUN_PODS),
+    ]
+}
+
+fn changes_of_references_of_a_kind() -> Vec<Change> {
+    let license = |key: &str| json!({ "licenseSecretRef": { "name": "payroll", "key": key } });
+    let key = |key: &str| json!({ "key": { "secretKey": key } });
+    vec![
+        change("another key of a license one may read", ControlPlane, [license("a"), license("b")])
+            .by(&READS)
+            .refused("spec.licenseSecretRef", RUN_PODS),
+        change("the same by one who may run pods", ControlPlane, [license("a"), license("b")]).by(&RUNS),
+        change("another key beside the own", Provisioner, [json!({}), key("other")])
+            .by(&READS)
+            .refused("spec.key", RUN_PODS),
     ]
 }
 
 /// What runs stays as it is.
 fn changes_that_run_nothing_else() -> Vec<Change> {
-    let calm = json!({ "replicas": 3, "suspend": true, "terminationGracePeriodSeconds": 5,
+    let mut budget = json!({ "replicas": 3, "suspend": true, "terminationGracePeriodSeconds": 5,
         "resources": { "requests": { "memory": "1Gi" } } });
-    let mut probes = calm.clone();
+    budget["podDisruptionBudget"] = json!({});
+    let mut probes = budget.clone();
     probes["readinessProbe"] = json!({ "periodSeconds": 5 });
-    probes["podDisruptionBudget"] = json!({});
     vec![
         change("replicas, resources, probes", ControlPlane, [json!({}), probes]),
-        change("replicas and resources", Provisioner, [json!({}), calm]),
+        change("replicas, resources and a budget", Provisioner, [json!({}), budget]),
         change("replicas", WorkspaceProxy, [json!({}), json!({ "replicas": 3, "suspend": true })]),
         change("lists that are empty", ControlPlane, [json!({ "extraArgs": [] }), json!({ "extraEnv": [] })]),
     ]
@@ -228,6 +238,8 @@ fn changes_of_addresses() -> Vec<Change> {
     let key = json!({ "name": "payroll", "key": "k" });
     let boot = |url: &str| json!({ "bootstrap": { "coderURL": url, "credentialsSecretRef": key } });
     let session = |url: &str| json!({ "primaryAccessURL": url, "proxySessionTokenSecretRef": key });
+    let sent =
+        |to: &str| json!({ "controlPlaneRef": { "name": to }, "bootstrap": { "credentialsSecretRef": key } });
     let [ours, mine] = ["https://coder.example.com", "https://mine.example.com"];
     let elsewhere = |url: &str| {
         let mut spec = boot(ours);
@@ -258,56 +270,59 @@ fn changes_of_addresses() -> Vec<Change> {
             .refused("spec.primaryAccessURL", "CODER0506"),
         change("a token goes where it went", WorkspaceProxy, [boot(ours), elsewhere(ours)])
             .by(&["create pods"]),
+        change("credentials go to another control plane", Provisioner, [sent("coder"), sent("other")])
+            .by(&["create pods"])
+            .refused(boot_field, "CODER0506"),
+        change("credentials one may read go there", Provisioner, [sent("coder"), sent("other")])
+            .by(&["get secrets payroll"])
+            .refused("spec.controlPlaneRef", "CODER0509"),
+        change(
+            "credentials one may read go there by one who may run",
+            Provisioner,
+            [sent("coder"), sent("other")],
+        )
+        .by(&["get secrets payroll", "create deployments.apps"]),
     ]
 }
 
-fn changes_of_powers() -> Vec<Change> {
+fn changes_of_powers(kind: Kind) -> Vec<Change> {
     let host = |path: &str| json!({ "name": path.trim_matches('/'), "hostPath": { "path": path } });
     let volumes = |volumes: &[Value]| json!({ "volumes": volumes });
     let capabilities = |names: &[&str]| json!({ "securityContext": { "capabilities": { "add": names } } });
     let privileged = |image: &str| json!({ "image": format!("registry.example.com/{image}:v1"), "securityContext": { "privileged": true } });
-    let (runs, code) = (["create deployments.apps"], "CODER0507");
+    let code = "CODER0507";
     vec![
-        change("another folder of the node", ControlPlane, [volumes(&[host("/a")]), volumes(&[host("/b")])])
-            .by(&runs)
+        change("another folder of the node", kind, [volumes(&[host("/a")]), volumes(&[host("/b")])])
+            .by(&RUNS)
             .refused("spec.volumes[0].hostPath", code),
         change(
             "another capability",
-            ControlPlane,
+            kind,
             [capabilities(&["NET_RAW"]), capabilities(&["NET_RAW", "SYS_ADMIN"])],
         )
-        .by(&runs)
+        .by(&RUNS)
         .refused("spec.securityContext.capabilities.add[1]", code),
-        change(
-            "a capability that is restricted",
-            ControlPlane,
-            [json!({}), capabilities(&["NET_BIND_SERVICE"])],
-        )
-        .by(&runs),
-        change(
-            "other code with the privileges somebody gave",
-            ControlPlane,
-            [privileged("a"), privileged("mine")],
-        )
-        .by(&runs)
-        .refused("spec.securityContext.privileged", code),
-        change("the same by one who may create pods", ControlPlane, [privileged("a"), privileged("mine")])
+        change("a capability that is restricted", kind, [json!({}), capabilities(&["NET_BIND_SERVICE"])])
+            .by(&RUNS),
+        change("other code with the privileges somebody gave", kind, [privileged("a"), privileged("mine")])
+            .by(&RUNS)
+            .refused("spec.securityContext.privileged", code),
+        change("the same by one who may create pods", kind, [privileged("a"), privileged("mine")])
             .by(&["create pods"]),
     ]
 }
 
 /// Every change of the table.
 pub fn changes() -> Vec<Change> {
-    [
-        changes_of_rules(),
+    let of_pods = [changes_of_rules, changes_of_references, changes_of_powers];
+    let of_pods = WITH_POD_FIELDS.into_iter().flat_map(|kind| of_pods.map(|table| table(kind)));
+    let of_kinds = [
+        changes_of_rules_elsewhere(),
         changes_of_namespaces(),
-        changes_of_references(),
+        changes_of_references_of_a_kind(),
         changes_that_run_nothing_else(),
         changes_of_exposure(),
         changes_of_addresses(),
-        changes_of_powers(),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    ];
+    of_pods.chain(of_kinds).flatten().collect()
 }

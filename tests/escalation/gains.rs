@@ -7,6 +7,9 @@ use pod_security::{powers_of_containers, powers_of_contexts, powers_of_volumes};
 use serde_json::{Value, json};
 use webhooks::Kind::{self, ControlPlane, Provisioner, WorkspaceProxy};
 
+/// Kinds whose spec says something about their pods, in the same words.
+pub const WITH_POD_FIELDS: [Kind; 2] = [ControlPlane, Provisioner];
+
 const ALL: &str = "get,list,watch,create,update,patch,delete,deletecollection";
 
 /// What whoever creates a control plane holds: the right to run pods, and what it hands on by default.
@@ -80,11 +83,11 @@ fn rules(rules: Value) -> Value {
     json!({ "rbac": { "extraRules": rules } })
 }
 
-/// Rights for coderd through a Role that the operator writes.
-fn grants() -> Vec<Gain> {
+/// Rights through a Role that the operator writes.
+fn grants(kind: Kind) -> Vec<Gain> {
     let roles = "roles.rbac.authorization.k8s.io";
     let granting = |rule: Value| {
-        Gain::of(ControlPlane, rules(json!([rule])))
+        Gain::of(kind, rules(json!([rule])))
             .refused("spec.rbac.extraRules[0]", "CODER0502")
             .enough(&[&format!("escalate {roles}")])
             .enough(&[&format!("bind {roles}")])
@@ -142,9 +145,9 @@ fn namespaces() -> Vec<Gain> {
 }
 
 /// Accounts of others, and what a cloud gives to an account with an annotation.
-fn accounts() -> Vec<Gain> {
+fn accounts(kind: Kind) -> Vec<Gain> {
     let acting = |account: Value| {
-        Gain::running(ControlPlane, "serviceAccount", json!({ "serviceAccount": account }))
+        Gain::running(kind, "serviceAccount", json!({ "serviceAccount": account }))
             .too_little(&["get,create,update serviceaccounts", "create serviceaccounts/token robot"])
     };
     vec![
@@ -157,23 +160,29 @@ fn accounts() -> Vec<Gain> {
 }
 
 /// Code of the author's choice, and everything that changes what it does.
-fn code() -> Vec<Gain> {
-    let control_plane =
-        |field: &str, value: Value| Gain::running(ControlPlane, field, json!({ field: value }));
+fn code_of_pods(kind: Kind) -> Vec<Gain> {
+    let gain = |field: &str, value: Value| Gain::running(kind, field, json!({ field: value }));
     let hook = json!({ "postStart": { "exec": { "command": ["sh"] } } });
     let mounted = json!({ "volumes": [{ "name": "v", "emptyDir": {} }],
         "volumeMounts": [{ "name": "v", "mountPath": "/v" }] });
+    vec![
+        gain("initContainers", json!([{ "name": "before", "image": "registry.example.com/mine:v1" }])),
+        gain("lifecycle", hook),
+        Gain::running(kind, "volumeMounts", mounted).refused("spec.volumes", "CODER0509"),
+        gain("podLabels", json!({ "app": "of-others" })),
+        gain("podAnnotations", json!({ "vault.example.com/inject": "true" })),
+        gain("hostAliases", json!([{ "ip": "192.0.2.1", "hostnames": ["git"] }])),
+        gain("nodeSelector", json!({ "kubernetes.io/hostname": "mine" })),
+        gain("tolerations", json!([{ "operator": "Exists" }])),
+        gain("metrics", json!({ "enabled": true })),
+    ]
+}
+
+fn code() -> Vec<Gain> {
     let mut gains = vec![
-        control_plane(
-            "initContainers",
-            json!([{ "name": "before", "image": "registry.example.com/mine:v1" }]),
-        ),
-        control_plane("lifecycle", hook),
-        Gain::running(ControlPlane, "volumeMounts", mounted).refused("spec.volumes", "CODER0509"),
-        control_plane("podLabels", json!({ "app": "of-others" })),
-        control_plane("podAnnotations", json!({ "vault.example.com/inject": "true" })),
-        control_plane("hostAliases", json!([{ "ip": "192.0.2.1", "hostnames": ["git"] }])),
-        control_plane("nodeSelector", json!({ "kubernetes.io/hostname": "mine" })),
+        Gain::running(Provisioner, "organizationName", json!({ "organizationName": "of-others" })),
+        Gain::running(Provisioner, "tags", json!({ "tags": { "environment": "production" } })),
+        Gain::running(Provisioner, "deletionPolicy", json!({ "deletionPolicy": "Orphan" })),
     ];
     for kind in [ControlPlane, Provisioner, WorkspaceProxy] {
         let gain = |field: &str, value: Value| Gain::running(kind, field, json!({ field: value }));
@@ -189,7 +198,7 @@ fn reading(kind: Kind, field: &str, spec: Value) -> Gain {
     Gain::running(kind, field, spec).too_little(&["get secrets payroll", "get configmaps payroll"])
 }
 
-fn references_of_control_planes() -> Vec<Gain> {
+fn references_of_pods(kind: Kind) -> Vec<Gain> {
     let key = json!({ "name": "payroll", "key": "k" });
     let env = |from: &str| json!([{ "name": "A", "valueFrom": { from: key } }]);
     let from = |from: &str| json!([{ from: { "name": "payroll" } }]);
@@ -201,10 +210,7 @@ fn references_of_control_planes() -> Vec<Gain> {
         "resources": { "requests": { "storage": "1Gi" } },
         "dataSource": { "kind": "PersistentVolumeClaim", "name": "payroll" } } } });
     [
-        ("licenseSecretRef", json!({ "name": "payroll" })),
-        ("operatorAccess", json!({ "tokenSecretRef": { "name": "payroll" } })),
         ("imagePullSecrets", json!([{ "name": "payroll" }])),
-        ("tls", json!({ "secretNames": ["payroll"] })),
         ("certs", json!({ "secrets": [key] })),
         ("envFrom", from("secretRef")),
         ("envFrom", from("configMapRef")),
@@ -218,6 +224,16 @@ fn references_of_control_planes() -> Vec<Gain> {
         ("volumes", volume("persistentVolumeClaim", json!({ "claimName": "payroll" }))),
         ("volumes", volume("csi", csi)),
         ("volumes", volume("ephemeral", copied)),
+    ]
+    .map(|(field, value)| reading(kind, field, json!({ field: value })))
+    .into()
+}
+
+fn references_of_control_planes() -> Vec<Gain> {
+    [
+        ("licenseSecretRef", json!({ "name": "payroll" })),
+        ("operatorAccess", json!({ "tokenSecretRef": { "name": "payroll" } })),
+        ("tls", json!({ "secretNames": ["payroll"] })),
     ]
     .map(|(field, value)| reading(ControlPlane, field, json!({ field: value })))
     .into()
@@ -263,28 +279,25 @@ fn exposure() -> Vec<Gain> {
 fn other_kinds() -> Vec<Gain> {
     let payroll = json!({ "name": "payroll" });
     let env = |from: &str| json!([{ "name": "A", "valueFrom": { from: { "name": "payroll", "key": "k" } } }]);
-    let mut gains = vec![
+    let proxy = |field: &str, value: Value| reading(WorkspaceProxy, field, json!({ field: value }));
+    vec![
         reading(Provisioner, "key", json!({ "key": { "secretName": "payroll" } })),
-        reading(Provisioner, "bootstrap", json!({ "bootstrap": { "credentialsSecretRef": payroll } })),
         Gain::of(Provisioner, json!({ "rbac": { "enableDeployments": true } }))
             .refused("spec.rbac.enableDeployments", "CODER0502")
             .enough(&[FOUNDER[1]])
             .enough(&["bind roles.rbac.authorization.k8s.io"])
             .too_little(&["create deployments.apps"]),
-    ];
-    for kind in [Provisioner, WorkspaceProxy] {
-        let gain = |field: &str, value: Value| reading(kind, field, json!({ field: value }));
-        gains.push(gain("imagePullSecrets", json!([payroll])));
-        gains.push(gain("extraEnv", env("secretKeyRef")));
-        gains.push(gain("extraEnv", env("configMapKeyRef")));
-    }
-    gains
+        proxy("imagePullSecrets", json!([payroll])),
+        proxy("extraEnv", env("secretKeyRef")),
+        proxy("extraEnv", env("configMapKeyRef")),
+    ]
 }
 
-/// Credentials that travel to an address of the author's choice: no right to make pods replaces the right to read.
+/// Credentials that travel to an address or a control plane of the author's choice: no right to make pods replaces the
+/// right to read.
 fn sent_away() -> Vec<Gain> {
-    let sending = |field: &str, secret: &str, spec: Value| {
-        Gain::of(WorkspaceProxy, spec)
+    let sending = |kind: Kind, field: &str, secret: &str, spec: Value| {
+        Gain::of(kind, spec)
             .refused(field, "CODER0506")
             .refused("spec.bootstrap", "CODER0509")
             .enough(&["create pods", "get secrets"])
@@ -301,12 +314,25 @@ fn sent_away() -> Vec<Gain> {
     kept["generatedTokenSecretName"] = json!("payroll");
     vec![
         sending(
+            Provisioner,
+            "spec.bootstrap.credentialsSecretRef.name",
+            "payroll",
+            json!({ "bootstrap": { "credentialsSecretRef": payroll } }),
+        ),
+        sending(
+            WorkspaceProxy,
             "spec.bootstrap.credentialsSecretRef.name",
             "payroll",
             json!({ "bootstrap": boot("https://coder.example.com", "payroll") }),
         ),
-        sending("spec.bootstrap.generatedTokenSecretName", "payroll", json!({ "bootstrap": kept })),
         sending(
+            WorkspaceProxy,
+            "spec.bootstrap.generatedTokenSecretName",
+            "payroll",
+            json!({ "bootstrap": kept }),
+        ),
+        sending(
+            WorkspaceProxy,
             "spec.proxySessionTokenSecretRef.name",
             "payroll",
             json!({ "primaryAccessURL": "https://mine.example.com", "proxySessionTokenSecretRef": payroll }),
@@ -318,20 +344,17 @@ fn sent_away() -> Vec<Gain> {
 
 /// Every gain of the table.
 pub fn gains() -> Vec<Gain> {
-    [
-        grants(),
-        namespaces(),
-        accounts(),
-        code(),
-        references_of_control_planes(),
-        powers_of_volumes(),
-        powers_of_contexts(),
-        powers_of_containers(),
-        exposure(),
-        other_kinds(),
-        sent_away(),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    let of_pods = [
+        grants,
+        accounts,
+        code_of_pods,
+        references_of_pods,
+        powers_of_volumes,
+        powers_of_contexts,
+        powers_of_containers,
+    ];
+    let of_pods = WITH_POD_FIELDS.into_iter().flat_map(|kind| of_pods.map(|table| table(kind)));
+    let of_kinds =
+        [namespaces(), code(), references_of_control_planes(), exposure(), other_kinds(), sent_away()];
+    of_pods.chain(of_kinds).flatten().collect()
 }

@@ -13,7 +13,7 @@ mod tenant;
 
 use changes::{Change, changes};
 use futures::{StreamExt, stream};
-use gains::{FOUNDER, Gain, gains};
+use gains::{FOUNDER, Gain, WITH_POD_FIELDS, gains};
 use serde_json::{Value, json};
 use support::Cluster;
 use support::wait::holds;
@@ -88,7 +88,7 @@ async fn an_author_gains_nothing_however_the_object_is_sent() {
         holds(after == before, tell(format!("was {before:?} and is {after:?}")))
     })
     .await;
-    assert!(gains.len() >= 90 && count >= 540, "{count} cases of {} gains", gains.len());
+    assert!(gains.len() >= 160 && count >= 960, "{count} cases of {} gains", gains.len());
 }
 
 #[tokio::test]
@@ -146,7 +146,7 @@ async fn what_a_stored_object_has_is_not_asked_for_again() {
 async fn of_a_change_only_what_it_adds_is_asked_for() {
     let desk = Tenant::shared().await.desk().await;
     all(changes(), async |Change { what, kind, stored, changed, holds: rights, refused }| {
-        let tell = |problem: String| format!("{what}: {problem}");
+        let tell = |problem: String| format!("{}, {what}: {problem}", kind.name());
         let person = desk.person(&rights).await;
         let before = desk.stored(kind, &fresh("changed"), &stored).await.map_err(tell)?;
         let mut after = object(kind, "", &changed);
@@ -281,10 +281,12 @@ async fn rules_on_roles_are_refused_to_everybody() {
         let rule =
             json!({ "apiGroups": ["rbac.authorization.k8s.io"], "resources": [resource], "verbs": ["get"] });
         let spec = json!({ "rbac": { "extraRules": [rule] } });
-        let made = object(Kind::ControlPlane, &fresh("roles"), &spec);
-        let told = causes(desk.send(&Person::Administrator, Way::Apply, false, &made).await).unwrap();
-        assert_eq!(told, expected([("spec.rbac.extraRules[0]", "CODER0501")]));
-        assert_eq!(desk.found(&made).await, None);
+        for kind in WITH_POD_FIELDS {
+            let made = object(kind, &fresh("roles"), &spec);
+            let told = causes(desk.send(&Person::Administrator, Way::Apply, false, &made).await).unwrap();
+            assert_eq!(told, expected([("spec.rbac.extraRules[0]", "CODER0501")]));
+            assert_eq!(desk.found(&made).await, None);
+        }
     }
 }
 
@@ -307,6 +309,12 @@ async fn an_object_under_deletion_is_reviewed_like_any_other() {
                 (sent, "CODER0506"),
                 ("spec.bootstrap.coderURL", "CODER0506"),
             ],
+        ),
+        (
+            Kind::Provisioner,
+            json!({ "bootstrap": { "credentialsSecretRef": { "name": "payroll" } } }),
+            json!({ "controlPlaneRef": { "name": "mine" } }),
+            vec![("spec.controlPlaneRef", "CODER0509"), (sent, "CODER0506")],
         ),
         (Kind::ControlPlane, json!({}), image.clone(), vec![("spec.image", "CODER0509")]),
         (Kind::Provisioner, json!({}), image, vec![("spec.image", "CODER0509")]),

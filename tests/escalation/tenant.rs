@@ -118,7 +118,9 @@ pub fn object(kind: Kind, name: &str, spec: &Value) -> Value {
     let mut spec = spec.clone();
     let connected = ["bootstrap", "primaryAccessURL"].iter().any(|key| !spec[key].is_null());
     match kind {
-        Kind::Provisioner => spec["controlPlaneRef"] = json!({ "name": "coder" }),
+        Kind::Provisioner if spec["controlPlaneRef"].is_null() => {
+            spec["controlPlaneRef"] = json!({ "name": "coder" });
+        }
         Kind::WorkspaceProxy if !connected => {
             let credentials = json!({ "name": OWN_SECRET });
             spec["bootstrap"] =

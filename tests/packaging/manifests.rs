@@ -254,8 +254,9 @@ async fn the_operator_may_do_in_a_cluster_what_the_table_says_and_no_more() {
         ("update leases.coordination.k8s.io/other --namespace=rights", false),
         ("watch secrets/coder-k8s-ca --namespace=rights", true),
         ("update secrets/other --namespace=default", false),
-        ("create secrets --namespace=default", false),
-        ("delete secrets --all-namespaces", false),
+        // The keys of provisioners are kept beside them.
+        ("create secrets --namespace=default", true),
+        ("delete secrets --all-namespaces", true),
         ("patch deployments.apps --namespace=default", true),
         ("escalate roles.rbac.authorization.k8s.io --all-namespaces", false),
         ("bind roles.rbac.authorization.k8s.io --all-namespaces", false),

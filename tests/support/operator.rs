@@ -1,6 +1,7 @@
 //! The operator under test: the built binary as a child process with ports, logs and signals at hand.
 //! It is driven only through what a user has: flags, HTTP ports, signals and the API server.
 
+use crate::fleet::Key;
 use crate::process::{Process, scratch_folder};
 use crate::wait;
 use http_body_util::{BodyExt, Empty};
@@ -126,6 +127,19 @@ impl Operator {
         let lines = self.log();
         let events = lines.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
         events.filter(|event| event["message"] == message).collect()
+    }
+
+    /// How many reconciles each control plane had that ended well, if it logs at level debug.
+    pub fn reconciles(&self) -> BTreeMap<Key, usize> {
+        let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+        let ended = self.logged("reconcile ended").into_iter();
+        let ended_well =
+            ended.filter(|line| line["action"].as_str().is_some_and(|action| !action.starts_with("BackOff")));
+        ended_well.fold(BTreeMap::new(), |mut counts, line| {
+            let key = (text(&line["reconcile"]["namespace"]), text(&line["reconcile"]["name"]));
+            *counts.entry(key).or_default() += 1;
+            counts
+        })
     }
 
     /// Status and body of a plain GET on the probe port.

@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-/// HTTPRoute and ServiceMonitor, as a List for `kubectl apply`.
+/// HTTPRoute, ServiceMonitor and PodMonitor, as a List for `kubectl apply`.
 pub fn optional_kinds() -> String {
     let definition = |group: &str, kind: &str, plural: &str| {
         json!({ "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -16,6 +16,7 @@ pub fn optional_kinds() -> String {
     let items = [
         definition("gateway.networking.k8s.io", "HTTPRoute", "httproutes"),
         definition("monitoring.coreos.com", "ServiceMonitor", "servicemonitors"),
+        definition("monitoring.coreos.com", "PodMonitor", "podmonitors"),
     ];
     json!({ "apiVersion": "v1", "kind": "List", "items": items }).to_string()
 }

@@ -25,7 +25,7 @@ impl Decision {
 
     /// The same, denied for these causes too.
     pub fn denied_for(mut self, causes: Vec<Cause>) -> Self {
-        self.verdict.causes.extend(causes);
+        self.verdict.deny(causes);
         self
     }
 }

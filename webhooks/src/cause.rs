@@ -73,8 +73,42 @@ impl Cause {
     }
 }
 
+/// Problems as one text: as many as there is room for, and at least one; then how many there are besides, with those that
+/// were left out before.
+pub fn problem_list(problems: &[String], separator: &str, room: usize, left_out: usize) -> String {
+    let mut text = String::new();
+    for (index, problem) in problems.iter().enumerate() {
+        if index > 0 && text.len() + separator.len() + problem.len() > room {
+            return text + separator + &more(problems.len() - index + left_out);
+        }
+        text += if index > 0 { separator } else { "" };
+        text += problem;
+    }
+    if left_out > 0 { text + separator + &more(left_out) } else { text }
+}
+
+/// What ends a list of problems that is cut.
+pub(crate) fn more(count: usize) -> String {
+    format!("and {count} more problem{}", if count == 1 { "" } else { "s" })
+}
+
 impl fmt::Display for Cause {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}: {}", self.field, self.message())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_problems_says_how_many_are_not_in_it() {
+        let problems = ["one", "two", "three"].map(str::to_owned);
+        assert_eq!(problem_list(&problems, "; ", 100, 0), "one; two; three");
+        assert_eq!(problem_list(&problems, "; ", 8, 0), "one; two; and 1 more problem");
+        assert_eq!(problem_list(&problems, "\n", 100, 5), "one\ntwo\nthree\nand 5 more problems");
+        assert_eq!(problem_list(&problems, "; ", 0, 5), "one; and 7 more problems", "one is always told");
+        assert_eq!(problem_list(&[], "; ", 100, 0), "");
     }
 }

@@ -35,7 +35,7 @@ mod validate;
 mod warnings;
 
 pub use authorization::{AccessCheck, AccessReviews, HARMLESS, MAX_REVIEWS, RequiredAccess, required_access};
-pub use cause::{Cause, CauseReason};
+pub use cause::{Cause, CauseReason, problem_list};
 pub use defaults::{Config, access_url, cluster_url, defaulted, defaults, resolved, status_resolved};
 pub use kind::Kind;
 pub use rules::{downgrade, explain};

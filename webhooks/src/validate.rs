@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::cause::{Cause, CauseReason};
+use crate::cause::{Cause, CauseReason, problem_list};
 use crate::field;
 use crate::kind::Kind;
-use crate::rules::{self, Check, FieldProblems, Problem, Rule, Scope, Severity, Subject, When};
+use crate::rules::{self, FieldProblems, Problem, Rule, Scope, Severity, Subject, When};
 use crate::schema;
 
 /// What happens to the object that is validated.
@@ -48,18 +48,26 @@ impl Verdict {
     /// The text of the denial, one line a cause.
     pub fn denial(&self) -> Option<String> {
         let lines: Vec<String> = self.causes.iter().map(Cause::to_string).collect();
-        let more = match self.more_causes {
-            0 => String::new(),
-            more => format!(", and {more} more problems"),
-        };
-        (!lines.is_empty()).then(|| format!("{}{more}", lines.join("\n")))
+        (!lines.is_empty()).then(|| problem_list(&lines, "\n", usize::MAX, self.more_causes))
+    }
+
+    /// How many problems there are, told or not.
+    pub fn problems(&self) -> usize {
+        self.causes.len() + self.more_causes
+    }
+
+    /// Adds causes, as many as an answer holds; the others are counted.
+    pub(crate) fn deny(&mut self, causes: Vec<Cause>) {
+        self.causes.extend(causes);
+        self.more_causes += self.causes.len().saturating_sub(CAUSES);
+        self.causes.truncate(CAUSES);
     }
 }
 
 /// Judges an object.
 pub fn validate(kind: Kind, object: &Value, operation: Operation<'_>) -> Verdict {
     if schema::is_too_large(object) {
-        return Verdict { causes: too_large().into_iter().collect(), ..Verdict::default() };
+        return Verdict { causes: vec![too_large()], ..Verdict::default() };
     }
     let stripped = schema::without_nulls(kind, object);
     let old = match operation {
@@ -79,14 +87,9 @@ pub fn validate(kind: Kind, object: &Value, operation: Operation<'_>) -> Verdict
 }
 
 /// Refuses an object unread, so that nobody can make us read for ever.
-fn too_large() -> Option<Cause> {
+fn too_large() -> Cause {
     let problem = format!("consists of more than {} values", schema::UNREAD);
-    let problem = Problem::invalid("spec", problem).fixed_by("remove what is not needed");
-    Some(Cause::new(schema_rule()?, problem))
-}
-
-fn schema_rule() -> Option<&'static Rule> {
-    rules::rules().find(|rule| matches!(rule.check, Check::Schema))
+    Cause::new(&rules::SCHEMA, Problem::invalid("spec", problem).fixed_by("remove what is not needed"))
 }
 
 /// What every rule finds in one object.
@@ -141,17 +144,13 @@ impl Findings {
     /// Adds that the spec is too large. One that was so before may stay, and must not grow.
     fn ask_size(&mut self, object: &Value, operation: Operation<'_>) {
         let size = schema::Size::of(object);
-        let rule = rules::rules().find(|rule| matches!(rule.check, Check::Size));
-        let (Some(rule), Some(problem)) = (rule, size.problem()) else { return };
+        let Some(problem) = size.problem() else { return };
         let tolerated = matches!(operation, Operation::Update(old) if size.is_within(schema::Size::of(old)));
-        self.add(Cause::new(rule, Problem::invalid("spec", problem)), tolerated);
+        self.add(Cause::new(&rules::SIZE, Problem::invalid("spec", problem)), tolerated);
     }
 
     /// Adds what the schema refuses, unless a rule has said it better.
     fn ask_schema(&mut self, subject: &Subject<'_>) {
-        let Some(rule) = schema_rule() else {
-            return;
-        };
         for schema::Violation { problem, unchanged } in schema::violations(subject) {
             let said = |cause: &Cause| {
                 let below =
@@ -159,7 +158,7 @@ impl Findings {
                 cause.field == problem.field || (below && problem.reason == CauseReason::Required)
             };
             if !self.causes.iter().any(said) {
-                self.add(Cause::new(rule, problem), unchanged);
+                self.add(Cause::new(&rules::SCHEMA, problem), unchanged);
             }
         }
     }
@@ -174,11 +173,11 @@ impl Findings {
     }
 
     fn verdict(self) -> Verdict {
-        let Self { mut causes, mut warnings } = self;
-        let more_causes = causes.len().saturating_sub(CAUSES);
-        causes.truncate(CAUSES);
+        let Self { causes, mut warnings } = self;
         warnings.truncate(WARNINGS);
-        Verdict { causes, more_causes, warnings }
+        let mut verdict = Verdict { warnings, ..Verdict::default() };
+        verdict.deny(causes);
+        verdict
     }
 }
 

@@ -1,6 +1,8 @@
 //! Decides how many warnings are sent and how long each of them is.
 //! Never lets one warning crowd out the news that there were more.
 
+use crate::cause::more;
+
 /// Characters Kubernetes keeps of a warning.
 const EACH: usize = 256;
 /// Characters Kubernetes keeps of all warnings together.
@@ -18,7 +20,7 @@ pub(crate) fn within_limits(warnings: impl ExactSizeIterator<Item = String>) -> 
         }
         let length = warning.chars().count();
         if length > left {
-            kept.push(format!("and {} more; coder-k8s lint shows all of them", all - index));
+            kept.push(format!("{}; coder-k8s lint shows all of them", more(all - index)));
             break;
         }
         left -= length;

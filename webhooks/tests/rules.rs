@@ -2,6 +2,8 @@
 
 #[path = "rules/network.rs"]
 mod network;
+#[path = "rules/pods.rs"]
+mod pods;
 
 use serde_json::{Value, json};
 use webhooks::{Kind, Operation, Verdict, validate};
@@ -106,6 +108,8 @@ fn keys_organizations_and_proxies() {
     refused(Provisioner, json!({"key": {"name": "a/b"}}), "CODER0106", "spec.key.name");
     refused(Provisioner, json!({"key": {"name": "ö".repeat(33)}}), "CODER0106", "spec.key.name");
     accepted(Provisioner, json!({"key": {"name": "ö".repeat(32)}}));
+    refused(Provisioner, json!({"key": {"name": ".."}}), "CODER0106", "spec.key.name");
+    accepted(Provisioner, json!({"key": {"name": "a b.. %2f"}}));
     refused(Provisioner, json!({"key": {"name": "BUILT-IN"}}), "CODER0107", "spec.key.name");
     warned(Provisioner, json!({"key": {"name": "OnPrem"}}), "CODER0108", "spec.key.name");
     for bad in ["new", "create", "a--b", "-a", "a b", &"a".repeat(33)] {

@@ -16,6 +16,9 @@ kind_status! {
         /// Version coderd reports.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub version: Option<String>,
+        /// Id coderd gives its deployment. Another one means another database.
+        #[serde(rename = "deploymentID", skip_serializing_if = "Option::is_none")]
+        pub deployment_id: Option<String>,
         /// What the operator uses where the spec is silent.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub resolved: Option<ResolvedControlPlane>,

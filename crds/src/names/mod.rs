@@ -7,8 +7,10 @@ pub mod provisioner;
 mod shorten;
 pub mod workspace_proxy;
 
+use crate::well_known::{MANAGER, label};
 use crate::{CoderControlPlaneSpec, CoderProvisionerSpec, CoderWorkspaceProxySpec};
 use shorten::{Rule, Trim};
+use std::collections::BTreeMap;
 
 /// Longest DNS label, label value and Service name.
 pub const LABEL_LIMIT: usize = 63;
@@ -24,6 +26,14 @@ const INSTANCE_LABEL: Rule = Rule { prefix: "", suffix: "", limit: LABEL_LIMIT, 
 /// Value of the label `app.kubernetes.io/instance`.
 pub fn instance_label(name: &str) -> String {
     INSTANCE_LABEL.apply(name)
+}
+
+/// The three labels of every child in its owner's namespace, which are also the selector of the pods.
+pub fn child_labels(app_name: &str, name: &str) -> BTreeMap<String, String> {
+    let instance = instance_label(name);
+    let labels =
+        [(label::NAME, app_name), (label::INSTANCE, instance.as_str()), (label::MANAGED_BY, MANAGER)];
+    labels.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
 }
 
 /// What a derived name is the name of.

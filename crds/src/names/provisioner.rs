@@ -17,24 +17,38 @@ const KEY: Rule = Rule { prefix: "", suffix: "", limit: KEY_LIMIT, trim: Trim::N
 const KEY_SECRET: Rule =
     Rule { prefix: "", suffix: "-provisioner-key", limit: SUBDOMAIN_LIMIT, trim: Trim::Dot };
 
-/// Deployment, Role and RoleBinding.
+/// Deployment, Role, RoleBinding, PodDisruptionBudget and PodMonitor.
 pub fn workload(name: &str) -> String {
     WORKLOAD.apply(name)
 }
 
-/// ServiceAccount.
-pub fn service_account(name: &str) -> String {
-    SERVICE_ACCOUNT.apply(name)
+/// ServiceAccount: the one the spec names, else derived from the name of the object.
+pub fn service_account(name: &str, spec: &CoderProvisionerSpec) -> String {
+    match chosen_service_account(spec) {
+        Some(account) => account.to_owned(),
+        None => SERVICE_ACCOUNT.apply(name),
+    }
+}
+
+fn chosen_service_account(spec: &CoderProvisionerSpec) -> Option<&str> {
+    spec.service_account.as_ref()?.name.as_deref().filter(|name| !name.is_empty())
 }
 
 /// First key in coderd: the name the spec gives, else the name of the object, cut at what coderd accepts.
 pub fn key(name: &str, spec: &CoderProvisionerSpec) -> String {
-    KEY.apply(key_base(name, spec))
+    numbered_key(key_base(name, spec), 1)
 }
 
 /// The `number`-th key in coderd, made by a rotation.
 pub fn rotated_key(name: &str, spec: &CoderProvisionerSpec, number: u64) -> String {
-    let base = key_base(name, spec);
+    numbered_key(key_base(name, spec), number)
+}
+
+/// The `number`-th key of this base: the first has its name, later ones the number behind it.
+pub fn numbered_key(base: &str, number: u64) -> String {
+    if number <= 1 {
+        return KEY.apply(base);
+    }
     let whole = format!("{base}-{number}");
     if whole.len() <= KEY_LIMIT {
         return whole;
@@ -42,7 +56,8 @@ pub fn rotated_key(name: &str, spec: &CoderProvisionerSpec, number: u64) -> Stri
     shortened("", base, &format!("-{number}"), KEY_LIMIT, Trim::Nothing)
 }
 
-fn key_base<'a>(name: &'a str, spec: &'a CoderProvisionerSpec) -> &'a str {
+/// What the names of all keys begin with: what the spec gives, else the name of the object.
+pub fn key_base<'a>(name: &'a str, spec: &'a CoderProvisionerSpec) -> &'a str {
     chosen(spec, |key| &key.name).unwrap_or(name)
 }
 
@@ -85,11 +100,12 @@ pub fn key_checksum(key: &[u8]) -> String {
 /// Every name derived from a provisioner, in the order the reconciler makes the objects.
 pub fn derived(name: &str, spec: &CoderProvisionerSpec) -> Vec<DerivedName> {
     let chosen_key = chosen(spec, |key| &key.name).map(|key| KEY.apply(key));
+    let chosen_account = chosen_service_account(spec).map(str::to_owned);
     let chosen_secret = chosen(spec, |key| &key.secret_name).map(str::to_owned);
     vec![
         DerivedName::chosen_or(DerivedKind::ProvisionerKey, chosen_key, &KEY, name),
         DerivedName::chosen_or(DerivedKind::Secret, chosen_secret, &KEY_SECRET, name),
-        DerivedName::by_rule(DerivedKind::ServiceAccount, &SERVICE_ACCOUNT, name),
+        DerivedName::chosen_or(DerivedKind::ServiceAccount, chosen_account, &SERVICE_ACCOUNT, name),
         DerivedName::by_rule(DerivedKind::Role, &WORKLOAD, name),
         DerivedName::by_rule(DerivedKind::RoleBinding, &WORKLOAD, name),
         DerivedName::by_rule(DerivedKind::Deployment, &WORKLOAD, name),

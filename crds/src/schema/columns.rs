@@ -1,31 +1,47 @@
-//! Decides what `kubectl get` shows of an object: the same columns for every kind.
+//! Decides what `kubectl get` shows of an object: the same columns for every kind, and between them what only it has.
 //! Never decides what is in them: the reconciler writes the status they read.
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceColumnDefinition;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceColumnDefinition as Column;
 
-/// The columns of a kind whose address is found at `url_path`.
-pub(super) fn columns(url_path: &str) -> Vec<CustomResourceColumnDefinition> {
+/// The columns of a kind with `own` ones.
+pub(super) fn columns(own: Vec<Column>) -> Vec<Column> {
     let ready = |field: &str| format!(r#".status.conditions[?(@.type=="Ready")].{field}"#);
-    vec![
+    let mut columns = vec![
         column("Ready", "string", &ready("status"), "Whether it runs as the spec asks."),
         column("Reason", "string", &ready("reason"), "Why it is ready or not, in one word."),
         column("Suspended", "boolean", ".spec.suspend", "Whether the operator leaves it as it is."),
         wide(column("Message", "string", &ready("message"), "Why it is ready or not, in a sentence.")),
         wide(column("Phase", "string", ".status.phase", "Ready or Pending.")),
         column("Replicas", "integer", ".status.readyReplicas", "Pods that are ready."),
-        column(
-            "URL",
-            "string",
-            url_path,
-            "Address of coderd or the proxy, as the pods of the cluster see it.",
-        ),
-        column("Version", "string", ".status.version", "Version of Coder that runs."),
-        column("Age", "date", ".metadata.creationTimestamp", "Time since the object was created."),
+    ];
+    columns.extend(own);
+    columns.push(column("Version", "string", ".status.version", "Version of Coder that runs."));
+    columns.push(column("Age", "date", ".metadata.creationTimestamp", "Time since the object was created."));
+    columns
+}
+
+/// Of a control plane or a proxy: its address.
+pub(super) fn served() -> Vec<Column> {
+    let what = "Address of coderd or the proxy, as the pods of the cluster see it.";
+    vec![column("URL", "string", ".status.url", what)]
+}
+
+/// Of a provisioner: whose builds it runs, with which key, and whether coderd sees its daemons.
+pub(super) fn provisioner() -> Vec<Column> {
+    vec![
+        column("Control Plane", "string", ".spec.controlPlaneRef.name", "Control plane whose builds run."),
+        column("Key", "string", ".status.provisionerKeyName", "Key the daemons use, by its name in coderd."),
+        column("Daemons", "integer", ".status.daemons", "Daemons that coderd sees connected."),
+        wide(column("Pending Jobs", "integer", ".status.pendingJobs", "Builds that wait for such a daemon.")),
+        wide(column("Key Age", "date", ".status.key.current.since", "Time since the key is in use.")),
+        wide(column("Organization", "string", ".status.organizationName", "Organization of the key.")),
+        wide(column("Image", "string", ".status.resolved.image", "Image of the daemons.")),
+        wide(column("URL", "string", ".status.controlPlaneURL", "Address of the control plane.")),
     ]
 }
 
-fn column(name: &str, type_: &str, json_path: &str, description: &str) -> CustomResourceColumnDefinition {
-    CustomResourceColumnDefinition {
+fn column(name: &str, type_: &str, json_path: &str, description: &str) -> Column {
+    Column {
         name: name.into(),
         type_: type_.into(),
         json_path: json_path.into(),
@@ -35,6 +51,6 @@ fn column(name: &str, type_: &str, json_path: &str, description: &str) -> Custom
 }
 
 /// Shown only by `kubectl get -o wide`.
-fn wide(column: CustomResourceColumnDefinition) -> CustomResourceColumnDefinition {
-    CustomResourceColumnDefinition { priority: Some(1), ..column }
+fn wide(column: Column) -> Column {
+    Column { priority: Some(1), ..column }
 }

@@ -5,7 +5,7 @@ mod columns;
 mod finish;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceDefinition, JSON, JSONSchemaProps,
+    CustomResourceColumnDefinition, CustomResourceDefinition, JSON, JSONSchemaProps,
 };
 use kube::CustomResourceExt;
 use serde_json::json;
@@ -43,11 +43,13 @@ pub fn custom_resource_definitions() -> Vec<CustomResourceDefinition> {
 /// The CustomResourceDefinition of one kind: whoever needs one does not pay for three.
 pub fn custom_resource_definition(kind: &str) -> Option<CustomResourceDefinition> {
     match kind {
-        "CoderControlPlane" => Some(shipped(CoderControlPlane::crd(), SpecDefault::Empty, ".status.url")),
+        "CoderControlPlane" => Some(shipped(CoderControlPlane::crd(), SpecDefault::Empty, columns::served())),
         "CoderProvisioner" => {
-            Some(shipped(CoderProvisioner::crd(), SpecDefault::None, ".status.controlPlaneURL"))
+            Some(shipped(CoderProvisioner::crd(), SpecDefault::None, columns::provisioner()))
         }
-        "CoderWorkspaceProxy" => Some(shipped(CoderWorkspaceProxy::crd(), SpecDefault::Empty, ".status.url")),
+        "CoderWorkspaceProxy" => {
+            Some(shipped(CoderWorkspaceProxy::crd(), SpecDefault::Empty, columns::served()))
+        }
         _ => None,
     }
 }
@@ -64,14 +66,15 @@ enum SpecDefault {
 fn shipped(
     mut crd: CustomResourceDefinition,
     spec_default: SpecDefault,
-    url_path: &str,
+    own_columns: Vec<CustomResourceColumnDefinition>,
 ) -> CustomResourceDefinition {
     crd.metadata
         .annotations
         .get_or_insert_default()
         .insert(annotation::ARGOCD_SYNC_OPTIONS.into(), "ServerSideApply=true".into());
+    let columns = columns::columns(own_columns);
     for version in &mut crd.spec.versions {
-        version.additional_printer_columns = Some(columns::columns(url_path));
+        version.additional_printer_columns = Some(columns.clone());
         let root = version.schema.as_mut().and_then(|schema| schema.open_api_v3_schema.as_mut());
         if let Some(root) = root {
             finish::finish(root);

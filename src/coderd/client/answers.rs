@@ -100,10 +100,16 @@ impl Entitlements {
         }
     }
 
-    /// Whether external provisioners are covered; a server that does not name the feature does not have it.
+    /// Whether external provisioners are covered.
     pub fn external_provisioner_daemons(&self) -> Entitlement {
-        let feature = self.features.get("external_provisioner_daemons");
-        feature.map_or(Entitlement::NotEntitled, |feature| feature.entitlement)
+        self.external_provisioners().entitlement
+    }
+
+    /// External provisioners: whether a license covers them, and whether they work now, which is what coderd itself looks
+    /// at. A server that does not name the feature does not have it.
+    pub fn external_provisioners(&self) -> Feature {
+        let none = Feature { entitlement: Entitlement::NotEntitled, enabled: false };
+        self.features.get("external_provisioner_daemons").copied().unwrap_or(none)
     }
 }
 
@@ -153,11 +159,11 @@ pub(in crate::coderd) struct Answer {
 }
 
 #[derive(Deserialize, Default)]
-struct ErrorBody {
+pub(super) struct ErrorBody {
     #[serde(default)]
-    message: String,
+    pub(super) message: String,
     #[serde(default)]
-    detail: String,
+    pub(super) detail: String,
 }
 
 /// coderd says that it has a license it does not list: it may have been deleted in between.
@@ -219,11 +225,11 @@ impl Answer {
         (self.status == StatusCode::TOO_MANY_REQUESTS).then(|| self.retry_after())
     }
 
-    fn said(&self) -> ErrorBody {
+    pub(super) fn said(&self) -> ErrorBody {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 
-    fn failure(&self) -> Error {
+    pub(super) fn failure(&self) -> Error {
         let operation = self.operation;
         let status = self.status.as_u16();
         match status {

@@ -2,11 +2,16 @@
 //! It never retries, never follows a redirect to another place and never decides what an answer means for an object.
 
 mod answers;
+mod jobs;
+mod path;
+mod provisioners;
 mod requests;
 mod transport;
 
 pub(super) use answers::Answer;
 pub use answers::{BuildInfo, Entitlement, Entitlements, Feature, Me, Tier, Upload};
+pub use jobs::{PendingJobs, Tags};
+pub use provisioners::{Deletion, KeyDaemons, Organization, ProvisionerDaemon, ProvisionerKey};
 pub use transport::Limits;
 
 use super::RateLimitHold;
@@ -154,13 +159,12 @@ impl Client {
     }
 
     async fn call(&self, request: Request) -> Result<Answer, Error> {
-        let token = self.token.as_ref().filter(|_| request.authenticated);
         let hold = self.hold.as_ref();
         if let Some(left) = hold.and_then(|hold| hold.left(Instant::now())) {
             return Err(Error::RateLimited { operation: request.operation, retry_after: left });
         }
         let observed = self.observer.begin(request.operation);
-        let answer = self.transport.send(request, token, self.access_host.as_ref()).await;
+        let answer = self.transport.send(request, self.token.as_ref(), self.access_host.as_ref()).await;
         observed.end(&answer);
         let answer = answer?;
         if let (Some(hold), Some(wait)) = (hold, answer.asks_to_wait()) {

@@ -1,11 +1,26 @@
-//! The requests we send: method, path, body, and whether a token goes along.
+//! The requests we send: method, path, body, and what goes along to prove who asks.
 //! It builds values; it never sends them.
 
+use super::jobs::{ASKED_FOR, Tags};
+use super::path;
 use crate::coderd::error::Operation;
+use crate::coderd::uuid::Uuid;
 use crate::confidential::Confidential;
 use http::Method;
 use serde::Serialize;
+use serde_json::json;
 use zeroize::Zeroizing;
+
+/// What goes along with a request, each in a header of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Credential {
+    /// Nothing: a token where none is needed only spreads it.
+    Nothing,
+    /// The token of the client.
+    Session,
+    /// The plaintext of a provisioner key, and no token.
+    ProvisionerKey(Confidential<String>),
+}
 
 /// A request before it is sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,7 +31,7 @@ pub(super) struct Request {
     pub(super) body: Option<Confidential<String>>,
     /// What the answer must not repeat.
     pub(super) secret: Option<Confidential<String>>,
-    pub(super) authenticated: bool,
+    pub(super) credential: Credential,
 }
 
 impl Request {
@@ -27,13 +42,12 @@ impl Request {
             path: path.to_owned(),
             body: None,
             secret: None,
-            authenticated: true,
+            credential: Credential::Session,
         }
     }
 
-    /// A token where none is needed only spreads it.
     fn open(self) -> Self {
-        Self { authenticated: false, ..self }
+        Self { credential: Credential::Nothing, ..self }
     }
 
     pub(super) fn healthz() -> Self {
@@ -72,6 +86,55 @@ impl Request {
         let path = format!("/api/v2/users/me/keys/{id}");
         Self { method: Method::DELETE, ..Self::get(Operation::DeleteToken, &path) }
     }
+
+    /// None for what is no name of coderd's and cannot be asked for.
+    pub(super) fn organization(name: &str) -> Option<Self> {
+        let path = format!("/api/v2/organizations/{}", path::segment(name)?);
+        Some(Self::get(Operation::Organization, &path))
+    }
+
+    /// What an organisation has, below its id: a name may be another one's tomorrow.
+    fn within(operation: Operation, organization: Uuid, rest: &str) -> Self {
+        Self::get(operation, &format!("/api/v2/organizations/{organization}/{rest}"))
+    }
+
+    pub(super) fn provisioner_keys(organization: Uuid) -> Self {
+        Self::within(Operation::ProvisionerKeys, organization, "provisionerkeys")
+    }
+
+    pub(super) fn create_provisioner_key(organization: Uuid, name: &str, tags: &Tags) -> Self {
+        let body = json!({ "name": name, "tags": tags }).to_string();
+        Self {
+            method: Method::POST,
+            body: Some(Confidential::new(body)),
+            ..Self::within(Operation::CreateProvisionerKey, organization, "provisionerkeys")
+        }
+    }
+
+    /// None for a name that cannot be part of a path, though coderd accepts it for a key.
+    pub(super) fn delete_provisioner_key(organization: Uuid, name: &str) -> Option<Self> {
+        let rest = format!("provisionerkeys/{}", path::segment(name)?);
+        let request = Self::within(Operation::DeleteProvisionerKey, organization, &rest);
+        Some(Self { method: Method::DELETE, ..request })
+    }
+
+    /// coderd looks at the header alone; its own client also writes the plaintext into the path, where logs find it.
+    pub(super) fn identify_provisioner_key(plaintext: &Confidential<String>) -> Self {
+        Self {
+            credential: Credential::ProvisionerKey(plaintext.clone()),
+            ..Self::get(Operation::IdentifyProvisionerKey, "/api/v2/provisionerkeys/by-header")
+        }
+    }
+
+    pub(super) fn provisioner_key_daemons(organization: Uuid) -> Self {
+        Self::within(Operation::ProvisionerKeyDaemons, organization, "provisionerkeys/daemons")
+    }
+
+    pub(super) fn pending_jobs(organization: Uuid, filter: &Tags) -> Self {
+        let tags = path::query_value(&json!(filter).to_string());
+        let rest = format!("provisionerjobs?status=pending&limit={ASKED_FOR}&tags={tags}");
+        Self::within(Operation::PendingJobs, organization, &rest)
+    }
 }
 
 /// The license in the JSON that coderd takes, written once into a place that is large enough: what is moved to a larger
@@ -92,12 +155,20 @@ fn license_body(jwt: &str) -> Confidential<String> {
 mod tests {
     use super::*;
 
+    const ORGANIZATION: &str = "6f1f6a3e-0000-4000-8000-000000000001";
+
+    fn organization() -> Uuid {
+        ORGANIZATION.parse().unwrap()
+    }
+
     #[test]
     fn only_calls_that_need_a_token_take_one() {
         for open in [Request::healthz(), Request::build_info(), Request::entitlements()] {
-            assert!(!open.authenticated, "{open:?}");
+            assert_eq!(open.credential, Credential::Nothing, "{open:?}");
         }
-        assert!(Request::me().authenticated && Request::licenses().authenticated);
+        for closed in [Request::me(), Request::licenses(), Request::provisioner_keys(organization())] {
+            assert_eq!(closed.credential, Credential::Session, "{closed:?}");
+        }
     }
 
     #[test]
@@ -110,5 +181,41 @@ mod tests {
     #[test]
     fn an_id_cannot_leave_its_place_in_the_path() {
         assert_eq!(Request::delete_token("a/../b?c").path, "/api/v2/users/me/keys/abc");
+    }
+
+    #[test]
+    fn a_name_is_escaped_or_refused() {
+        let keys = format!("/api/v2/organizations/{ORGANIZATION}/provisionerkeys");
+        let delete = |name| Request::delete_provisioner_key(organization(), name).map(|request| request.path);
+        assert_eq!(delete("a key?"), Some(format!("{keys}/a%20key%3F")));
+        for name in ["", "..", "a/b"] {
+            assert_eq!((delete(name), Request::organization(name)), (None, None), "{name}");
+        }
+        let default = Request::organization("default").map(|request| request.path);
+        assert_eq!(default.as_deref(), Some("/api/v2/organizations/default"));
+    }
+
+    #[test]
+    fn a_key_is_made_with_its_name_and_tags_as_they_are() {
+        let tags = Tags::from([("zone".to_owned(), "eu \"west\"".to_owned())]);
+        let request = Request::create_provisioner_key(organization(), "EU", &tags);
+        let body = request.body.as_ref().unwrap().expose();
+        assert_eq!(body, r#"{"name":"EU","tags":{"zone":"eu \"west\""}}"#);
+    }
+
+    #[test]
+    fn the_plaintext_of_a_key_is_nowhere_but_in_its_header() {
+        let request = Request::identify_provisioner_key(&Confidential::new("hunter2".to_owned()));
+        assert!(matches!(&request.credential, Credential::ProvisionerKey(key) if key.expose() == "hunter2"));
+        assert!(!request.path.contains("hunter2") && request.body.is_none());
+        assert!(!format!("{request:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn pending_jobs_are_asked_for_within_bounds() {
+        let request =
+            Request::pending_jobs(organization(), &Tags::from([("a".to_owned(), "b&c".to_owned())]));
+        let query = "status=pending&limit=50&tags=%7B%22a%22%3A%22b%26c%22%7D";
+        assert_eq!(request.path, format!("/api/v2/organizations/{ORGANIZATION}/provisionerjobs?{query}"));
     }
 }

@@ -2,7 +2,7 @@
 //! It never follows a redirect, never uses a proxy, never retries and never logs.
 
 use super::answers::Answer;
-use super::requests::Request;
+use super::requests::{Credential, Request};
 use crate::coderd::dial::{DialError, dial};
 use crate::coderd::endpoint::{Endpoint, Scheme};
 use crate::coderd::error::{Error, Lost, Operation};
@@ -32,6 +32,7 @@ use tokio_rustls::TlsConnector;
 use zeroize::Zeroizing;
 
 const SESSION_TOKEN: &str = "coder-session-token";
+const PROVISIONER_KEY: &str = "coder-provisioner-daemon-key";
 /// The name of the access URL, for a coderd that redirects whoever does not come by it. `Host` would do as well, but a
 /// mesh between us and the Service routes by it.
 const FORWARDED_HOST: &str = "x-forwarded-host";
@@ -110,9 +111,15 @@ impl Transport {
         access_host: Option<&HeaderValue>,
     ) -> Result<Answer, Error> {
         let operation = request.operation;
-        let secrets = [token.cloned(), request.secret.clone()].into_iter().flatten().collect();
+        let credential = match &request.credential {
+            Credential::Nothing => None,
+            Credential::Session => token.map(|token| (SESSION_TOKEN, token.clone().trimmed())),
+            Credential::ProvisionerKey(plaintext) => Some((PROVISIONER_KEY, plaintext.clone())),
+        };
+        let presented = credential.as_ref().map(|(_, secret)| secret.clone());
+        let secrets = [presented, request.secret.clone()].into_iter().flatten().collect();
         // A token that cannot be a header cannot be a token.
-        let sent = self.built(request, token, access_host).ok_or(Error::Unauthorized { operation })?;
+        let sent = self.built(request, credential, access_host).ok_or(Error::Unauthorized { operation })?;
         let trip = async {
             let response = self.client.request(sent).await.map_err(|error| lost(operation, &error))?;
             let status = response.status();
@@ -127,7 +134,7 @@ impl Transport {
     fn built(
         &self,
         request: Request,
-        token: Option<&Confidential<String>>,
+        credential: Option<(&'static str, Confidential<String>)>,
         access_host: Option<&HeaderValue>,
     ) -> Option<http::Request<Full<Bytes>>> {
         let mut builder = http::Request::builder()
@@ -138,10 +145,10 @@ impl Transport {
         if let Some(host) = access_host {
             builder = builder.header(FORWARDED_HOST, host);
         }
-        if let Some(token) = token {
-            let mut value = HeaderValue::from_maybe_shared(wiped(token.expose().trim())).ok()?;
+        if let Some((header, secret)) = credential {
+            let mut value = HeaderValue::from_maybe_shared(wiped(secret.expose())).ok()?;
             value.set_sensitive(true);
-            builder = builder.header(SESSION_TOKEN, value);
+            builder = builder.header(header, value);
         }
         let body = match request.body {
             Some(body) => {

@@ -1,7 +1,7 @@
 //! Brings one child to what it should be: read it, see whether it is ours, apply it if it differs.
 //! It never takes over an object of somebody else, and writes nothing where nothing differs.
 
-use super::{Child, Known, Snapshot, drift};
+use super::{Child, ChildCache, Snapshot, drift};
 use crate::controller::identity::ObjectKey;
 use crate::kubernetes::{CallError, Kube, Target};
 use json_patch::Patch;
@@ -86,7 +86,7 @@ pub struct Applier<'a> {
     /// The API server.
     pub kube: &'a Kube,
     /// What is known of children.
-    pub known: &'a Known,
+    pub cache: &'a ChildCache,
     /// Whose children they are.
     pub owner: &'a ObjectKey,
     /// The children of a reconcile that changes none of them.
@@ -94,24 +94,38 @@ pub struct Applier<'a> {
 }
 
 impl Applier<'_> {
+    /// What is known of a child in a reconcile that changes none.
+    pub fn confirmed(&self, child: &Child) -> Option<Value> {
+        self.snapshot.and_then(|snapshot| snapshot.of(child))
+    }
+
     fn unchanged(&self, child: &Child) -> Option<ChildState> {
-        self.snapshot.and_then(|snapshot| snapshot.of(child)).map(ChildState::InPlace)
+        self.confirmed(child).map(ChildState::InPlace)
+    }
+
+    /// Takes note of a Deployment that is there and ours, as it was read or applied.
+    pub fn note_deployment(&self, child: &Child, live: &Value) {
+        if is_in_place(live, child) {
+            self.cache.note(self.owner, child, live);
+        } else {
+            self.cache.note_owner(self.owner, child, live);
+        }
     }
 
     /// Takes note of what became of a child.
     fn noted(&self, child: &Child, state: ChildState) -> ChildState {
         match &state {
             // An apply may leave something behind that takes another one, such as the name of an ExternalName Service.
-            ChildState::InPlace(live) if child.is_held_by(live) => self.known.note(self.owner, child, live),
-            _ => self.known.forget(child),
+            ChildState::InPlace(live) if child.is_held_by(live) => self.cache.note(self.owner, child, live),
+            _ => self.cache.forget(child),
         }
         state
     }
 
     /// Brings a child to what it should be, unless it is known to be.
     pub async fn apply(&self, child: &Child, is_ours: impl Fn(&Value) -> bool) -> ChildState {
-        let good = || self.known.good(child).map(ChildState::InPlace);
-        match self.unchanged(child).or_else(good) {
+        let cached = || self.cache.up_to_date(child).map(ChildState::InPlace);
+        match self.unchanged(child).or_else(cached) {
             Some(state) => state,
             None => self.read_and_apply(child, is_ours).await,
         }
@@ -133,7 +147,7 @@ impl Applier<'_> {
         if let Some(unchanged) = self.unchanged(child) {
             return unchanged;
         }
-        let made = if self.known.is_absent(child) { create(self.kube, child).await } else { None };
+        let made = if self.cache.is_absent(child) { create(self.kube, child).await } else { None };
         let state = match made {
             Some(state) => state,
             None => read_and_apply_version(self.kube, child, is_ours).await,
@@ -302,9 +316,9 @@ async fn disowned(kube: &Kube, target: Target<'_>, live: Value) -> Result<Value,
 fn conflict(target: Target<'_>) -> String {
     let advice = match target.kind {
         "ServiceAccount" => {
-            "set spec.serviceAccount.name and disableCreate: true to use it, or give this control plane another name"
+            "set spec.serviceAccount.name and disableCreate: true to use it, or give this object another name"
         }
-        _ => "delete it, or give this control plane another name",
+        _ => "delete it, or give this object another name",
     };
     format!("{} {} exists and is not ours; {advice}", target.kind, target.name)
 }
@@ -342,7 +356,7 @@ mod tests {
         );
         assert_eq!(
             conflict(target("Service")),
-            "Service coder exists and is not ours; delete it, or give this control plane another name"
+            "Service coder exists and is not ours; delete it, or give this object another name"
         );
     }
 }

@@ -73,6 +73,7 @@ child_kinds! {
     extensions {
         HttpRoute: Required ["gateway.networking.k8s.io/v1", "HTTPRoute", "httproutes"],
         ServiceMonitor: Wanted ["monitoring.coreos.com/v1", "ServiceMonitor", "servicemonitors"],
+        PodMonitor: Wanted ["monitoring.coreos.com/v1", "PodMonitor", "podmonitors"],
     }
 }
 

@@ -2,6 +2,7 @@
 //! become ours. Pure: it compares values and never asks anybody.
 
 use super::lists;
+pub(crate) use crate::kubernetes::is_controlled_by;
 use crds::well_known::{MANAGER, annotation};
 use json_patch::{Patch, PatchOperation, ReplaceOperation, TestOperation, jsonptr::PointerBuf};
 use serde_json::{Map, Value, json};
@@ -119,12 +120,6 @@ fn quantity(text: &str) -> Option<f64> {
         _ => return None,
     };
     Some(number.parse::<f64>().ok()? * factor)
-}
-
-/// Whether an object is controlled by the one of this uid.
-pub(crate) fn is_controlled_by(live: &Value, uid: &str) -> bool {
-    let owners = live.pointer("/metadata/ownerReferences").and_then(Value::as_array);
-    owners.into_iter().flatten().any(|owner| owner["uid"] == uid && owner["controller"] == true)
 }
 
 /// Whether an object is a child of the one of this uid: controlled by it, or made by us with these labels and controlled
@@ -352,12 +347,5 @@ mod tests {
             lacking["metadata"].as_object_mut().unwrap().remove(field);
             assert!(!is_child_of(&lacking, "a", &labels), "{field}");
         }
-    }
-
-    #[test]
-    fn the_controller_of_an_object_is_known_by_uid() {
-        let live = json!({"metadata": {"ownerReferences": [{"uid": "a", "controller": true}, {"uid": "b"}]}});
-        assert!(is_controlled_by(&live, "a"));
-        assert!(!is_controlled_by(&live, "b") && !is_controlled_by(&json!({}), "a"));
     }
 }

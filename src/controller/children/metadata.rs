@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crds::names;
-use crds::well_known::{GROUP, MANAGER, VERSION, label};
+use crds::well_known::{GROUP, VERSION};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
 
 /// Labels or annotations.
@@ -30,11 +30,7 @@ pub struct ChildOwner {
 impl ChildOwner {
     /// The three labels of every child in the owner's namespace, which are also the selector of the pods.
     pub fn labels(&self) -> StringMap {
-        string_map([
-            (label::NAME, self.app_name),
-            (label::INSTANCE, &names::instance_label(&self.name)),
-            (label::MANAGED_BY, MANAGER),
-        ])
+        names::child_labels(self.app_name, &self.name)
     }
 
     /// Labels of the spec, with ours: ours win, because we find objects and pods by them.

@@ -1,7 +1,8 @@
 //! Removes objects that are no longer wanted: only what is controlled by their owner, by uid, and never more at a time than
 //! one reconcile should. Which objects those are is decided by the kind that made them.
 
-use super::drift;
+use super::{ChildKind, drift};
+use crate::controller::identity::Owner;
 use crate::kubernetes::{CallError, Kube, Target};
 use kube::core::ObjectMeta;
 use serde_json::Value;
@@ -45,8 +46,18 @@ impl PruneCandidates {
     }
 }
 
+/// Removes the one child of a kind that is no longer asked for, by the name that it has where it is.
+pub(crate) async fn absent(
+    kube: &Kube,
+    owner: Owner<'_>,
+    kind: ChildKind,
+    name: &str,
+) -> Result<(), CallError> {
+    controlled(kube, Target::of(kind.names(), owner.namespace, name), owner.uid).await
+}
+
 /// Removes an object if it is there and controlled by the one of this uid.
-pub(crate) async fn controlled(kube: &Kube, target: Target<'_>, owner: &str) -> Result<(), CallError> {
+async fn controlled(kube: &Kube, target: Target<'_>, owner: &str) -> Result<(), CallError> {
     let live = kube.read(target).await?.filter(|live| drift::is_controlled_by(live, owner));
     match live.as_ref().and_then(uid) {
         Some(uid) => kube.remove(target, uid).await,

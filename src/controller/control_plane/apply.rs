@@ -1,8 +1,7 @@
 //! Brings the children of a control plane to what they should be and prunes what is no longer asked for. It decides what
 //! depends on what: nothing runs, and nothing is granted, under an account that is not in place.
 
-use super::account_use::AccountUse;
-use super::apply_children::{apply_child, apply_exposure};
+use super::apply_children::{apply_child, apply_exposure, owner_state};
 use super::build::{Children, WorkspaceAccess};
 use super::dereference::Dereferenced;
 use super::gate::Gate;
@@ -10,15 +9,18 @@ use super::grants::Trouble;
 use super::observed::{Exposure, Grants};
 use super::prune::{self, Left, Wanted};
 use super::reasons::Reason;
-use super::reconciler::{Pruned, Reconciler};
+use super::reconciler::Reconciler;
 use super::subject::{Object, Subject};
-use super::withheld::Withheld;
+use crate::controller::children::Unwanted;
+use crate::controller::children::account_use::AccountUse;
+use crate::controller::children::accounts::{self, AccountWanted};
 use crate::controller::children::apply::Problems;
-use crate::controller::children::{Unwanted, drift};
+use crate::controller::children::deployment::leave;
+use crate::controller::children::withheld::Withheld;
 use crate::controller::workload::rollout::Rollout;
 use crate::kubernetes::CallError;
+use crds::names::control_plane::service_account as service_account_name;
 use serde_json::Value;
-use std::collections::BTreeSet;
 
 /// What stands of the children afterwards.
 pub(super) struct Applied {
@@ -81,24 +83,23 @@ impl Reconciler {
             service_monitor,
         } = children;
         let mut problems = Problems::default();
-        let live = read.deployment.as_ref();
-        let account_use = self
-            .apply_account(subject, applier, service_account.as_ref(), read, withheld, &mut problems)
-            .await;
+        let owner = owner_state(subject, read);
+        let name = service_account_name(&subject.object.key.name, &read.complete.spec);
+        let account_use =
+            accounts::apply(applier, owner, name, service_account.as_ref(), withheld, &mut problems).await;
         let may_run = account_use == AccountUse::Allowed && !withheld.has(deployment);
-        let left = live.filter(|live| !may_run && drift::is_controlled_by(live, &subject.object.uid));
+        let left = !may_run && owner.running().is_some();
         if let Some(budget) = disruption_budget {
             problems.note(&apply_child(subject, applier, budget).await);
         }
         if let Some(monitor) = service_monitor {
             problems.note_unimportant(apply_child(subject, applier, monitor).await);
         }
-        let left = left.is_some();
         let service = self.apply_service(subject, service, gate, left, read, &mut problems).await;
         let (deployment, rollout) = if may_run {
-            self.apply_deployment(subject, deployment, read, &mut problems).await
+            self.apply_deployment(subject, applier, deployment, read, &mut problems).await
         } else {
-            self.leave_deployment(subject, live)
+            leave(owner)
         };
         let is_asked_for = may_run && rollout != Rollout::Unseen;
         let exposed = ingress.as_ref().or(http_route.as_ref());
@@ -146,8 +147,7 @@ impl Reconciler {
             Look { everywhere: self.must_list(object, children, &unwanted), exposed, admission_disabled };
         match self.prune_unwanted(subject, children, wanted, look, problems).await {
             Ok(true) => {
-                let done = Pruned { of: object.asked_for(), unwanted: unwanted.places };
-                self.pruned().insert(object.key.clone(), done);
+                self.pruned.note(&object.key, object.asked_for(), unwanted);
                 true
             }
             Ok(false) => false,
@@ -158,23 +158,10 @@ impl Reconciler {
         }
     }
 
-    /// Whether nothing is left of what an earlier generation asked for: it was looked for since this one came, and the
-    /// watches have shown nothing since. The first generation left nothing; and before our finalizer goes it is looked for.
+    /// Whether nothing is left of what an earlier generation asked for; before our finalizer goes it is looked for.
     pub(super) fn is_pruned(&self, object: &Object, children: &Children) -> bool {
-        let (asked_for, unwanted) = (object.asked_for(), self.unwanted(object, children));
-        if let Some(done) = self.pruned().get_mut(&object.key).filter(|done| done.of == asked_for) {
-            // What went and comes back is new.
-            let nothing_new = unwanted.places.is_subset(&done.unwanted);
-            done.unwanted.retain(|place| unwanted.places.contains(place));
-            return nothing_new;
-        }
-        let is_first = asked_for.generation == 1 && asked_for.request.is_none();
-        let nothing = is_first && !self.releases(object, children) && unwanted.is_nothing();
-        if nothing {
-            let done = Pruned { of: asked_for, unwanted: BTreeSet::new() };
-            self.pruned().insert(object.key.clone(), done);
-        }
-        nothing
+        let (unwanted, must_look) = (self.unwanted(object, children), self.releases(object, children));
+        self.pruned.is_done(&object.key, object.asked_for(), &unwanted, must_look)
     }
 
     /// Whether our finalizer may go.
@@ -186,12 +173,12 @@ impl Reconciler {
     /// the watches has shown, which is as good.
     fn must_list(&self, object: &Object, children: &Children, unwanted: &Unwanted) -> bool {
         let is_handled = object.reconcile_at() == object.status.last_handled_reconcile_at;
-        let is_known = self.pruned().contains_key(&object.key);
+        let is_known = self.pruned.knows(&object.key);
         is_known || !is_handled || self.releases(object, children) || !unwanted.is_nothing()
     }
 
     fn unwanted(&self, object: &Object, children: &Children) -> Unwanted {
-        self.known.unwanted(&object.key, &object.uid, children.all())
+        self.child_cache.unwanted(&object.key, &object.uid, children.all())
     }
 
     async fn prune_unwanted(
@@ -210,8 +197,15 @@ impl Reconciler {
             left = prune::grants(&self.kube, owner, wanted).await?;
         }
         problems.failed.extend(left.told());
-        let accounts = self.release_accounts(subject, children, wanted.rolled, look).await?;
-        Ok(left.is_nothing() && accounts && optional)
+        let account = AccountWanted {
+            name: service_account_name(owner.name, &subject.complete.spec),
+            made: children.service_account.is_some(),
+            rolled: wanted.rolled,
+            everywhere: look.everywhere,
+            admission_disabled: look.admission_disabled,
+        };
+        let released = accounts::release(&self.kube, owner, account).await?;
+        Ok(left.is_nothing() && released && optional)
     }
 }
 
@@ -234,8 +228,8 @@ fn bar(access: &WorkspaceAccess, account_use: &AccountUse, withheld: &Withheld) 
 #[cfg(test)]
 mod tests {
     use super::super::build::fixtures::ControlPlane;
-    use super::super::withheld;
     use super::*;
+    use crate::controller::children::withheld;
     use serde_json::json;
 
     #[test]
@@ -272,8 +266,8 @@ mod tests {
         assert_eq!(reason(AccountUse::Allowed, &nothing), None);
         assert_eq!(reason(AccountUse::Refused(String::new()), &nothing), Some(Reason::AccountNotOurs));
         assert_eq!(reason(AccountUse::Unknown, &nothing), Some(Reason::Failed), "it is tried again");
-        let none_live = vec![None; children.all().count()];
-        let withheld = withheld::withheld(&children, &none_live);
+        let none_live: Vec<_> = children.all().map(|child| (child, None)).collect();
+        let withheld = withheld::withheld("ns", &none_live);
         assert_eq!(reason(AccountUse::Allowed, &withheld), Some(Reason::AdmissionDisabled));
     }
 }

@@ -1,28 +1,19 @@
 //! Applies the children in a control plane's own namespace, one by one, and returns what became of each.
 //! One child that cannot be had keeps no other from its place.
 
-use super::account_use::{self, AccountUse};
 use super::dereference::Dereferenced;
 use super::gate::Gate;
 use super::observed::Exposure;
 use super::reasons::Reason;
 use super::reconciler::Reconciler;
 use super::resolve::owner;
-use super::running_values;
-use super::subject::Subject;
-use super::withheld::{self, Withheld};
-use crate::controller::children::apply::{Applier, ChildState, Problems, apply_over};
-use crate::controller::children::{Child, ChildKind, drift};
-use crate::controller::workload::late;
-use crate::controller::workload::rollout::{self, Rollout};
-use crate::kubernetes::Target;
-use crds::names::control_plane::service_account;
-use k8s_openapi::jiff::Timestamp;
+use super::subject::{Object, Subject};
+use crate::controller::children::apply::{Applier, ChildState, Problems};
+use crate::controller::children::withheld::{self, Withheld};
+use crate::controller::children::{Child, ChildKind, OwnerState, deployment, drift};
+use crate::controller::object::Origin;
+use crate::controller::workload::rollout::Rollout;
 use serde_json::Value;
-use std::borrow::Cow;
-
-/// Pods that are looked at when a rollout is late; more would say the same.
-const PODS: u32 = 50;
 
 /// Whether a live object is this child of this owner.
 fn is_ours(subject: &Subject, child: &Child) -> impl Fn(&Value) -> bool {
@@ -30,34 +21,6 @@ fn is_ours(subject: &Subject, child: &Child) -> impl Fn(&Value) -> bool {
 }
 
 impl Reconciler {
-    /// The account of coderd, and whether it may run as it. Before anything is run or granted under it, it is read: a watch
-    /// may be late to tell that somebody has put another in its place.
-    pub(super) async fn apply_account(
-        &self,
-        subject: &Subject,
-        applier: Applier<'_>,
-        child: Option<&Child>,
-        read: &Dereferenced,
-        withheld: &Withheld,
-        problems: &mut Problems,
-    ) -> AccountUse {
-        let object = &subject.object;
-        let account = service_account(&object.key.name, &read.complete.spec);
-        let deployment = read.deployment.as_ref();
-        let asked_for = account_use::is_asked_for(&object.value, account, &object.uid, deployment);
-        let Some(child) = child.filter(|child| !withheld.has(child)) else {
-            // One that is left as it is gives nothing that is not there: the pods and their rights are left as well.
-            return AccountUse::Allowed;
-        };
-        let state = applier.create_or_apply(child, is_ours(subject, child)).await;
-        let account_use =
-            if asked_for { AccountUse::Allowed } else { account_use::of_made(account, &object.uid, &state) };
-        if !matches!(account_use, AccountUse::Refused(_)) {
-            problems.note(&state);
-        }
-        account_use
-    }
-
     /// Returns the Service, or why coderd is not asked there. Its ports are left with a Deployment that is left: they are
     /// where the pods of that one listen.
     pub(super) async fn apply_service(
@@ -94,62 +57,26 @@ impl Reconciler {
     pub(super) async fn apply_deployment(
         &self,
         subject: &Subject,
+        applier: Applier<'_>,
         child: &Child,
         read: &Dereferenced,
         problems: &mut Problems,
     ) -> (Option<Value>, Rollout) {
-        let (mut live, mut child) = (read.deployment.clone(), Cow::Borrowed(child));
-        if let Some(seen) = &live
-            && !child.is_held_by(seen)
-            && let Ok(Some(now)) = self.kube.read(child.target()).await
-        {
-            if let Some(manifest) =
-                running_values::with_replicas(&subject.object.value, &child.manifest, &now)
-            {
-                child = Cow::Owned(Child::new(child.kind, &child.namespace, &child.name, manifest));
-            }
-            live = Some(now);
-        }
-        let state = apply_over(&self.kube, &child, live, is_ours(subject, &child)).await;
+        let selector = owner(&subject.complete).selector_text();
+        let (state, rollout) = deployment::apply(applier, owner_state(subject, read), child, &selector).await;
         problems.note(&state);
-        if let ChildState::InPlace(live) = &state {
-            // It is read in every reconcile; but whose it was must be known when it goes without a word.
-            self.known.note(&subject.object.key, &child, live);
-        }
-        let rollout = match &state {
-            ChildState::InPlace(live) => self.looked_into(subject, rollout::rollout(Some(live))).await,
-            _ => Rollout::Unseen,
-        };
         let deployment = state.ours();
-        self.remember_versions(deployment.as_ref(), child.target(), &read.contents).await;
+        if subject.object.origin == Origin::Read {
+            self.remember_versions(deployment.as_ref(), child.target(), &read.contents).await;
+        }
         (deployment, rollout)
     }
+}
 
-    /// Returns the Deployment that is there if it is ours, and leaves it as it is.
-    pub(super) fn leave_deployment(
-        &self,
-        subject: &Subject,
-        live: Option<&Value>,
-    ) -> (Option<Value>, Rollout) {
-        let live = live.filter(|live| drift::is_controlled_by(live, &subject.object.uid)).cloned();
-        let rollout = live.as_ref().map_or(Rollout::Unseen, |live| rollout::rollout(Some(live)));
-        (live, rollout)
-    }
-
-    /// Whether a rollout that Kubernetes gave up waiting for is only slow: its pods tell.
-    async fn looked_into(&self, subject: &Subject, rollout: Rollout) -> Rollout {
-        let Rollout::Stuck(_) = rollout else { return rollout };
-        let namespace = &subject.object.key.namespace;
-        let pods = Target { api_version: "v1", kind: "Pod", plural: "pods", namespace, name: "" };
-        let selector = owner(&subject.complete).selector_text();
-        match self.kube.some_labelled(pods, &selector, PODS).await {
-            Ok(pods) => late::judge(&pods, Timestamp::now()),
-            Err(error) => {
-                tracing::warn!(%error, "the pods of a late rollout could not be looked at");
-                late::unseen()
-            }
-        }
-    }
+/// A control plane and what runs of it, as they were read.
+pub(super) fn owner_state<'a>(subject: &'a Subject, read: &'a Dereferenced) -> OwnerState<'a> {
+    let Object { value, uid, .. } = &subject.object;
+    OwnerState { object: value, uid, deployment: read.deployment.live.as_ref() }
 }
 
 /// A child of which nothing but its place matters.

@@ -4,15 +4,14 @@ use super::observed::Coderd;
 use super::probe::{Probe, judged, left_alone, probe};
 use super::reasons::Reason;
 use super::reconciler::Reconciler;
-use super::resolve::owner;
 use super::subject::Subject;
 use crate::coderd::{Client, Retry};
-use crate::control_plane_access::holds::Holds;
-use crate::control_plane_access::{service, trust};
+use crate::control_plane_access::service::{self, Refusal, Told};
+use crate::control_plane_access::trust;
 use crate::controller::identity::ObjectKey;
 use crate::controller::workload::rollout::{self, Rollout};
 use crds::CoderControlPlane;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -21,7 +20,6 @@ use std::time::Instant;
 /// tells. A restart forgets it.
 #[derive(Default)]
 pub(super) struct Memory {
-    holds: Holds,
     /// The uids of those whose last question failed.
     failing: Mutex<BTreeMap<ObjectKey, String>>,
 }
@@ -75,10 +73,12 @@ impl Reconciler {
         deployment: Option<&Value>,
         rollout: &Rollout,
     ) -> Reachability {
-        let owner = owner(complete);
         match found {
-            Ok(found) if service::leads_to(found, &json!(owner.labels())) => {}
-            Ok(_) => return Reachability::nothing(service_changed(&owner.workload)),
+            Ok(found) if service::leads_to_pods(found, complete) => {}
+            Ok(_) => {
+                let message = Told(Refusal::Changed, service::name(complete)).to_string();
+                return Reachability::nothing(Coderd::Unreachable(Reason::ServiceChanged, message));
+            }
             Err(why) => return Reachability::nothing(Coderd::NotProbed(why)),
         }
         if rollout::ready_replicas(deployment) == 0 {
@@ -87,18 +87,18 @@ impl Reconciler {
             return Reachability::nothing(Coderd::NotProbed(why));
         }
         let (uid, before) = (&subject.object.uid, &subject.object.status);
-        let hold = self.memory.holds.of(uid);
+        let hold = self.access.holds.of(uid);
         if let Some(left) = hold.left(Instant::now())
             && let Some(coderd) = left_alone(before)
         {
             return Reachability { coderd, client: None, retry: Some(Retry::After(left)) };
         }
-        let trust = match trust::read(&self.kube, &owner.namespace, &complete.spec).await {
+        let trust = match trust::read(&self.kube, &subject.object.key.namespace, &complete.spec).await {
             Ok(trust) => trust,
             Err(why) => return Reachability::nothing(Coderd::Unreachable(Reason::Misconfigured, why)),
         };
-        let url = self.url(complete);
-        let Probe { coderd, client, error } = probe(&url, trust, &self.egress, hold).await;
+        let url = self.access.url(complete);
+        let Probe { coderd, client, error } = probe(&url, trust, &self.access.egress, hold).await;
         let again = self.memory.failed(&subject.object.key, uid, matches!(coderd, Coderd::Unreachable(..)));
         Reachability {
             coderd: judged(coderd, before, again),
@@ -106,20 +106,6 @@ impl Reconciler {
             retry: error.map(|error| error.retry()),
         }
     }
-
-    /// Where coderd is reached inside the cluster. Whatever the API server has has a name and a namespace.
-    fn url(&self, complete: &CoderControlPlane) -> String {
-        webhooks::cluster_url(complete, &self.config.cluster_domain).unwrap_or_default()
-    }
-}
-
-/// What is said where it does not.
-fn service_changed(name: &str) -> Coderd {
-    let message = format!(
-        "coderd is not contacted and no token is sent: the type or selector of Service {name} was changed; undo \
-         that, or end spec.suspend, so that the operator does"
-    );
-    Coderd::Unreachable(Reason::ServiceChanged, message)
 }
 
 #[cfg(test)]

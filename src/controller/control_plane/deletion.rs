@@ -4,7 +4,8 @@
 use super::access::{self, TokenEvent};
 use super::prune::{self, Wanted};
 use super::reconciler::Reconciler;
-use super::subject::{FINALIZER, Object};
+use super::subject::Object;
+use crate::control_plane_access::operator_token::OWNER_UID;
 use crate::controller::runtime::schedule::Action;
 use crate::kubernetes::events::EventDraft;
 use crate::kubernetes::{CallError, Target};
@@ -49,10 +50,7 @@ impl Reconciler {
         let mut left = prune::grants(&self.kube, object.owner(), Wanted::NOTHING).await?;
         left.stuck.extend(self.take_back(object).await?);
         if left.is_nothing() {
-            let after = self.kube.patch(object.target(), FINALIZER.remove(&object.value)).await?;
-            if FINALIZER.is_on(&after) {
-                return Ok(Some(FINALIZER.refusal(&"a policy of the cluster undoes the change")));
-            }
+            return self.writer().release(object).await;
         }
         Ok(left.told())
     }
@@ -61,14 +59,14 @@ impl Reconciler {
     async fn take_back(&self, object: &Object) -> Result<Option<String>, CallError> {
         let owner = object.owner();
         let spec: CoderControlPlaneSpec = from_value(object.value["spec"].clone()).unwrap_or_default();
-        let release = object.value["metadata"]["annotations"][annotation::RELEASE_EXTERNAL] == "true";
-        let token_events = access::end(&self.kube, &self.egress, owner, &spec, release).await?;
+        let release = object.annotation(annotation::RELEASE_EXTERNAL) == Some("true");
+        let token_events = access::end(&self.kube, &self.access.egress, owner, &spec, release).await?;
         let drafts: Vec<EventDraft> = token_events.iter().map(TokenEvent::draft).collect();
-        self.publish_events(object, &drafts).await;
+        self.writer().publish(object, &drafts).await;
         let (namespace, name) = (self.kube.namespace(), owner.secret());
         let secret = Target { api_version: "v1", kind: "Secret", plural: "secrets", namespace, name: &name };
         let again = self.kube.read(secret).await?;
-        let ours = again.filter(|again| again["metadata"]["annotations"][access::OWNER_UID] == object.uid);
+        let ours = again.filter(|again| again["metadata"]["annotations"][OWNER_UID] == object.uid);
         Ok(ours.map(|_| format!("Secret {namespace}/{name}")))
     }
 }

@@ -5,13 +5,11 @@
 
 use super::access::Needs;
 use crate::controller::identity::ObjectKey;
-use crate::kubernetes::{Reduced, Reflected};
+use crate::kubernetes::{Kept, Reflected};
 use crds::CoderProvisioner;
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use kube::Resource;
 use serde::Deserialize as DeriveDeserialize;
-use serde::de::{Deserialize, Deserializer};
-use serde_json::value::RawValue;
 use std::collections::BTreeSet;
 
 /// The group of the aggregated API.
@@ -19,37 +17,37 @@ const AGGREGATED: &str = "aggregation.coder.com";
 /// Bytes of a name.
 const LONGEST_NAME: usize = 253;
 
-/// A provisioner, as far as it is looked at.
-pub(crate) type Provisioner = Reduced<CoderProvisioner, Reference>;
-
 /// The name of the control plane that a provisioner refers to; nothing if it cannot be read.
-#[derive(Debug, Clone)]
-pub(crate) struct Reference(Option<String>);
-
-impl<'de> Deserialize<'de> for Reference {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(DeriveDeserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Spec {
-            control_plane_ref: ControlPlaneRef,
-        }
-        #[derive(DeriveDeserialize)]
-        struct ControlPlaneRef {
-            name: String,
-        }
-        // One bad object is not the end of its kind for everybody.
-        let spec = serde_json::from_str(Box::<RawValue>::deserialize(deserializer)?.get());
-        let name = |spec: Spec| spec.control_plane_ref.name.trim().to_owned();
-        // A longer text names nothing.
-        Ok(Self(spec.ok().map(name).map(|name| if name.len() > LONGEST_NAME { String::new() } else { name })))
+fn reference(provisioner: &Kept<CoderProvisioner>) -> Option<String> {
+    #[derive(DeriveDeserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Spec {
+        control_plane_ref: ControlPlaneRef,
     }
+    #[derive(DeriveDeserialize)]
+    struct ControlPlaneRef {
+        name: String,
+    }
+    let spec: Spec = provisioner.spec()?.ok()?;
+    let name = spec.control_plane_ref.name.trim();
+    // A longer text names nothing.
+    Some(if name.len() > LONGEST_NAME { String::new() } else { name.to_owned() })
+}
+
+/// The uids of the control planes that a provisioner has recorded keys in.
+fn recorded(provisioner: &Kept<CoderProvisioner>) -> Vec<String> {
+    let Some(object) = provisioner.object() else { return Vec::new() };
+    let key = &object["status"]["key"];
+    let retiring = key["retiring"].as_array().into_iter().flatten();
+    let entries = [&key["current"], &key["pending"]].into_iter().chain(retiring);
+    entries.filter_map(|entry| entry["controlPlaneUID"].as_str().map(str::to_owned)).collect()
 }
 
 /// The watches that tell.
 #[derive(Clone)]
 pub(crate) struct Dependants {
     /// Every one.
-    pub provisioners: Reflected<Provisioner>,
+    pub provisioners: Reflected<Kept<CoderProvisioner>>,
     /// Those that are labelled as ours.
     pub api_services: Reflected<APIService>,
 }
@@ -61,6 +59,9 @@ pub(crate) struct Seen {
     known: bool,
     /// The control planes that provisioners refer to.
     referred: BTreeSet<ObjectKey>,
+    /// The uids of control planes that provisioners have recorded keys in: those must be deleted there one day. What a status
+    /// says can keep an access that its namespace has anyway, and nothing else.
+    recorded: BTreeSet<String>,
     /// Namespaces with a provisioner that our types cannot read, which may refer to any control plane there.
     unreadable: BTreeSet<String>,
     aggregated: bool,
@@ -74,13 +75,14 @@ impl Dependants {
 
     /// What needs the access to a control plane, besides its own spec. Only provisioners that can mean it are read: this is
     /// asked in every reconcile.
-    pub(crate) fn of(&self, key: &ObjectKey) -> Needs {
-        let may_mean =
-            |provisioner: &Provisioner| provisioner.meta().namespace.as_ref() == Some(&key.namespace);
-        self.seen_of(may_mean).of(key)
+    pub(crate) fn of(&self, key: &ObjectKey, uid: &str) -> Needs {
+        let may_mean = |provisioner: &Kept<CoderProvisioner>| {
+            provisioner.meta().namespace.as_ref() == Some(&key.namespace)
+        };
+        self.seen_of(may_mean).of(key, uid)
     }
 
-    fn seen_of(&self, counts: impl Fn(&Provisioner) -> bool) -> Seen {
+    fn seen_of(&self, counts: impl Fn(&Kept<CoderProvisioner>) -> bool) -> Seen {
         let mut seen = Seen {
             known: self.provisioners.is_synced() && self.api_services.is_synced(),
             aggregated: self.api_services.all().iter().any(|service| is_aggregated(service)),
@@ -105,22 +107,23 @@ fn is_aggregated(service: &APIService) -> bool {
 }
 
 impl Seen {
-    fn note(&mut self, provisioner: &Provisioner) {
+    fn note(&mut self, provisioner: &Kept<CoderProvisioner>) {
         let namespace = provisioner.meta().namespace.clone().unwrap_or_default();
-        match provisioner.spec() {
-            Some(Reference(Some(name))) => {
-                _ = self.referred.insert(ObjectKey { namespace, name: name.clone() })
-            }
-            Some(Reference(None)) | None => _ = self.unreadable.insert(namespace),
+        match reference(provisioner) {
+            Some(name) => _ = self.referred.insert(ObjectKey { namespace: namespace.clone(), name }),
+            None => _ = self.unreadable.insert(namespace.clone()),
         }
+        self.recorded.extend(recorded(provisioner).into_iter().map(|uid| format!("{namespace}/{uid}")));
     }
 
-    /// What needs the access to a control plane, besides its own spec.
-    pub(crate) fn of(&self, key: &ObjectKey) -> Needs {
+    /// What needs the access to a control plane of this uid, besides its own spec.
+    pub(crate) fn of(&self, key: &ObjectKey, uid: &str) -> Needs {
+        let is_recorded = self.recorded.contains(&format!("{}/{uid}", key.namespace));
+        let is_referred = self.referred.contains(key) || self.unreadable.contains(&key.namespace);
         Needs {
             known: self.known,
             license: false,
-            provisioners: self.referred.contains(key) || self.unreadable.contains(&key.namespace),
+            provisioners: is_referred || is_recorded,
             aggregated: self.aggregated,
         }
     }
@@ -131,7 +134,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, from_str, from_value, json};
 
-    fn provisioner(namespace: &str, spec: Value) -> Provisioner {
+    fn provisioner(namespace: &str, spec: Value) -> Kept<CoderProvisioner> {
         let object = json!({ "apiVersion": "coder.com/v1alpha1", "kind": "CoderProvisioner",
             "metadata": { "name": "builders", "namespace": namespace }, "spec": spec });
         from_str(&object.to_string()).unwrap()
@@ -143,15 +146,26 @@ mod tests {
         seen.note(&provisioner("team", json!({ "controlPlaneRef": { "name": " coder " } })));
         seen.note(&provisioner("odd", json!({ "controlPlaneRef": 7 })));
         seen.note(&provisioner("bare", Value::Null));
-        let needs = |namespace: &str, name: &str| {
+        let needs = |seen: &Seen, namespace: &str, name: &str| {
             let key = ObjectKey { namespace: namespace.to_owned(), name: name.to_owned() };
-            seen.of(&key).provisioners
+            seen.of(&key, "u1").provisioners
         };
-        assert!(needs("team", "coder"));
-        assert!(!needs("team", "other") && !needs("elsewhere", "coder"));
-        let large = json!({ "controlPlaneRef": { "name": "x".repeat(100_000) }, "extraEnv": vec![""; 1000] });
-        assert!(format!("{:?}", provisioner("team", large).spec()).len() < 300, "only the name is kept");
-        assert!(needs("odd", "coder") && needs("bare", "coder"), "one that cannot be read may mean it");
+        assert!(needs(&seen, "team", "coder"));
+        assert!(!needs(&seen, "team", "other") && !needs(&seen, "elsewhere", "coder"));
+        let moved = json!({ "apiVersion": "coder.com/v1alpha1", "kind": "CoderProvisioner",
+            "metadata": { "name": "moved", "namespace": "left" }, "spec": { "controlPlaneRef": { "name": "new" } },
+            "status": { "key": { "retiring": [{ "name": "k", "controlPlaneUID": "u1" }] } } });
+        assert!(!needs(&seen, "left", "old"));
+        seen.note(&from_str(&moved.to_string()).unwrap());
+        let key = ObjectKey { namespace: "left".to_owned(), name: "old".to_owned() };
+        assert!(seen.of(&key, "u1").provisioners, "a key of it is still to be deleted there");
+        assert!(!seen.of(&key, "u2").provisioners);
+        let large = json!({ "controlPlaneRef": { "name": "x".repeat(100_000) } });
+        assert_eq!(reference(&provisioner("team", large)).as_deref(), Some(""), "no object has such a name");
+        assert!(
+            needs(&seen, "odd", "coder") && needs(&seen, "bare", "coder"),
+            "one that cannot be read may mean it"
+        );
     }
 
     #[test]

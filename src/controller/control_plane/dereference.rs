@@ -2,14 +2,17 @@
 //! consume. What comes of it is decided by pure functions elsewhere.
 
 use super::access::{self, Needs};
+use super::build;
 use super::reconciler::Reconciler;
 use super::references::{self, Contents, ReadError};
 use super::resolve::{Facts, owner};
 use super::running_values;
 use super::subject::Subject;
-use crate::controller::children::{ChildKind, drift};
+use crate::controller::children::deployment::{self, FoundDeployment};
+use crate::controller::children::drift;
+use crate::controller::object::Origin;
 use crate::controller::runtime::deadline::Deadline;
-use crate::kubernetes::{CallError, Target};
+use crate::kubernetes::CallError;
 use crds::CoderControlPlane;
 use serde_json::{Value, json};
 use std::time::Instant;
@@ -17,8 +20,7 @@ use webhooks::Cause;
 
 /// What was read.
 pub(super) struct Dereferenced {
-    /// The Deployment as it is, whoever it belongs to.
-    pub(super) deployment: Option<Value>,
+    pub(super) deployment: FoundDeployment,
     /// The object as it is stored, with what runs where it is silent.
     pub(super) given: Value,
     /// The same with every default in it.
@@ -33,7 +35,7 @@ pub(super) struct Dereferenced {
 impl Dereferenced {
     /// Whether a token or a license may be sent to coderd in this reconcile.
     pub(super) fn sends_token(&self) -> bool {
-        self.needs.license || access::uses_token(&self.complete.spec, self.needs)
+        access::sends_token(&self.complete.spec, self.needs)
     }
 
     pub(super) fn facts<'a>(&'a self, cluster_domain: &'a str) -> Facts<'a> {
@@ -67,10 +69,13 @@ impl Reconciler {
         deadline: &mut Deadline,
     ) -> Result<Dereferenced, Unread> {
         let (object, owner) = (&subject.object, owner(&subject.complete));
-        let target = Target::of(ChildKind::Deployment.names(), &owner.namespace, &owner.workload);
-        let deployment = self.kube.read(target).await?;
+        // What its pods consume is compared with all that it has.
+        let changes_nothing = object.origin == Origin::Watch && build::consumed(&subject.complete).is_empty();
+        let (namespace, name) = (&owner.namespace, &owner.workload);
+        let deployment =
+            deployment::find(&self.kube, &self.child_cache, namespace, name, changes_nothing).await?;
         let labels = json!(owner.labels());
-        let running = deployment.as_ref().filter(|live| drift::is_child_of(live, &object.uid, &labels));
+        let running = deployment.live.as_ref().filter(|live| drift::is_child_of(live, &object.uid, &labels));
         let given = running_values::with_running_values(&object.value, running);
         let downgrade = running_values::downgrade(&object.value, running);
         // Without what runs the default image would count, which nobody asked for.
@@ -90,7 +95,7 @@ impl Reconciler {
             }
             Err(error) => return Err(Unread::Failed(error.to_string())),
         };
-        let needs = self.needs(&object.key, &complete.spec);
+        let needs = self.needs(object, &complete.spec);
         Ok(Dereferenced { deployment, given, complete, downgrade, contents, needs })
     }
 }

@@ -3,12 +3,12 @@
 
 use super::access::Accessed;
 use super::observed::{ExternalPhase, ExternalState};
-use super::references;
 use crate::coderd::client::{Applied, ApplyError, Entitlement, Tier};
 use crate::coderd::error::Operation;
 use crate::coderd::license::{Claims, sha256};
 use crate::coderd::{Client, Error, Retry};
 use crate::confidential::Confidential;
+use crate::control_plane_access::secret_value::{Found, secret_value};
 use crate::controller::control_plane::reasons::Reason;
 use crate::kubernetes::Kube;
 use crate::kubernetes::events::{EventDraft, Severity};
@@ -128,9 +128,9 @@ pub(crate) async fn apply(
         return waiting;
     }
     let (secret, key) = place(reference);
-    let jwt = match references::secret_value(kube, namespace, secret, key).await {
-        Ok(references::Found::Text(jwt)) => jwt,
-        Ok(references::Found::Lacking(message)) => {
+    let jwt = match secret_value(kube, namespace, secret, key).await {
+        Ok(Found::Text(jwt)) => jwt,
+        Ok(Found::Lacking(message)) => {
             return Licensed::new(ExternalPhase::Pending, Reason::SecretMissing, message);
         }
         Err(error) => {

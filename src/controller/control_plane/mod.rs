@@ -2,26 +2,21 @@
 //! `dereference`, `resolve`, `build`, `apply`, `observe`, `status`, `write`. The rest is what is this kind's own.
 
 pub(crate) mod access;
-mod account_use;
-mod accounts;
 mod apply;
 mod apply_children;
 mod ask;
 pub mod build;
 mod checksum;
-mod checksum_key;
 pub(crate) mod consent;
 mod deletion;
 mod dependants;
 mod dereference;
 mod gate;
 mod grants;
-mod in_force;
 pub(crate) mod license;
 mod observe;
 mod observed;
 pub(crate) mod orphans;
-mod permissions;
 mod probe;
 mod prune;
 pub mod reasons;
@@ -35,12 +30,11 @@ pub(crate) mod status;
 mod subject;
 mod suspended;
 mod triggers;
-mod withheld;
 mod write;
 
-pub(crate) use dependants::{Dependants, Provisioner};
+pub(crate) use dependants::Dependants;
 pub(crate) use reconciler::Reconciler;
-pub(crate) use triggers::{ControlPlanes, Triggers, follow_dependants};
+pub(crate) use triggers::{Triggers, follow_dependants};
 
 use crate::kubernetes::KindName;
 

@@ -5,14 +5,13 @@ use super::access::{self, AccessContext, Accessed, Needs};
 use super::apply::Applied;
 use super::ask;
 use super::dereference::Dereferenced;
-use super::in_force::in_force;
 use super::license::{self, Licensed};
 use super::observed::{Coderd, ExternalPhase, ExternalState};
 use super::reasons::Reason;
 use super::reconciler::Reconciler;
-use super::subject::Subject;
+use super::subject::{Object, Subject};
 use crate::coderd::{Client, Error, Retry};
-use crate::controller::identity::ObjectKey;
+use crate::control_plane_access::in_force::in_force;
 use crate::controller::runtime::deadline::Deadline;
 use crate::kubernetes::events::EventDraft;
 use crds::{CoderControlPlaneSpec, CoderControlPlaneStatus};
@@ -50,7 +49,7 @@ impl Reconciler {
             .ask_through(subject, &complete, service.map_err(|why| *why), deployment, &applied.rollout)
             .await;
         deadline.ended("asking coderd", Instant::now());
-        let url = webhooks::cluster_url(&complete, &self.config.cluster_domain).unwrap_or_default();
+        let url = self.access.url(&complete);
         let client = reachability.client.clone();
         let context = self.access_context(
             subject,
@@ -67,8 +66,8 @@ impl Reconciler {
     }
 
     /// What needs the operator's access to a control plane now.
-    pub(super) fn needs(&self, key: &ObjectKey, spec: &CoderControlPlaneSpec) -> Needs {
-        Needs { license: spec.license_secret_ref.is_some(), ..self.dependants.of(key) }
+    pub(super) fn needs(&self, object: &Object, spec: &CoderControlPlaneSpec) -> Needs {
+        Needs { license: spec.license_secret_ref.is_some(), ..self.dependants.of(&object.key, &object.uid) }
     }
 
     /// What the operator's access and the license are brought into place with.
@@ -84,7 +83,7 @@ impl Reconciler {
         let object = &subject.object;
         AccessContext {
             kube: &self.kube,
-            egress: &self.egress,
+            egress: &self.access.egress,
             owner: object.owner(),
             spec,
             before: &object.status,
@@ -151,9 +150,9 @@ impl External {
     /// What coderd said.
     pub(super) fn coderd(&self) -> Coderd {
         match (&self.reachability.coderd, &self.entitlements) {
-            (Coderd::Answered { version, .. }, Some(Err(error))) => {
-                let trouble = format!("{error}; what is shown of its license is from before");
-                Coderd::Answered { version: version.clone(), trouble: Some(trouble) }
+            (Coderd::Answered { version, deployment_id, .. }, Some(Err(error))) => {
+                let trouble = Some(format!("{error}; what is shown of its license is from before"));
+                Coderd::Answered { version: version.clone(), deployment_id: deployment_id.clone(), trouble }
             }
             (coderd, _) => coderd.clone(),
         }

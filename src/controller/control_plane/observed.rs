@@ -5,11 +5,11 @@ use super::apply::Applied;
 use super::dereference::Dereferenced;
 use super::observe::External;
 use super::reasons::Reason;
-use super::reconcile::Finalizing;
 use super::subject::Subject;
-use super::withheld::Withheld;
+use crate::controller::children::withheld::Withheld;
+use crate::controller::object_writer::Finalizing;
 use crate::controller::workload::rollout::Rollout;
-use webhooks::Cause;
+use webhooks::Verdict;
 
 /// How far the way from outside has come.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +35,8 @@ pub(crate) enum Coderd {
     Answered {
         /// Its version, if it told.
         version: Option<String>,
+        /// The identity of its database, if it told now.
+        deployment_id: Option<String>,
         /// What it could not tell.
         trouble: Option<String>,
     },
@@ -99,7 +101,7 @@ pub(crate) struct Observed {
     /// Why the object cannot be read, so that nothing can be made of it.
     pub unreadable: Option<String>,
     /// What the rules say against the object as it is stored.
-    pub broken: Vec<Cause>,
+    pub broken: Verdict,
     /// Why nothing is run as the account that is asked for.
     pub account: Option<String>,
     /// What is held back while admission is disabled.
@@ -144,7 +146,7 @@ impl Observed {
         };
         Self {
             unreadable: None,
-            broken: Vec::new(),
+            broken: Verdict::default(),
             account: None,
             withheld: None,
             conflicts: Vec::new(),
@@ -180,9 +182,11 @@ impl Observed {
             Finalizing::Refused(why) => finalizer = Some(why.clone()),
             Finalizing::Failed(why) => failed.push(why.clone()),
         }
+        let mut broken = subject.broken.clone();
+        broken.causes.extend(read.downgrade.clone());
         Self {
             unreadable: None,
-            broken: subject.broken.iter().chain(&read.downgrade).cloned().collect(),
+            broken,
             account: applied.account.clone(),
             withheld: withheld.told(&subject.object.key.namespace),
             conflicts: applied.problems.conflicts.clone(),

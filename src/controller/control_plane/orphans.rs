@@ -4,7 +4,7 @@
 
 use super::KIND;
 use super::reasons::Reason;
-use super::triggers::ControlPlanes;
+use crate::control_plane_access::control_planes::ControlPlanes;
 use crate::controller::identity::ObjectKey;
 use crate::kubernetes::events::{EventDraft, Events, Severity};
 use crate::kubernetes::{CallError, Kube, Target};

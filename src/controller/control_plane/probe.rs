@@ -1,10 +1,11 @@
-//! Asks coderd whether it is up and who it is, at the address of the object's own Service and nowhere else.
-//! It never sends a token: who answers is not proven yet.
+//! Decides what is said of coderd after it was asked whether it is up and who it is, at the address of the object's own
+//! Service and nowhere else. It never sends a token: who answers is not proven yet.
 
 use super::observed::Coderd;
 use super::reasons::Reason;
 use crate::coderd::{Client, Egress, Error, RateLimitHold};
 use crate::control_plane_access::client;
+use crate::control_plane_access::introduction::{Identity, Unintroduced, hint, introduce};
 use crate::control_plane_access::trust::Trust;
 use crds::CoderControlPlaneStatus;
 use crds::well_known::condition;
@@ -19,8 +20,7 @@ pub(super) struct Probe {
     pub error: Option<Error>,
 }
 
-/// Asks coderd at `url`, unless it wants to be left alone. It is there when `/healthz` says so, which a coderd that
-/// redirects everything else to its access URL answers, too.
+/// Asks coderd at `url`, unless it wants to be left alone.
 pub(super) async fn probe(url: &str, trust: Trust, egress: &Egress, hold: RateLimitHold) -> Probe {
     let client = match client(url, trust, egress, hold) {
         Ok(client) => client,
@@ -32,33 +32,23 @@ pub(super) async fn probe(url: &str, trust: Trust, egress: &Egress, hold: RateLi
             };
         }
     };
-    if let Err(error) = client.healthz().await {
-        tracing::warn!(url, error = %error.detail(), "coderd does not answer as it should");
-        let coderd = Coderd::Unreachable(reason(&error), error.to_string());
-        return Probe { coderd, client: None, error: Some(error) };
-    }
-    let (client, info) = client.introduced().await;
-    match info {
-        Ok(info) => {
-            let coderd = Coderd::Answered { version: Some(shown(&info.version)), trouble: None };
-            Probe { coderd, client: Some(client), error: None }
+    match introduce(client).await {
+        Ok((client, identity)) => Probe { coderd: answered(identity), client: Some(client), error: None },
+        Err(Unintroduced::Absent(error)) => {
+            tracing::warn!(url, error = %error.detail(), "coderd does not answer as it should");
+            let coderd = Coderd::Unreachable(reason(&error), error.to_string());
+            Probe { coderd, client: None, error: Some(error) }
         }
-        Err(error) => {
-            let coderd = Coderd::Answered { version: None, trouble: Some(trouble(&error)) };
+        Err(Unintroduced::Silent(error)) => {
+            let trouble = format!("{error}{}", hint(&error));
+            let coderd = Coderd::Answered { version: None, deployment_id: None, trouble: Some(trouble) };
             Probe { coderd, client: None, error: Some(error) }
         }
     }
 }
 
-/// What is said of a coderd that is there and does not say who it is.
-fn trouble(error: &Error) -> String {
-    match error {
-        Error::Redirected { .. } => format!(
-            "{error}; with an https access URL and CODER_REDIRECT_TO_ACCESS_URL it answers over TLS only: set spec.tls, \
-             or unset that variable"
-        ),
-        other => other.to_string(),
-    }
+fn answered(Identity { version, deployment_id }: Identity) -> Coderd {
+    Coderd::Answered { version: Some(version), deployment_id, trouble: None }
 }
 
 /// What is said of coderd, given what was said of it before and whether the question before this one failed as well. One
@@ -83,8 +73,8 @@ fn was_reachable(before: &CoderControlPlaneStatus) -> bool {
 /// there; none if it did not.
 pub(super) fn left_alone(before: &CoderControlPlaneStatus) -> Option<Coderd> {
     let trouble = "there were too many requests (429); it is asked again after the time it set";
-    was_reachable(before)
-        .then(|| Coderd::Answered { version: before.version.clone(), trouble: Some(trouble.to_owned()) })
+    let (version, trouble) = (before.version.clone(), Some(trouble.to_owned()));
+    was_reachable(before).then_some(Coderd::Answered { version, deployment_id: None, trouble })
 }
 
 /// Why coderd counts as not reached. Before somebody has answered as coderd does it is one word, whatever is there.
@@ -108,14 +98,6 @@ fn reason(error: &Error) -> Reason {
         | Error::TooLarge { .. }
         | Error::Malformed { .. } => Reason::UnexpectedAnswer,
     }
-}
-
-/// Characters of a version that are kept.
-const LONGEST_VERSION: usize = 64;
-
-/// A version as the status shows it: whoever answers chooses the text, and everybody keeps it.
-fn shown(version: &str) -> String {
-    version.chars().filter(char::is_ascii_graphic).take(LONGEST_VERSION).collect()
 }
 
 #[cfg(test)]
@@ -162,12 +144,6 @@ mod tests {
         let told = tokio::time::timeout(Duration::from_secs(5), asked).await.expect("the flag counts");
         assert!(matches!(told.coderd, Coderd::Unreachable(Reason::Unreachable, _)));
         assert!(matches!(told.error.unwrap().detail(), Error::TimedOut { .. }));
-    }
-
-    #[test]
-    fn a_version_is_short_and_printable() {
-        assert_eq!(shown("v2.36.1+abc"), "v2.36.1+abc");
-        assert_eq!(shown(&"x\n ".repeat(1000)).len(), LONGEST_VERSION);
     }
 
     fn said(reachable: &str) -> CoderControlPlaneStatus {

@@ -25,10 +25,11 @@ pub(super) async fn optional_children(
 ) -> Result<bool, CallError> {
     let mut done = true;
     for kind in wanted.absent() {
-        let target = Target::of(kind.names(), owner.namespace, &wanted.deployment.name);
+        let name = &wanted.deployment.name;
         if exposed || !matches!(kind, ChildKind::Ingress | ChildKind::HttpRoute) {
-            prune::controlled(kube, target, owner.uid).await?;
+            prune::absent(kube, owner, kind, name).await?;
         } else {
+            let target = Target::of(kind.names(), owner.namespace, name);
             done &= !kube.read(target).await?.is_some_and(|live| drift::is_controlled_by(&live, owner.uid));
         }
     }

@@ -2,67 +2,66 @@
 //! Nothing that is remembered is an authority: a restart forgets all of it.
 
 use super::ask::Memory;
-use super::checksum_key::ChecksumKey;
 use super::consent::Consent;
 use super::dependants::Dependants;
 use super::gate::Gate;
-use super::subject::{AskedFor, Object};
+use super::subject::Object;
 use super::triggers::GrantIndex;
-use crate::coderd::Egress;
+use crate::control_plane_access::ControlPlaneAccess;
+use crate::control_plane_access::control_planes::ControlPlanes;
+use crate::controller::checksum_key::ChecksumKey;
+use crate::controller::children::ChildCache;
 use crate::controller::children::apply::Applier;
-use crate::controller::children::{Fingerprint, Known, Place};
+use crate::controller::children::pruned::PruneMemory;
+use crate::controller::children::requests::Requests;
 use crate::controller::identity::ObjectKey;
+use crate::controller::object_writer::ObjectWriter;
+use crate::controller::runtime::context::ReconcilerContext;
+use crate::controller::runtime::object_reader::ObjectReader;
 use crate::controller::runtime::telemetry::Telemetry;
 use crate::kubernetes::Kube;
 use crate::kubernetes::events::Events;
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use crds::CoderControlPlane;
+use std::sync::{Arc, Mutex, PoisonError};
 use webhooks::Config;
 
 /// Reconciles control planes.
 pub(crate) struct Reconciler {
     pub(super) kube: Kube,
+    pub(super) objects: ObjectReader<CoderControlPlane>,
     pub(super) config: Config,
     pub(super) consent: Consent,
-    pub(super) egress: Egress,
+    pub(super) access: ControlPlaneAccess,
     pub(super) events: Events,
     pub(super) telemetry: Telemetry,
     /// For what everything no longer wanted was pruned: it is not looked for again.
-    pruned: Mutex<BTreeMap<ObjectKey, Pruned>>,
-    /// The last request of each to have it reconciled.
-    requests: Mutex<BTreeMap<ObjectKey, Fingerprint>>,
+    pub(super) pruned: PruneMemory,
+    pub(super) requests: Requests,
     pub(super) memory: Memory,
     checksum_key: Mutex<Arc<ChecksumKey>>,
     pub(super) grant_index: Arc<GrantIndex>,
-    pub(super) known: Arc<Known>,
+    pub(super) child_cache: Arc<ChildCache>,
     pub(super) dependants: Dependants,
-}
-
-/// For what everything no longer wanted was looked for.
-pub(super) struct Pruned {
-    pub(super) of: AskedFor,
-    /// What the watches showed of it then: it is gone, or not ours.
-    pub(super) unwanted: BTreeSet<Place>,
 }
 
 impl Reconciler {
     /// A reconciler of control planes.
     pub(crate) fn new(
-        kube: Kube,
-        events: Events,
-        telemetry: Telemetry,
-        config: Config,
+        context: ReconcilerContext,
+        control_planes: ControlPlanes,
         consent: Consent,
-        egress: Egress,
         dependants: Dependants,
     ) -> Self {
-        let (pruned, requests, memory) = (Mutex::default(), Mutex::default(), Memory::default());
-        let (checksum_key, grant_index, known) = (Mutex::default(), Arc::default(), Arc::default());
+        let ReconcilerContext { kube, events, telemetry, config, access } = context;
+        let (pruned, requests, memory) = (PruneMemory::default(), Requests::default(), Memory::default());
+        let (checksum_key, grant_index, child_cache) = (Mutex::default(), Arc::default(), Arc::default());
+        let objects = ObjectReader::new(kube.clone(), control_planes);
         Self {
             kube,
+            objects,
             config,
             consent,
-            egress,
+            access,
             events,
             telemetry,
             pruned,
@@ -70,17 +69,18 @@ impl Reconciler {
             memory,
             checksum_key,
             grant_index,
-            known,
+            child_cache,
             dependants,
         }
     }
 
     /// Forgets what another leader may have changed meanwhile: the key of the checksums, if its Secret was made anew.
     pub(crate) fn begin_term(&self) {
-        self.known.forget_all();
+        self.objects.forget_all();
+        self.child_cache.forget_all();
         self.grant_index.begin_term();
-        self.pruned().clear();
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.pruned.clear();
+        self.requests.clear();
         self.memory.clear();
         *self.checksum_key.lock().unwrap_or_else(PoisonError::into_inner) = Arc::default();
     }
@@ -96,23 +96,33 @@ impl Reconciler {
     }
 
     /// What is known of children, for whoever follows the cluster.
-    pub(crate) fn known(&self) -> &Arc<Known> {
-        &self.known
+    pub(crate) fn child_cache(&self) -> &Arc<ChildCache> {
+        &self.child_cache
     }
 
     /// Who applies the children of an object.
     pub(super) fn applier<'a>(&'a self, object: &'a Object, gate: &'a Gate) -> Applier<'a> {
-        Applier { kube: &self.kube, known: &self.known, owner: &object.key, snapshot: gate.snapshot.as_ref() }
+        Applier {
+            kube: &self.kube,
+            cache: &self.child_cache,
+            owner: &object.key,
+            snapshot: gate.snapshot.as_ref(),
+        }
     }
 
-    /// Takes nothing for known of an object that somebody asks to have reconciled, once for each request. The status is not
-    /// asked whether that was done: others may write it.
-    pub(super) fn begin_request(&self, object: &Object) {
-        let Some(request) = object.request() else { return };
-        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
-        if requests.insert(object.key.clone(), request) != Some(request) {
-            self.known.forget_owner(&object.key);
+    /// Who writes to control planes.
+    pub(super) fn writer(&self) -> ObjectWriter<'_, CoderControlPlane> {
+        ObjectWriter {
+            kube: &self.kube,
+            objects: &self.objects,
+            events: &self.events,
+            telemetry: &self.telemetry,
         }
+    }
+
+    /// What reads its objects, for whoever verifies what the watch has shown.
+    pub(crate) fn objects(&self) -> &ObjectReader<CoderControlPlane> {
+        &self.objects
     }
 
     /// The API server it works with.
@@ -122,12 +132,9 @@ impl Reconciler {
 
     /// Forgets an object that is gone.
     pub(crate) fn forget(&self, key: &ObjectKey) {
-        self.pruned().remove(key);
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+        self.objects.forget(key);
+        self.pruned.forget(key);
+        self.requests.forget(key);
         self.memory.forget(key);
-    }
-
-    pub(super) fn pruned(&self) -> MutexGuard<'_, BTreeMap<ObjectKey, Pruned>> {
-        self.pruned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

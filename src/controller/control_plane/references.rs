@@ -3,10 +3,9 @@
 
 use super::build::{self, ACCESS_URL};
 use super::checksum::{NOTER, Running, Sums, noting};
-use super::checksum_key::{ChecksumKey, KeyError};
 use super::reconciler::Reconciler;
-use super::running_values;
-use crate::confidential::{Confidential, decoded};
+use crate::control_plane_access::in_force::container;
+use crate::controller::checksum_key::{ChecksumKey, KeyError};
 use crate::controller::runtime::deadline::Deadline;
 use crate::controller::workload::consumed::{Consumed, Keys, Source};
 use crate::kubernetes::{CallError, Kube, Target};
@@ -134,7 +133,7 @@ impl Reconciler {
 
 /// Whether the pods that run are given the address by a variable of ours.
 fn sets_access_url(running: &Value) -> bool {
-    let variables = running_values::container(running).and_then(|container| container["env"].as_array());
+    let variables = container(running).and_then(|container| container["env"].as_array());
     variables.into_iter().flatten().any(|variable| variable["name"] == ACCESS_URL)
 }
 
@@ -205,53 +204,6 @@ fn target<'a>(namespace: &'a str, kind: Source, name: &'a str) -> Target<'a> {
     Target { api_version: "v1", kind, plural, namespace, name }
 }
 
-/// What a key of a Secret has.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Found {
-    /// Text, without the spaces around it.
-    Text(Confidential<String>),
-    /// There is none; what is lacking, and what to do.
-    Lacking(String),
-}
-
-impl Found {
-    /// The text, if there is some.
-    pub(super) fn text(self) -> Option<Confidential<String>> {
-        match self {
-            Self::Text(text) => Some(text),
-            Self::Lacking(_) => None,
-        }
-    }
-}
-
-/// One value of a Secret.
-pub(super) async fn secret_value(
-    kube: &Kube,
-    namespace: &str,
-    name: &str,
-    key: &str,
-) -> Result<Found, CallError> {
-    let object = kube.read(target(namespace, Source::Secret, name)).await?;
-    Ok(found(object.as_ref(), name, key))
-}
-
-/// What the key of a Secret that was read has. Other keys are not told: they are nobody's business here.
-fn found(object: Option<&Value>, name: &str, key: &str) -> Found {
-    let lacking = |what: String| Found::Lacking(what);
-    let Some(object) = object else {
-        return lacking(format!("Secret {name} does not exist; create it with the key {key}"));
-    };
-    let value = &object["data"][key];
-    if value.is_null() {
-        return lacking(format!("Secret {name} has no key {key}; add it, or name the key that it has"));
-    }
-    match decoded(value) {
-        None => lacking(format!("the key {key} of Secret {name} is not text; correct it")),
-        Some(text) if text.is_blank() => lacking(format!("the key {key} of Secret {name} is empty; fill it")),
-        Some(text) => Found::Text(text.trimmed()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -297,23 +249,6 @@ mod tests {
         assert_eq!(told(plane(MOST_OBJECTS + 1)), Some("envFrom"));
         let message = ReadError::TooMany("envFrom").to_string();
         assert!(message.ends_with("shorten spec.envFrom") && message.len() < 300, "{message}");
-    }
-
-    #[test]
-    fn it_is_told_what_is_lacking_of_a_value() {
-        let lacking = |object: Option<Value>| match found(object.as_ref(), "s", "k") {
-            Found::Lacking(what) => what,
-            Found::Text(text) => format!("text: {}", text.expose()),
-        };
-        let secret = |value: &str| Some(json!({"data": {"other": "eA==", "k": value}}));
-        assert_eq!(lacking(None), "Secret s does not exist; create it with the key k");
-        let no_key = lacking(Some(json!({"data": {"other": "eA=="}})));
-        assert_eq!(no_key, "Secret s has no key k; add it, or name the key that it has");
-        assert_eq!(lacking(Some(json!({}))), no_key);
-        assert_eq!(lacking(secret("")), "the key k of Secret s is empty; fill it");
-        assert_eq!(lacking(secret("IAo=")), "the key k of Secret s is empty; fill it");
-        assert_eq!(lacking(secret("/w==")), "the key k of Secret s is not text; correct it");
-        assert_eq!(lacking(secret("IGEK")), "text: a");
     }
 
     #[test]

@@ -1,18 +1,15 @@
 //! Decides every value that children are built from: a control plane without an `Option` where there is a default.
 //! It is the only input of `build`. Pure: what the cluster holds comes in as a value.
 
-use crate::controller::children::{ChildOwner, StringMap};
-use crate::controller::workload::disruption::{self, Budget};
+use crate::controller::children::ChildOwner;
 use crate::controller::workload::exposure::{self, Expose};
-use crate::controller::workload::monitoring::{self, Metrics};
+use crate::controller::workload::monitoring;
+use crate::controller::workload::pods::{self, PodSettings};
 use crate::controller::workload::probes::{self, Probes};
-use crate::controller::workload::security;
 use crate::controller::workload::service::{self, Front};
-use crate::controller::workload::volumes::{self, Certificates};
 use crds::names::control_plane::{service_account, workload};
 use crds::well_known::{app_name, default};
 use crds::{CoderControlPlane, CoderControlPlaneSpec};
-use k8s_openapi::api::core::v1::{PodSecurityContext, SecurityContext};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use std::collections::BTreeSet;
 
@@ -44,45 +41,20 @@ pub struct ResolvedControlPlane {
     pub replicas: i32,
     /// The Service.
     pub service: Front,
-    /// The account of coderd.
-    pub account: Account,
+    /// Its pods.
+    pub pods: PodSettings,
     /// What coderd may do where it runs workspaces; nothing if the spec says so.
     pub permissions: Option<WorkspacePermissions>,
-    /// What coderd serves with and whom it trusts.
-    pub certificates: Certificates,
     /// The address that coderd is told it has, where we give it.
     pub access_url: Option<String>,
     /// How users outside the cluster reach it.
     pub expose: Option<Expose>,
-    /// The disruption budget.
-    pub budget: Option<Budget>,
-    /// The metrics it serves.
-    pub metrics: Option<Metrics>,
     /// The probes of its container.
     pub probes: Probes,
-    /// How little its pods may do.
-    pub pod_security: PodSecurityContext,
-    /// How little its container may do.
-    pub container_security: SecurityContext,
-    /// Seconds that a pod has to end.
-    pub grace_period: i64,
     /// Hash over everything that the pods read.
     pub consumed_checksum: Option<String>,
     /// The spec, for the fields that have no default.
     pub spec: CoderControlPlaneSpec,
-}
-
-/// The account of coderd.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Account {
-    /// Its name.
-    pub name: String,
-    /// Whether we make it.
-    pub create: bool,
-    /// Labels of the spec.
-    pub labels: StringMap,
-    /// Annotations of the spec.
-    pub annotations: StringMap,
 }
 
 /// What coderd may do where it runs workspaces.
@@ -100,27 +72,21 @@ pub struct WorkspacePermissions {
 pub fn resolve(complete: &CoderControlPlane, facts: Facts<'_>) -> ResolvedControlPlane {
     let (owner, spec) = (owner(complete), &complete.spec);
     let tls = spec.tls.as_ref().map_or(&[][..], |tls| &tls.secret_names);
-    let trusted = spec.certs.as_ref().map_or(&[][..], |certs| &certs.secrets);
-    let certificates = volumes::resolve(tls, trusted);
+    let grace_period =
+        spec.termination_grace_period_seconds.unwrap_or(default::CONTROL_PLANE_GRACE_PERIOD_SECONDS);
+    let (account, metrics) = (service_account(&owner.name, spec), monitoring::resolve(spec.metrics.as_ref()));
+    let pods = pods::resolve(spec.pod_fields(), account, tls, metrics, grace_period);
     let access_url = webhooks::access_url(complete, facts.cluster_domain);
     let (readiness, liveness, startup) = (&spec.readiness_probe, &spec.liveness_probe, &spec.startup_probe);
     ResolvedControlPlane {
         image: spec.image.clone().unwrap_or_else(|| default::IMAGE.to_owned()),
         replicas: spec.replicas.unwrap_or(default::REPLICAS),
-        service: service::resolve(spec.service.as_ref(), certificates.serve_tls()),
-        account: account(&owner.name, spec),
+        service: service::resolve(spec.service.as_ref(), pods.certificates.serve_tls()),
+        pods,
         permissions: permissions(&owner.namespace, spec),
-        certificates,
         access_url: access_url.filter(|_| !facts.access_url_from_env_from),
         expose: exposure::resolve(spec.expose.as_ref()),
-        budget: disruption::resolve(spec.pod_disruption_budget.as_ref()),
-        metrics: monitoring::resolve(spec.metrics.as_ref()),
         probes: probes::resolve(readiness.as_ref(), liveness.as_ref(), startup.as_ref()),
-        pod_security: security::of_pod(spec.pod_security_context.as_ref()),
-        container_security: security::of_container(spec.security_context.as_ref()),
-        grace_period: spec
-            .termination_grace_period_seconds
-            .unwrap_or(default::CONTROL_PLANE_GRACE_PERIOD_SECONDS),
         consumed_checksum: facts.consumed_checksum.map(str::to_owned),
         spec: spec.clone(),
         owner,
@@ -141,16 +107,6 @@ pub(crate) fn owner(control_plane: &CoderControlPlane) -> ChildOwner {
     }
 }
 
-fn account(name: &str, spec: &CoderControlPlaneSpec) -> Account {
-    let given = spec.service_account.clone().unwrap_or_default();
-    Account {
-        name: service_account(name, spec).to_owned(),
-        create: given.disable_create != Some(true),
-        labels: given.labels,
-        annotations: given.annotations,
-    }
-}
-
 fn permissions(own_namespace: &str, spec: &CoderControlPlaneSpec) -> Option<WorkspacePermissions> {
     let given = spec.rbac.clone().unwrap_or_default();
     if given.workspace_perms == Some(false) {
@@ -165,4 +121,27 @@ fn permissions(own_namespace: &str, spec: &CoderControlPlaneSpec) -> Option<Work
         .collect();
     let deployments = given.enable_deployments != Some(false);
     Some(WorkspacePermissions { namespaces, deployments, extra_rules: given.extra_rules })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::build::build;
+    use super::super::build::fixtures::ControlPlane;
+    use super::*;
+    use serde_json::{Value, from_value};
+    use webhooks::{Config, Kind};
+
+    /// `webhooks::resolved` is where defaults are decided. A field that it fills in and that is looked at here without it
+    /// must mean the same, or an object that admission never saw would have other children.
+    #[test]
+    fn what_stands_for_an_absent_field_is_what_admission_fills_in() {
+        for fixture in [ControlPlane::test(), ControlPlane::test().with_everything()] {
+            let children = |object: &Value| {
+                let object: CoderControlPlane = from_value(object.clone()).unwrap();
+                build(&resolve(&object, Facts::NONE))
+            };
+            let complete = webhooks::resolved(Kind::ControlPlane, &fixture.object, &Config::default());
+            assert_eq!(children(&complete), children(&fixture.object));
+        }
+    }
 }

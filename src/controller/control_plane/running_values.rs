@@ -2,14 +2,10 @@
 //! live Deployment has them. It never looks at a status, and overrides what the spec says only by an image that is
 //! lower than the one that runs.
 
+use crate::control_plane_access::in_force::container;
+use crate::controller::workload::running;
 use serde_json::{Map, Value, json};
 use webhooks::Cause;
-
-/// The container of coderd in a Deployment.
-pub(super) fn container(deployment: &Value) -> Option<&Value> {
-    let containers = deployment.pointer("/spec/template/spec/containers")?.as_array()?;
-    containers.iter().find(|container| container["name"] == "coder")
-}
 
 /// The object with image and replicas of the Deployment that runs where it names none. An upgrade of the operator, a
 /// `kubectl replace` or an edit of something else is no upgrade of coderd, which migrates its database and has no way
@@ -25,24 +21,8 @@ pub(super) fn with_running_values(object: &Value, deployment: Option<&Value>) ->
     {
         given["spec"]["image"] = json!(image);
     }
-    if given["spec"]["replicas"].is_null()
-        && let Some(replicas) = deployment.pointer("/spec/replicas").and_then(Value::as_i64)
-    {
-        given["spec"]["replicas"] = json!(replicas);
-    }
+    running::keep_replicas(&mut given["spec"], deployment);
     given
-}
-
-/// A manifest that is about to be applied with the replicas that run now, if the spec leaves them open and they are others:
-/// an autoscaler may have decided since the reconcile began.
-pub(super) fn with_replicas(object: &Value, manifest: &Value, deployment: &Value) -> Option<Value> {
-    let open = object.pointer("/spec/replicas").is_none_or(Value::is_null);
-    let replicas = deployment.pointer("/spec/replicas").filter(|_| open)?;
-    (manifest["spec"]["replicas"] != *replicas).then(|| {
-        let mut manifest = manifest.clone();
-        manifest["spec"]["replicas"] = replicas.clone();
-        manifest
-    })
 }
 
 fn image(deployment: &Value) -> Option<&str> {
@@ -86,17 +66,6 @@ mod tests {
         for other in ["coder:v2.31.0", "coder:main", runs] {
             assert_eq!(asked(other, ""), (json!(other), None));
         }
-    }
-
-    #[test]
-    fn what_an_autoscaler_decided_meanwhile_stays_unless_the_spec_says_how_many() {
-        let scaled = json!({"spec": {"replicas": 5}});
-        let manifest = json!({"spec": {"replicas": 2, "template": {}}});
-        let kept = |spec: Value| with_replicas(&json!({ "spec": spec }), &manifest, &scaled);
-        let five = Some(json!({"spec": {"replicas": 5, "template": {}}}));
-        assert_eq!((kept(json!({})), kept(json!({"replicas": null}))), (five.clone(), five));
-        assert_eq!(kept(json!({"replicas": 2})), None, "the spec says how many");
-        assert_eq!(with_replicas(&json!({}), &manifest, &manifest), None, "they are the same");
     }
 
     #[test]

@@ -8,17 +8,17 @@ use super::observed::{Coderd, Exposure, ExternalPhase, ExternalState, Grants, Ob
 use super::reasons::Reason;
 use super::resolve::owner;
 use super::running_values;
-use super::subject::{Object, Subject};
+use super::subject::Subject;
 use crate::controller::status::conditions::{ConditionStatus, Finding, conditions};
 use crate::controller::workload::rollout::{self, Rollout};
-use crds::CoderControlPlaneStatus;
 use crds::well_known::condition::{
     AUTHORITY_APPLIED, CODERD_REACHABLE, DEPLOYMENT_AVAILABLE, EXPOSED, LICENSE_APPLIED,
     OPERATOR_ACCESS_READY, READY, RECONCILING, SPEC_ACCEPTED, STALLED, WORKSPACE_RBAC_READY,
 };
+use crds::{CoderControlPlaneStatus, KindStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::from_value;
-use webhooks::{Cause, Config, Kind};
+use webhooks::{Cause, Config, Kind, Verdict, problem_list};
 
 /// The status of a control plane that was reconciled.
 pub(super) fn status(
@@ -36,7 +36,8 @@ pub(super) fn status(
     status.conditions = conditions(&findings, &status.conditions, object.generation, now);
     let ready =
         findings.iter().any(|finding| finding.type_ == READY && finding.status == ConditionStatus::True);
-    handled(&mut status, object, ready);
+    status.set_handled(object.generation, object.reconcile_at());
+    status.set_phase(ready);
     let deployment = applied.deployment.as_ref();
     if deployment.is_some() {
         status.replicas = Some(rollout::replicas(deployment));
@@ -44,9 +45,7 @@ pub(super) fn status(
     }
     status.selector = Some(owner(&subject.complete).selector_text());
     status.url = Some(external.url.clone());
-    if let Coderd::Answered { version: Some(version), .. } = &observed.coderd {
-        status.version = Some(version.clone());
-    }
+    identity(&mut status, &observed.coderd);
     let resolved = webhooks::status_resolved(Kind::ControlPlane, &read.given, config);
     status.resolved = from_value(resolved).ok();
     if let Some(resolved) = &mut status.resolved {
@@ -58,11 +57,12 @@ pub(super) fn status(
     status
 }
 
-/// What every status says of the object that it was written for.
-pub(super) fn handled(status: &mut CoderControlPlaneStatus, object: &Object, ready: bool) {
-    status.observed_generation = Some(object.generation);
-    status.last_handled_reconcile_at = object.reconcile_at();
-    status.phase = Some(if ready { "Ready" } else { "Pending" }.to_owned());
+/// Who coderd is, as it said now. One that says nothing stays who it was.
+fn identity(status: &mut CoderControlPlaneStatus, coderd: &Coderd) {
+    if let Coderd::Answered { version, deployment_id, .. } = coderd {
+        status.version = version.clone().or(status.version.take());
+        status.deployment_id = deployment_id.clone().or(status.deployment_id.take());
+    }
 }
 
 /// Every condition of a control plane, the three of kstatus first.
@@ -275,24 +275,17 @@ fn exposure(exposure: &Exposure) -> Finding {
     }
 }
 
-/// Characters that what is wrong in several namespaces may take.
-const ROOM: usize = 280;
+/// Bytes that several problems may take, with room for the number of those that are not told.
+const ROOM: usize = 270;
 
 fn workspaces(grants: Option<&Grants>) -> Finding {
     let about = WORKSPACE_RBAC_READY;
     let Some(grants) = grants else {
         return Finding::unknown(about, Reason::NotRequested, "spec.rbac.workspacePerms is false");
     };
-    if let [first, others @ ..] = &grants.troubles[..] {
-        let mut message = first.message.clone();
-        for (index, other) in others.iter().enumerate() {
-            if message.len() + other.message.len() > ROOM {
-                message += &format!("; and {} more", others.len() - index);
-                break;
-            }
-            message = format!("{message}; {}", other.message);
-        }
-        return Finding::no(about, first.reason, message);
+    if let Some(first) = grants.troubles.first() {
+        let messages: Vec<String> = grants.troubles.iter().map(|one| one.message.clone()).collect();
+        return Finding::no(about, first.reason, problem_list(&messages, "; ", ROOM, 0));
     }
     let granted = "coderd has its permissions in every workspace namespace".to_owned();
     let notes = grants.notes.iter().fold(granted, |all, note| format!("{all}; {note}"));
@@ -307,7 +300,7 @@ pub(crate) fn coderd(coderd: &Coderd) -> Finding {
             Finding::unknown(CODERD_REACHABLE, Reason::ServiceNotOurs, message)
         }
         Coderd::NotProbed(why) => Finding::unknown(CODERD_REACHABLE, *why, "coderd was not contacted"),
-        Coderd::Answered { version, trouble } => {
+        Coderd::Answered { version, trouble, .. } => {
             let trouble = trouble.as_ref().map(|trouble| format!(", but {trouble}")).unwrap_or_default();
             Finding::yes(
                 CODERD_REACHABLE,
@@ -328,13 +321,16 @@ fn accepted(observed: &Observed) -> Finding {
     if let Some(why) = &observed.unreadable {
         return Finding::no(SPEC_ACCEPTED, Reason::InvalidSpec, &**why);
     }
-    let lines: Vec<String> = observed.broken.iter().map(Cause::to_string).collect();
-    let Some(lines) = all(&lines) else {
+    let Verdict { causes, more_causes, .. } = &observed.broken;
+    if causes.is_empty() {
         return Finding::yes(SPEC_ACCEPTED, Reason::Accepted, "the spec breaks no rule");
-    };
-    let mut codes: Vec<&str> = observed.broken.iter().map(|cause| cause.code).collect();
+    }
+    let mut codes: Vec<&str> = causes.iter().map(|cause| cause.code).collect();
     codes.dedup();
-    Finding::no(SPEC_ACCEPTED, Reason::RulesBroken, format!("the spec breaks {}: {lines}", codes.join(", ")))
+    let breaks = format!("the spec breaks {}: ", codes.join(", "));
+    let lines: Vec<String> = causes.iter().map(Cause::to_string).collect();
+    let lines = problem_list(&lines, "; ", ROOM.saturating_sub(breaks.len()), *more_causes);
+    Finding::no(SPEC_ACCEPTED, Reason::RulesBroken, breaks + &lines)
 }
 
 fn named(version: &Option<String>) -> String {

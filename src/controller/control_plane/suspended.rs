@@ -2,7 +2,6 @@
 //! Nothing else is changed, and nothing is made that was not there before.
 
 use super::access;
-use super::in_force::in_force;
 use super::observed::Coderd;
 use super::reasons::Reason;
 use super::reconciler::Reconciler;
@@ -11,6 +10,8 @@ use super::resolve::owner;
 use super::status;
 use super::subject::Subject;
 use crate::coderd::{Client, Retry};
+use crate::control_plane_access::admission::is_admission_disabled;
+use crate::control_plane_access::in_force::in_force;
 use crate::controller::children::{ChildKind, drift};
 use crate::controller::runtime::deadline::Deadline;
 use crate::controller::runtime::schedule::Action;
@@ -30,14 +31,14 @@ impl Reconciler {
         deadline: Deadline,
     ) -> Result<Action, CallError> {
         let (object, mut complete) = (&subject.object, subject.complete.clone());
-        let admission_disabled = self.is_admission_disabled(&object.key.namespace).await?;
+        let admission_disabled = is_admission_disabled(&self.kube, &object.key.namespace).await?;
         if admission_disabled {
             let live = self.ours(subject, ChildKind::Deployment).await?;
             let service = self.ours(subject, ChildKind::Service).await?;
             complete.spec = in_force(&complete.spec, live.as_ref(), service.as_ref());
         }
         let mut status = object.status.clone();
-        let needs = self.needs(&object.key, &complete.spec);
+        let needs = self.needs(object, &complete.spec);
         if !access::is_kept(&self.access_context(
             subject,
             &complete.spec,
@@ -66,7 +67,7 @@ impl Reconciler {
         );
         let accessed = access::renew(&context).await;
         let drafts: Vec<EventDraft> = accessed.token_events.iter().map(access::TokenEvent::draft).collect();
-        self.publish_events(object, &drafts).await;
+        self.writer().publish(object, &drafts).await;
         accessed.describe(&mut status);
         let action = action(accessed.retry);
         let access = status::external(condition::OPERATOR_ACCESS_READY, &accessed.state);

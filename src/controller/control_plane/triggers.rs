@@ -3,21 +3,19 @@
 
 use super::build;
 use super::dependants::{self, Dependants};
-use crate::controller::children::{ChildKind, Known};
+use crate::control_plane_access::control_planes::ControlPlanes;
+use crate::controller::children::{ChildCache, ChildKind};
 use crate::controller::identity::ObjectKey;
 use crate::controller::runtime::queue::Queue;
 use crate::controller::runtime::watches::{Changed, WatchHandler};
 use crate::controller::workload::consumed::{Consumed, Source};
-use crate::kubernetes::{Change, Kept, Reflected};
+use crate::kubernetes::{Change, Kept};
 use crds::CoderControlPlane;
 use crds::names::instance_label;
 use crds::well_known::label;
 use kube::Resource;
 use kube::core::ObjectMeta;
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// The control planes of the cluster.
-pub(crate) type ControlPlanes = Reflected<Kept<CoderControlPlane>>;
 
 /// Why a control plane may have to be reconciled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +34,7 @@ pub(super) enum Trigger {
 pub(crate) struct Triggers {
     control_planes: ControlPlanes,
     grant_index: Arc<GrantIndex>,
-    known: Arc<Known>,
+    child_cache: Arc<ChildCache>,
     records: Mutex<Records>,
     queue: Queue<ObjectKey>,
 }
@@ -46,14 +44,14 @@ impl Triggers {
     pub(crate) fn new(
         control_planes: ControlPlanes,
         grant_index: Arc<GrantIndex>,
-        known: Arc<Known>,
+        child_cache: Arc<ChildCache>,
         operator_namespace: &str,
         queue: Queue<ObjectKey>,
     ) -> Self {
         Self {
             control_planes,
             grant_index,
-            known,
+            child_cache,
             records: Mutex::new(Records::of(operator_namespace)),
             queue,
         }
@@ -105,7 +103,7 @@ impl WatchHandler for Triggers {
         let trigger = match changed {
             Changed::Child(kind) => {
                 // Whoever changed it may have taken off what says whose it is.
-                self.known.seen(kind, change).into_iter().for_each(|owner| self.queue.enqueue(owner));
+                self.child_cache.seen(kind, change).into_iter().for_each(|owner| self.queue.enqueue(owner));
                 Trigger::Child(kind)
             }
             Changed::Consumed(Source::Secret) if self.is_lost(change) => Trigger::Record,
@@ -120,11 +118,11 @@ impl WatchHandler for Triggers {
     }
 
     fn listing(&self, kind: ChildKind) {
-        self.known.begin_list(kind);
+        self.child_cache.begin_list(kind);
     }
 
     fn listed(&self, kind: ChildKind) {
-        self.known.end_list(kind).into_iter().for_each(|owner| self.queue.enqueue(owner));
+        self.child_cache.end_list(kind).into_iter().for_each(|owner| self.queue.enqueue(owner));
     }
 
     fn relisted(&self) {
@@ -132,7 +130,7 @@ impl WatchHandler for Triggers {
     }
 
     fn doubted(&self, kind: ChildKind) {
-        self.known.doubt(kind);
+        self.child_cache.doubt(kind);
     }
 
     fn served(&self, kind: ChildKind) {
@@ -140,7 +138,7 @@ impl WatchHandler for Triggers {
     }
 
     fn unserved(&self, kind: ChildKind) {
-        if self.known.unserved(kind) {
+        if self.child_cache.unserved(kind) {
             self.enqueue_asking_for(kind);
         }
     }
@@ -169,8 +167,13 @@ pub(crate) async fn follow_dependants(
         dependants.changed().await;
         let now = dependants.seen();
         if now != before {
-            let keys = control_planes.all().into_iter().map(|object| ObjectKey::of(object.meta()));
-            keys.filter(|key| now.of(key) != before.of(key)).for_each(|key| queue.enqueue(key));
+            for object in control_planes.all() {
+                let (key, uid) =
+                    (ObjectKey::of(object.meta()), object.meta().uid.as_deref().unwrap_or_default());
+                if now.of(&key, uid) != before.of(&key, uid) {
+                    queue.enqueue(key);
+                }
+            }
         }
         before = now;
     }
@@ -236,7 +239,8 @@ pub(super) fn asks_for(kind: ChildKind, control_plane: &CoderControlPlane) -> bo
         | ChildKind::Deployment
         | ChildKind::Service
         | ChildKind::Ingress
-        | ChildKind::PodDisruptionBudget => false,
+        | ChildKind::PodDisruptionBudget
+        | ChildKind::PodMonitor => false,
     }
 }
 

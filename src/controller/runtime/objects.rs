@@ -3,12 +3,14 @@
 
 use super::queue::Queue;
 use super::schedule::Namespaced;
+use crate::controller::children::Fingerprint;
 use crate::controller::identity::ObjectKey;
 use crate::kubernetes::Reflected;
 use crds::well_known::annotation;
 use kube::Resource;
 use kube::core::ObjectMeta;
 use serde::de::DeserializeOwned;
+use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -34,8 +36,8 @@ where
 }
 
 /// What makes a reconcile of an object necessary.
-#[derive(PartialEq, Eq)]
-struct Wanted {
+#[derive(Debug)]
+pub(super) struct Wanted {
     uid: Option<String>,
     generation: Option<i64>,
     deleting: bool,
@@ -45,7 +47,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn of(metadata: &ObjectMeta) -> Self {
+    pub(super) fn of(metadata: &ObjectMeta) -> Self {
         let annotation = |name: &str| metadata.annotations.as_ref()?.get(name).cloned();
         let acting = annotation::ACTING.into_iter().chain([annotation::RECONCILE_AT]);
         Self {
@@ -56,13 +58,24 @@ impl Wanted {
             annotations: acting.map(annotation).collect(),
         }
     }
+
+    /// Whether the object is to go.
+    pub(super) fn is_deletion(&self) -> bool {
+        self.deleting
+    }
+
+    /// What is remembered of it: its texts are others', and may be many.
+    pub(super) fn fingerprint(&self) -> Fingerprint {
+        let Self { uid, generation, deleting, finalizers, annotations } = self;
+        Fingerprint::of(&json!([uid, generation, deleting, finalizers, annotations]))
+    }
 }
 
 /// The objects as they were seen last.
 struct LastSeen<K> {
     /// By address: one that did not change is still the same allocation, so that only those that did are looked into.
     objects: HashMap<usize, Arc<K>>,
-    wanted: BTreeMap<ObjectKey, Wanted>,
+    wanted: BTreeMap<ObjectKey, Fingerprint>,
 }
 
 impl<K> Default for LastSeen<K> {
@@ -93,10 +106,10 @@ impl<K: Resource> LastSeen<K> {
     }
 }
 
-fn entry(object: &impl Resource) -> (ObjectKey, Wanted) {
+fn entry(object: &impl Resource) -> (ObjectKey, Fingerprint) {
     // One that our types cannot read still has a name; its reconcile says what is wrong with it.
     let metadata = object.meta();
-    (ObjectKey::of(metadata), Wanted::of(metadata))
+    (ObjectKey::of(metadata), Wanted::of(metadata).fingerprint())
 }
 
 impl Namespaced for ObjectKey {
@@ -110,7 +123,7 @@ mod tests {
     use super::*;
     use crate::kubernetes::Kept;
     use crds::CoderControlPlane;
-    use serde_json::{from_str, json};
+    use serde_json::from_str;
 
     fn object(name: &str, generation: i64) -> Arc<Kept<CoderControlPlane>> {
         let object = json!({"metadata": {"name": name, "namespace": "team", "uid": name, "generation": generation}, "spec": {}});

@@ -2,5 +2,6 @@
 //! What is true of an object is decided by its kind.
 
 pub(crate) mod conditions;
+pub(crate) mod partial;
 pub(crate) mod reasons;
 pub(crate) mod transitions;

@@ -5,19 +5,27 @@ use crate::kubernetes::events::{EventDraft, Severity};
 use crds::well_known::condition::{READY, RECONCILING, SPEC_ACCEPTED, STALLED, SUSPENDED};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-/// Whether a reason says that something is on its way: no news while it has never been there.
-type IsProgress = fn(&str) -> bool;
+/// What a reason says of a condition that does not hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Meaning {
+    /// A rollout, which is always asked for, by a new value in a Secret too; lost replicas and one that does not go on have
+    /// other reasons.
+    Rollout,
+    /// Something else is on its way: no news while it has never been there.
+    Progress,
+    /// Anything else.
+    Other,
+}
+
+/// What a reason of the kind means.
+type MeaningOf = fn(&str) -> Meaning;
 
 /// What there is to tell when the conditions `before` become those `after`.
-pub(crate) fn event_drafts(
-    before: &[Condition],
-    after: &[Condition],
-    is_progress: IsProgress,
-) -> Vec<EventDraft> {
+pub(crate) fn event_drafts(before: &[Condition], after: &[Condition], meaning: MeaningOf) -> Vec<EventDraft> {
     let named = |type_: &str| before.iter().find(|old| old.type_ == type_);
     let mut drafts: Vec<EventDraft> = after
         .iter()
-        .filter_map(|new| severity(named(&new.type_), new, is_progress).map(|severity| told(severity, new)))
+        .filter_map(|new| severity(named(&new.type_), new, meaning).map(|severity| told(severity, new)))
         .collect();
     let ended = named(SUSPENDED).filter(|_| after.iter().all(|new| new.type_ != SUSPENDED));
     drafts.extend(ended.map(|_| EventDraft {
@@ -40,7 +48,7 @@ fn told(severity: Severity, new: &Condition) -> EventDraft {
 }
 
 /// How bad the change is; nothing if nobody wants to hear of it.
-fn severity(old: Option<&Condition>, new: &Condition, is_progress: IsProgress) -> Option<Severity> {
+fn severity(old: Option<&Condition>, new: &Condition, meaning: MeaningOf) -> Option<Severity> {
     let held = old.is_some_and(|old| old.status == "True");
     let holds = new.status == "True";
     let other_reason = old.is_none_or(|old| old.reason != new.reason);
@@ -54,36 +62,40 @@ fn severity(old: Option<&Condition>, new: &Condition, is_progress: IsProgress) -
         // While it has never been there, the detailed conditions say what is missing.
         READY if !held && !holds => None,
         _ if holds => (!held).then_some(Severity::Normal),
-        _ if held => {
-            Some(if is_asked_for(old, new, is_progress) { Severity::Normal } else { Severity::Warning })
-        }
+        _ if held => Some(if is_asked_for(old, new, meaning) { Severity::Normal } else { Severity::Warning }),
         _ => {
             let changed = old.is_none_or(|old| old.status != new.status) || other_reason;
-            let bad = new.status == "False" && !is_progress(&new.reason);
+            let bad = new.status == "False" && meaning(&new.reason) == Meaning::Other;
             (changed && bad).then_some(Severity::Warning)
         }
     }
 }
 
-/// Whether what held is given up because somebody changed the spec, or because it is not asked for any more. A rollout
-/// is always asked for, by a new value in a Secret too; lost replicas and one that does not go on have other reasons.
-fn is_asked_for(old: Option<&Condition>, new: &Condition, is_progress: IsProgress) -> bool {
+/// Whether what held is given up because somebody changed the spec, or because it is not asked for any more.
+fn is_asked_for(old: Option<&Condition>, new: &Condition, meaning: MeaningOf) -> bool {
     let respecified = old.is_some_and(|old| old.observed_generation != new.observed_generation);
-    let progress = is_progress(&new.reason);
-    new.status == "Unknown" || new.reason == "RollingOut" || respecified && progress
+    new.status == "Unknown"
+        || match meaning(&new.reason) {
+            Meaning::Rollout => true,
+            Meaning::Progress => respecified,
+            Meaning::Other => false,
+        }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn is_progress(reason: &str) -> bool {
-        ["Creating", "RollingOut", "ReplicasUnavailable", "Preparing", "DatabaseNotMigrated"]
-            .contains(&reason)
+    fn meaning(reason: &str) -> Meaning {
+        match reason {
+            "RollingOut" => Meaning::Rollout,
+            "Creating" | "ReplicasUnavailable" | "Preparing" | "DatabaseNotMigrated" => Meaning::Progress,
+            _ => Meaning::Other,
+        }
     }
 
     fn event_drafts(before: &[Condition], after: &[Condition]) -> Vec<EventDraft> {
-        super::event_drafts(before, after, is_progress)
+        super::event_drafts(before, after, meaning)
     }
     use crds::well_known::condition::{DEPLOYMENT_AVAILABLE, OPERATOR_ACCESS_READY};
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;

@@ -2,7 +2,7 @@
 //! Never guesses from the number of replicas: a budget that nobody asked for would hold up the drain of a node.
 
 use crate::controller::children::{Child, ChildOwner};
-use crds::control_plane::DisruptionBudgetSpec;
+use crds::workload::DisruptionBudgetSpec;
 use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 

@@ -57,6 +57,13 @@ pub(crate) fn rollout(deployment: Option<&Value>) -> Rollout {
     under_way(wanted, all, updated, available)
 }
 
+/// Whether every pod is of the newest template, those that end included, as far as the cluster counts them: a daemon ends
+/// when its build does.
+pub(crate) fn is_over(deployment: Option<&Value>, rollout: &Rollout) -> bool {
+    let ending = count(deployment, "/status/terminatingReplicas");
+    ending == 0 && matches!(rollout, Rollout::Complete(_) | Rollout::ScaledToZero)
+}
+
 /// Why the API server refuses the pods: a quota, Pod Security, an account that is not there. It is said once for each
 /// ReplicaSet, so that it does not change with every try.
 fn refusal(deployment: &Value) -> Option<&str> {
@@ -139,6 +146,19 @@ mod tests {
             json!([{"type": "ReplicaFailure", "status": "True", "message": "exceeded quota: none"}]);
         let said = rollout(Some(&refused));
         assert_eq!(said, Rollout::UnderWay("pods cannot be created: exceeded quota: none".to_owned()));
+    }
+
+    #[test]
+    fn a_rollout_is_over_when_the_last_old_pod_has_ended() {
+        let mut done = deployment(2, 2, 2, 2);
+        assert!(
+            is_over(Some(&done), &rollout(Some(&done))),
+            "an older cluster does not count those that end"
+        );
+        done["status"]["terminatingReplicas"] = json!(1);
+        assert!(!is_over(Some(&done), &rollout(Some(&done))));
+        let begun = deployment(2, 3, 1, 2);
+        assert!(!is_over(Some(&begun), &rollout(Some(&begun))));
     }
 
     #[test]

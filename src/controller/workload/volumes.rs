@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::controller::children::last_by_key;
-use crds::control_plane::CertSecretSelector;
 use crds::names::control_plane::{SecretVolume, secret_volume};
+use crds::workload::CertSecretSelector;
 use k8s_openapi::api::core::v1::{SecretVolumeSource, Volume, VolumeMount};
 
 /// Where certificates of CAs are trusted from.

@@ -1,7 +1,7 @@
 //! What the account may do that Roles and RoleBindings are written as: write them, and what they may grant.
 //! It never reads anything.
 
-use super::{GRANTS_ACCOUNT, Grant, Holder, On, Role};
+use super::{GRANTS_ACCOUNT, Grant, Holder, OWNERS_OF_CHILDREN, On, Role};
 use crds::well_known;
 use crds::well_known::workspace_access::{DEPLOYMENTS, PODS, VERBS};
 
@@ -14,10 +14,11 @@ pub(super) const WRITES_GRANTS: Role = Role {
         Grant {
             on: On::Resources { group: "rbac.authorization.k8s.io", resources: &["roles", "rolebindings"] },
             verbs: &["create", "patch", "delete"],
-            reason: "What coderd may do where it runs workspaces; taken back when it is no longer asked for.",
+            reason: "What coderd and its provisioners may do where they run workspaces; taken back when it is no longer \
+                     asked for.",
         },
         Grant {
-            on: On::Resources { group: well_known::GROUP, resources: &["codercontrolplanes/finalizers"] },
+            on: On::Resources { group: well_known::GROUP, resources: OWNERS_OF_CHILDREN },
             verbs: &["update"],
             reason: "At home Roles and RoleBindings hold back a deletion of their owner, as every child does, and clusters \
                      that guard this ask whoever makes them; nothing is ever called with it.",
@@ -28,7 +29,7 @@ pub(super) const WRITES_GRANTS: Role = Role {
 pub(super) const HANDED_ON: Role = Role {
     name: well_known::HANDED_ON,
     holder: Holder::GrantsEverywhere,
-    purpose: "What coderd may be given for its workspaces. Kubernetes lets nobody grant what he does not hold, and the \
+    purpose: "What coderd and its provisioners may be given for workspaces. Kubernetes lets nobody grant what he does not hold, and the \
               account that Roles are written as holds this and the writing of Roles, which no rule may ask for. A rule \
               of spec.rbac.extraRules beyond it needs a ClusterRole of your own that is bound to that account.",
     grants: &[

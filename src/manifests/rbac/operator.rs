@@ -1,7 +1,7 @@
 //! What the operator itself may do: in every namespace, in kube-system by one name, and in its own namespace.
 //! It never holds what is only to be handed on: another account does.
 
-use super::{GRANTS_ACCOUNT, Grant, Holder, KINDS, OPERATOR, On, Role};
+use super::{GRANTS_ACCOUNT, Grant, Holder, KINDS, OPERATOR, OWNERS_OF_CHILDREN, On, Role};
 use crate::kubernetes::lease::{AUTHORITY_LEASE, CONTROLLER_LEASE};
 use crate::serving::authority::SECRET as CA_SECRET;
 use crds::well_known;
@@ -17,17 +17,23 @@ pub(super) const EVERYWHERE: Role = Role {
             reason: "The operator follows the objects it is there for.",
         },
         Grant {
-            on: On::Resources { group: well_known::GROUP, resources: &["codercontrolplanes"] },
+            on: On::Resources {
+                group: well_known::GROUP,
+                resources: &["codercontrolplanes", "coderprovisioners"],
+            },
             verbs: &["get", "patch"],
             reason: "A pass reads the object as it is now; the patch is for our finalizer alone.",
         },
         Grant {
-            on: On::Resources { group: well_known::GROUP, resources: &["codercontrolplanes/status"] },
+            on: On::Resources {
+                group: well_known::GROUP,
+                resources: &["codercontrolplanes/status", "coderprovisioners/status"],
+            },
             verbs: &["patch"],
-            reason: "It says what it observed.",
+            reason: "It says what it observed; of a provisioner's keys before it makes or deletes one.",
         },
         Grant {
-            on: On::Resources { group: well_known::GROUP, resources: &["codercontrolplanes/finalizers"] },
+            on: On::Resources { group: well_known::GROUP, resources: OWNERS_OF_CHILDREN },
             verbs: &["update"],
             reason: "Children hold back a deletion in the foreground until they are gone. Clusters that guard this \
                      (OpenShift does) ask for the right when a child is made; nothing is ever called with it.",
@@ -38,6 +44,12 @@ pub(super) const EVERYWHERE: Role = Role {
             reason: "Objects refer to Secrets and ConfigMaps by name: those are read when they are needed and never \
                      kept. Lists and watches ask for metadata only; namespaces say by a label whose workspaces \
                      they take.",
+        },
+        Grant {
+            on: On::Resources { group: "", resources: &["secrets"] },
+            verbs: &["create", "patch", "delete"],
+            reason: "The key of a provisioner is kept in a Secret beside it, under a name that the spec may give. Only Secrets \
+                     that the provisioner controls are changed or removed.",
         },
         Grant {
             on: On::Resources { group: "", resources: &["services"] },
@@ -51,13 +63,15 @@ pub(super) const EVERYWHERE: Role = Role {
         },
         Grant {
             on: On::Resources { group: "apps", resources: &["deployments"] },
-            verbs: &["get", "list", "watch", "create", "patch"],
-            reason: "The same for its pods.",
+            verbs: &["get", "list", "watch", "create", "patch", "delete"],
+            reason: "The same for its pods. Before the key of a provisioner that goes is deleted, its Deployment is removed, so \
+                     that daemons finish their builds.",
         },
         Grant {
             on: On::Resources { group: "", resources: &["pods"] },
             verbs: &["list"],
-            reason: "Whether a rollout that is late is slow or stuck; asked only then, for the pods of one control plane.",
+            reason: "Whether a rollout that is late is slow or stuck, and whether the daemons of a provisioner that goes have \
+                     ended; asked only then, for the pods of one object.",
         },
         Grant {
             on: On::Resources { group: "rbac.authorization.k8s.io", resources: &["roles", "rolebindings"] },
@@ -81,7 +95,10 @@ pub(super) const EVERYWHERE: Role = Role {
             reason: "Keeps replicas apart from drains, where it is asked for.",
         },
         Grant {
-            on: On::Resources { group: "monitoring.coreos.com", resources: &["servicemonitors"] },
+            on: On::Resources {
+                group: "monitoring.coreos.com",
+                resources: &["servicemonitors", "podmonitors"],
+            },
             verbs: &["get", "list", "watch", "create", "patch", "delete"],
             reason: "Tells the Prometheus operator where to look, where there is one.",
         },
@@ -89,10 +106,14 @@ pub(super) const EVERYWHERE: Role = Role {
             on: On::Named {
                 group: "apiextensions.k8s.io",
                 resources: &["customresourcedefinitions"],
-                names: &["httproutes.gateway.networking.k8s.io", "servicemonitors.monitoring.coreos.com"],
+                names: &[
+                    "httproutes.gateway.networking.k8s.io",
+                    "servicemonitors.monitoring.coreos.com",
+                    "podmonitors.monitoring.coreos.com",
+                ],
             },
             verbs: &["list", "watch"],
-            reason: "The last two kinds come with these definitions: nothing is asked about a kind that is not there, and \
+            reason: "The last three kinds come with these definitions: nothing is asked about a kind that is not there, and \
                      its objects are followed as soon as it is.",
         },
         Grant {

@@ -2,11 +2,11 @@
 
 use super::Gain;
 use serde_json::{Value, json};
-use webhooks::Kind::ControlPlane;
+use webhooks::Kind;
 
 /// A part of the pod that is outside of what Pod Security calls restricted.
-fn power(top: &str, field: &str, value: Value) -> Gain {
-    Gain::of(ControlPlane, json!({ top: value }))
+fn power(kind: Kind, top: &str, field: &str, value: Value) -> Gain {
+    Gain::of(kind, json!({ top: value }))
         .refused(&format!("spec.{top}"), "CODER0509")
         .refused(&format!("spec.{top}{field}"), "CODER0507")
         .enough(&["create pods"])
@@ -17,9 +17,9 @@ fn power(top: &str, field: &str, value: Value) -> Gain {
 }
 
 /// The node below the pod, and disks of others.
-pub(super) fn powers_of_volumes() -> Vec<Gain> {
+pub(super) fn powers_of_volumes(of: Kind) -> Vec<Gain> {
     let volume = |kind: &str, source: Value| {
-        power("volumes", &format!("[0].{kind}"), json!([{ "name": "v", kind: source }]))
+        power(of, "volumes", &format!("[0].{kind}"), json!([{ "name": "v", kind: source }]))
     };
     let payroll = json!({ "name": "payroll" });
     vec![
@@ -33,8 +33,8 @@ pub(super) fn powers_of_volumes() -> Vec<Gain> {
 }
 
 /// Doors to the node.
-pub(super) fn powers_of_contexts() -> Vec<Gain> {
-    let context = |name: &str, field: &str, value: Value| power(name, &format!(".{field}"), value);
+pub(super) fn powers_of_contexts(of: Kind) -> Vec<Gain> {
+    let context = |name: &str, field: &str, value: Value| power(of, name, &format!(".{field}"), value);
     let both = |field: &str, value: Value| {
         ["securityContext", "podSecurityContext"].map(|name| context(name, field, value.clone()))
     };
@@ -58,10 +58,10 @@ pub(super) fn powers_of_contexts() -> Vec<Gain> {
     gains
 }
 
-/// Doors to the node beside the contexts of coderd.
-pub(super) fn powers_of_containers() -> Vec<Gain> {
+/// Doors to the node beside the contexts of the main container.
+pub(super) fn powers_of_containers(of: Kind) -> Vec<Gain> {
     let before = |field: &str, key: &str, value: Value| {
-        power("initContainers", &format!("[0].{field}"), json!([{ "name": "before", key: value }]))
+        power(of, "initContainers", &format!("[0].{field}"), json!([{ "name": "before", key: value }]))
     };
     let context = |field: &str, value: Value| before(field, "securityContext", value);
     let hook = json!({ "preStop": { "httpGet": { "host": "192.0.2.1", "port": 80 } } });
@@ -73,8 +73,8 @@ pub(super) fn powers_of_containers() -> Vec<Gain> {
         context("securityContext.runAsUser", json!({ "runAsUser": 0 })),
         before("ports[0].hostPort", "ports", json!([{ "containerPort": 22, "hostPort": 22 }])),
         before("lifecycle.preStop.httpGet.host", "lifecycle", hook.clone()),
-        power("lifecycle", ".preStop.httpGet.host", hook),
-        power("priorityClassName", "", json!("system-node-critical")),
-        power("podAnnotations", &format!("[{profile}]"), json!({ profile: "unconfined" })),
+        power(of, "lifecycle", ".preStop.httpGet.host", hook),
+        power(of, "priorityClassName", "", json!("system-node-critical")),
+        power(of, "podAnnotations", &format!("[{profile}]"), json!({ profile: "unconfined" })),
     ]
 }

@@ -176,7 +176,7 @@ impl Walk {
     }
 }
 
-const BEYOND: [&str; 3] = ["delete secrets", "update secrets", "delete services"];
+const BEYOND: [&str; 2] = ["update secrets", "delete services"];
 
 #[tokio::test]
 async fn the_page_leads_from_the_go_operator_to_us_and_back_and_away() {
@@ -296,7 +296,7 @@ async fn from_an_earlier_build(walk: &mut Walk) {
         "{left:?}"
     );
     assert!(walk.may_in("coder-system", "get secrets").await, "the rights of the new names are in force");
-    walk.follow("Rights that you gave the operator to hand on").await;
+    walk.follow("Permissions that you gave the operator to hand on").await;
     for right in ["create pods", "delete services", "create roles"] {
         assert!(!walk.may(right).await, "{right} is for the other account");
         let words = format!("auth can-i {right} -n kube-system --as={ACCOUNT}-grants");

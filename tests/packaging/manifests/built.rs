@@ -147,7 +147,11 @@ impl Built {
         assert_eq!(self.misplaced(namespace), [""; 0], "left behind");
         assert_eq!(self.unselected(), [""; 0], "not answered by the pods");
         let limits = ["extension-apiserver-authentication", coder_k8s::serving::authority::SECRET];
-        let defined = ["httproutes.gateway.networking.k8s.io", "servicemonitors.monitoring.coreos.com"];
+        let defined = [
+            "httproutes.gateway.networking.k8s.io",
+            "servicemonitors.monitoring.coreos.com",
+            "podmonitors.monitoring.coreos.com",
+        ];
         let limits = limits.into_iter().chain([CONTROLLER_LEASE, AUTHORITY_LEASE]).chain(defined);
         assert_eq!(self.resource_names(), limits.map(str::to_owned).collect(), "names the code spells out");
     }

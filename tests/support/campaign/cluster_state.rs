@@ -13,7 +13,7 @@ use serde_json::Value;
 pub struct Kind(pub &'static str, pub &'static str, pub &'static str, pub &'static str);
 
 /// Every kind that an operator of ours may write, and our own.
-const KINDS: [Kind; 14] = [
+const KINDS: [Kind; 15] = [
     Kind("coder.com", "v1alpha1", "CoderControlPlane", "codercontrolplanes"),
     Kind("coder.com", "v1alpha1", "CoderProvisioner", "coderprovisioners"),
     Kind("coder.com", "v1alpha1", "CoderWorkspaceProxy", "coderworkspaceproxies"),
@@ -28,6 +28,7 @@ const KINDS: [Kind; 14] = [
     Kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets"),
     Kind("gateway.networking.k8s.io", "v1", "HTTPRoute", "httproutes"),
     Kind("monitoring.coreos.com", "v1", "ServiceMonitor", "servicemonitors"),
+    Kind("monitoring.coreos.com", "v1", "PodMonitor", "podmonitors"),
 ];
 
 /// What the controller manager puts into every namespace.

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// Other suites start at the same time on the same ports' pool: a lost port costs one more try.
+/// A program of somebody else may take a port of ours: that costs one more try.
 const TRIES: usize = 3;
 const START_LIMIT: Duration = Duration::from_secs(90);
 

@@ -22,7 +22,7 @@ const TOKEN_SECRET_LENGTH: usize = 22;
 pub enum Role {
     /// Site-wide, may do everything.
     Owner,
-    /// Site-wide, may manage templates and provisioner keys but not read provisioner daemons.
+    /// Site-wide, may manage templates and provisioner keys but not list provisioner daemons or jobs.
     TemplateAdmin,
     /// All rights inside the named organisation.
     OrganizationAdmin(String),
@@ -120,7 +120,7 @@ impl User {
             || self.organizations.contains(&organization)
     }
 
-    /// Create, read and delete provisioner keys, and read daemons through them.
+    /// Create and delete provisioner keys; whoever reads the organisation reads them and their daemons.
     pub(super) fn may_manage_provisioners(&self, organization: Uuid) -> bool {
         self.roles.contains(&Granted::TemplateAdmin) || self.may_read_provisioner_jobs(organization)
     }

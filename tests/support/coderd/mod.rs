@@ -40,6 +40,6 @@ pub use record::{Call, Credential, Outcome};
 pub use routes::entitlements::Entitlement;
 pub use routes::licenses::license_with;
 pub use routes::provisioner_daemons::{DaemonArrival, DaemonSession, DialRefused};
-pub use routes::provisioner_keys::ProvisionerKey;
+pub use routes::provisioner_keys::{KeyDeletion, ProvisionerKey};
 pub use server::{Coderd, CoderdBuilder};
 pub use strictness::Violation;

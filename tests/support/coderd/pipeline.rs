@@ -178,7 +178,12 @@ async fn perform(shared: &Shared, found: &Found, inbound: &mut Inbound, entry: &
     };
     let mut process = || {
         entry.processed();
-        process(shared, found, inbound)
+        let reply = process(shared, found, inbound);
+        let request = format!("{} {}", inbound.method, inbound.redacted_target());
+        for problem in shared.objections() {
+            shared.violations.add(Violation { call: entry.index, request: request.clone(), problem });
+        }
+        reply
     };
     let Some(plan) = shared.faults.strike(&name) else { return Delivery::Whole(process()) };
     match &plan.fault.0 {

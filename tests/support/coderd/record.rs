@@ -1,6 +1,7 @@
 //! Every call the double received: route, redacted credential, outcome and, for mutating calls, the redacted body.
 //! It never keeps a secret, and never forgets a call that was cut or abandoned.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -161,6 +162,15 @@ impl Coderd {
     /// As [`Coderd::calls_to`].
     pub fn count(&self, route: &str) -> usize {
         self.calls_to(route).len()
+    }
+
+    /// How many calls went to each route that was called.
+    pub fn counts(&self) -> BTreeMap<String, usize> {
+        let mut counts = BTreeMap::new();
+        for call in self.calls() {
+            *counts.entry(call.route).or_default() += 1;
+        }
+        counts
     }
 
     /// Calls that may have changed something, in order of arrival.

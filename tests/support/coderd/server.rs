@@ -21,10 +21,12 @@ use tokio_rustls::TlsAcceptor;
 
 use super::clock::Clock;
 use super::faults::Faults;
+use super::ids::Uuid;
 use super::limits::Limiter;
 use super::pipeline::{self, CutConnection};
 use super::record::Ledger;
 use super::routes::provisioner_daemons::DaemonArrival;
+use super::routes::provisioner_keys::DeletionWatch;
 use super::state::{Build, ServerState};
 use super::strictness::Violations;
 use super::tls::{self, Certificates, OverTls};
@@ -34,6 +36,7 @@ use super::tls::{self, Certificates, OverTls};
 pub(super) struct Shared {
     state: Mutex<ServerState>,
     limiter: Mutex<Limiter>,
+    deletion_watch: Mutex<DeletionWatch>,
     pub(super) clock: Clock,
     pub(super) ledger: Arc<Ledger>,
     pub(super) faults: Faults,
@@ -47,6 +50,14 @@ impl Shared {
 
     pub(super) fn limiter(&self) -> MutexGuard<'_, Limiter> {
         self.limiter.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What there is to object to the deletions of one call. Nothing is locked while it is asked: whoever objects may look
+    /// at the double.
+    pub(super) fn objections(&self) -> Vec<String> {
+        let deletions = std::mem::take(&mut self.state().key_deletions);
+        let watch = self.deletion_watch.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        watch.objections(&deletions)
     }
 }
 
@@ -113,6 +124,7 @@ impl CoderdBuilder {
         let shared = Arc::new(Shared {
             state: Mutex::new(state),
             limiter: Mutex::new(Limiter::new(self.api_rate_limit)),
+            deletion_watch: Mutex::default(),
             clock: self.clock,
             ledger: Ledger::new(),
             faults: Faults::default(),
@@ -178,6 +190,18 @@ impl Coderd {
         version.clone_into(&mut self.state().version);
     }
 
+    /// The identity of its database.
+    pub fn deployment_id(&self) -> Uuid {
+        self.state().deployment_id
+    }
+
+    /// Puts another database behind the same URL, as after a restore of the wrong one: another deployment id, one default
+    /// organisation, no key, daemon or job. Users and their tokens are taken over, as if they had been made there too.
+    pub fn replace_deployment(&self) {
+        let now = self.clock().now();
+        self.state().replace_deployment(now);
+    }
+
     /// Changes the calls a minute per user and path, and forgets those counted.
     pub fn set_api_rate_limit(&self, limit: Option<u32>) {
         self.shared.limiter().set_limit(limit);
@@ -185,6 +209,10 @@ impl Coderd {
 
     pub(super) fn state(&self) -> MutexGuard<'_, ServerState> {
         self.shared.state()
+    }
+
+    pub(super) fn watch_deletions(&self, watch: DeletionWatch) {
+        *self.shared.deletion_watch.lock().unwrap_or_else(PoisonError::into_inner) = watch;
     }
 
     pub(super) fn certificates(&self) -> &Certificates {

@@ -9,7 +9,8 @@ use super::routes::entitlements::Entitlements;
 use super::routes::licenses::StoredLicense;
 use super::routes::organizations::Organization;
 use super::routes::provisioner_daemons::{Daemon, DaemonArrival};
-use super::routes::provisioner_keys::{self, StoredKey};
+use super::routes::provisioner_jobs::PendingJob;
+use super::routes::provisioner_keys::{self, KeyDeletion, StoredKey};
 
 /// Which of coder's two main packages the double plays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +36,12 @@ pub(super) struct ServerState {
     pub(super) tokens: Vec<Token>,
     pub(super) organizations: Vec<Organization>,
     pub(super) keys: Vec<StoredKey>,
+    /// What clients have deleted and nobody was told of yet.
+    pub(super) key_deletions: Vec<KeyDeletion>,
     pub(super) daemons: Vec<Daemon>,
     pub(super) daemon_arrival: DaemonArrival,
+    /// Oldest first.
+    pub(super) jobs: Vec<PendingJob>,
 }
 
 impl ServerState {
@@ -58,6 +63,20 @@ impl ServerState {
             organizations: vec![default],
             daemons: Vec::new(),
             daemon_arrival: DaemonArrival::Immediately,
+            key_deletions: Vec::new(),
+            jobs: Vec::new(),
         }
+    }
+
+    /// Another database behind the same URL: nothing of the old one is left but who may come in.
+    pub(super) fn replace_deployment(&mut self, now: Timestamp) {
+        let fresh = Self::fresh(self.build, &self.version, now);
+        self.deployment_id = fresh.deployment_id;
+        self.keys = fresh.keys;
+        self.organizations = fresh.organizations;
+        self.daemons = fresh.daemons;
+        self.jobs = fresh.jobs;
+        let default = self.organizations.iter().map(|organization| organization.id).collect::<Vec<_>>();
+        self.users.iter_mut().for_each(|user| user.organizations.clone_from(&default));
     }
 }

@@ -94,6 +94,8 @@ async fn among_secrets(cluster: &Cluster, binary: &str, options: &OperatorOption
     stop(operator).await;
 
     let (mut with, mut with_peak) = starts(binary, options, &format!("with {SECRETS} Secrets")).await;
+    // What is measured after this begins without a control plane.
+    cluster.kubectl(&format!("delete codercontrolplane/coder -n {namespace}")).await.expect_ok();
     let growth =
         |name: &str, value| Figure::at_most(&format!("{SECRETS} Secrets of 1 MB: {name}"), value, "MB", 2.0);
     vec![

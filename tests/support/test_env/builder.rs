@@ -1,6 +1,7 @@
 //! How a [`TestEnv`] is to be: what its cluster has, what its operator is told, and what stands between them.
 //! It starts each part once; it never restarts one.
 
+use super::read::Reader;
 use super::{Faults, LIMIT, TestEnv};
 use crate::cluster::{Cluster, ClusterOptions};
 use crate::coderd::Coderd;
@@ -159,6 +160,7 @@ impl TestEnvBuilder {
             binary: self.binary,
             options,
             limit: self.limit,
+            reader: Reader::default(),
         }
     }
 }

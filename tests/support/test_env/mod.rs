@@ -2,6 +2,7 @@
 //! and the ways in which a user looks at them. It applies, reads and waits; it never decides what a test asserts.
 
 mod builder;
+mod read;
 
 pub use builder::TestEnvBuilder;
 
@@ -13,6 +14,7 @@ use crate::objects::{self, condition, is_observed, is_ready};
 use crate::operator::{Operator, OperatorOptions};
 use crate::sentences;
 use crate::wait::{holds, until};
+use read::Reader;
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,6 +39,7 @@ pub struct TestEnv {
     binary: &'static str,
     options: OperatorOptions,
     limit: Duration,
+    reader: Reader,
 }
 
 /// What stands between the operator and the API server, and what is written through it.
@@ -91,14 +94,11 @@ impl TestEnv {
         self.apply(&objects::secret(namespace, name, data)).await;
     }
 
-    /// An object as it is now. What a control plane says of itself has to be written for people.
+    /// An object as it is now. What one of our kinds says of itself has to be written for people.
     pub async fn get(&self, kind: &str, namespace: &str, name: &str) -> Option<Value> {
-        let words =
-            format!("get {kind} {name} -n {namespace} -o json --ignore-not-found --show-managed-fields");
-        let text = self.cluster.kubectl(&words).await.expect_ok();
-        let object: Option<Value> =
-            (!text.trim().is_empty()).then(|| serde_json::from_str(&text).expect("kubectl writes JSON"));
-        if let Some(object) = object.as_ref().filter(|object| object["kind"] == "CoderControlPlane") {
+        let object = self.reader.get(&self.cluster.client().await, kind, namespace, name).await;
+        let is_ours = |object: &&Value| object["kind"].as_str().is_some_and(|kind| kind.starts_with("Coder"));
+        if let Some(object) = object.as_ref().filter(is_ours) {
             sentences::check_conditions(object);
         }
         object
@@ -166,9 +166,9 @@ impl TestEnv {
 
     /// The Events of a namespace that are chosen, in order. Each has to be written for people.
     pub async fn events(&self, namespace: &str, chosen: impl Fn(&Value) -> bool) -> Vec<Event> {
-        let words = format!("get events.events.k8s.io -n {namespace} -o json");
-        let list = self.cluster.kubectl(&words).await.expect_ok();
-        let list: Value = serde_json::from_str(&list).expect("kubectl writes JSON");
+        let path = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
+        let list =
+            read::ask(&self.cluster.client().await, &path).await.expect("a namespace has a list of Events");
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let events = list["items"].as_array().expect("a list has items").iter();
         let events = events.filter(|event| chosen(event)).map(|event| {
@@ -184,7 +184,8 @@ impl TestEnv {
     /// The Events about a control plane, in order.
     pub async fn events_about(&self, namespace: &str, name: &str) -> Vec<Event> {
         self.events(namespace, |event| {
-            event["regarding"]["kind"] == "CoderControlPlane" && event["regarding"]["name"] == name
+            let kind = event["regarding"]["kind"].as_str().unwrap_or_default();
+            kind.starts_with("Coder") && event["regarding"]["name"] == name
         })
         .await
     }

@@ -70,7 +70,7 @@ fn denial(request: &Request, decision: &Decision) -> Value {
 /// The text of the denial; of several problems it says first how many there are.
 fn message(verdict: &Verdict) -> String {
     let lines = verdict.denial().unwrap_or_default();
-    match verdict.causes.len() {
+    match verdict.problems() {
         1 => lines,
         count => format!("{count} problems:\n{lines}"),
     }

@@ -13,9 +13,6 @@ pub(crate) const MAX_REVIEWS_PER_NAMESPACE: usize = 40;
 /// Reviews asked for one request.
 pub const MAX_REVIEWS: usize = 200;
 
-/// Denials that are told; more of them say nothing new.
-const CAUSES: usize = 64;
-
 /// The SubjectAccessReviews of one request, and what is known from them about the user who sent it.
 ///
 /// Send every one of [`AccessReviews::pending`], give back each answer with [`AccessReviews::record`], and repeat until
@@ -81,7 +78,7 @@ impl AccessReviews {
         causes.dedup();
         // First, so that it is never among those that are cut: without it the others do not explain the denial.
         let unasked = unasked.map(|access| too_many(&access.field));
-        unasked.into_iter().chain(causes).take(CAUSES).collect()
+        unasked.into_iter().chain(causes).collect()
     }
 
     fn standing(&self, access: &RequiredAccess) -> Standing {
@@ -116,7 +113,7 @@ impl AccessReviews {
 
 fn too_many(field: &str) -> Cause {
     let problem = format!(
-        "adds more rights than can be checked with {MAX_REVIEWS_PER_NAMESPACE} access reviews a namespace and \
+        "adds more permissions than can be checked with {MAX_REVIEWS_PER_NAMESPACE} access reviews a namespace and \
          {MAX_REVIEWS} a request"
     );
     forbidden(field, "CODER0508", problem)
@@ -124,8 +121,8 @@ fn too_many(field: &str) -> Cause {
 
 /// A denial, which stands also where no rule of the code says what to do about it.
 fn forbidden(field: &str, code: &'static str, problem: String) -> Cause {
-    let fix =
-        rules::by_code(code).map_or("ask an administrator of the cluster for the right", |rule| rule.fix);
+    let fix = rules::by_code(code)
+        .map_or("ask an administrator of the cluster for the permission", |rule| rule.fix);
     let (field, fix, reason) = (field.to_owned(), fix.into(), CauseReason::Forbidden);
     Cause { field, code, problem, fix, reason, tolerated: false }
 }

@@ -94,7 +94,8 @@ mod tests {
                 "terminationGracePeriodSeconds",
             ]
         );
-        let few = ["replicas", "resources", "suspend", "terminationGracePeriodSeconds"];
+        let few =
+            ["podDisruptionBudget", "replicas", "resources", "suspend", "terminationGracePeriodSeconds"];
         assert_eq!(harmless(Kind::Provisioner), few);
         assert_eq!(harmless(Kind::WorkspaceProxy), ["replicas", "suspend"]);
         for name in without_run_pods() {

@@ -158,7 +158,7 @@ fn granted(kind: Kind, object: &Value) -> Vec<Grant<'_>> {
     workspace(kind, object).into_iter().chain(extra(object)).collect()
 }
 
-/// Rules that the spec writes out; only a control plane has the field.
+/// Rules that the spec writes out.
 fn extra(object: &Value) -> Vec<Grant<'_>> {
     let rules = field::items_at(object, "spec.rbac.extraRules").iter().take(RULES).enumerate();
     rules

@@ -157,7 +157,8 @@ pub(crate) fn table() -> Vec<Row> {
     },
     Row {
         code: "CODER0506",
-        fields: "of a CoderWorkspaceProxy: `spec.bootstrap.credentialsSecretRef`, `spec.proxySessionTokenSecretRef`, \
+        fields: "of a CoderProvisioner: `spec.bootstrap.credentialsSecretRef`, and the control plane it is sent to; of a \
+                 CoderWorkspaceProxy: `spec.bootstrap.credentialsSecretRef`, `spec.proxySessionTokenSecretRef`, \
                  `spec.bootstrap.generatedTokenSecretName`, and the addresses they are sent to".into(),
         required: "`get` on the Secret in the namespace of the object",
         instead: "nothing",

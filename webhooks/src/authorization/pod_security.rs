@@ -22,7 +22,7 @@ const VOLUMES: [&str; 9] = [
     "secret",
 ];
 
-/// The security contexts of coderd's container and of the pod; init containers have theirs.
+/// The security contexts of the main container and of the pod; init containers have theirs.
 const CONTEXTS: [&str; 2] = ["spec.securityContext", "spec.podSecurityContext"];
 
 /// What a field of a security context must be to stay within `restricted`. Where the spec is silent, the reconciler

@@ -1,5 +1,5 @@
-//! Decides which Secrets an object sends to an address that its author chose, and which of that is new.
-//! Never asks about a Secret that stays among the pods of its namespace: whoever may run pods there reaches it.
+//! Decides which Secrets an object has sent to an address or a control plane that its author chose, and which of that is
+//! new. Never asks about a Secret that stays among the pods of its namespace: whoever may run pods there reaches it.
 
 use crds::names::workspace_proxy::token_secret;
 use crds::well_known::secret_key;
@@ -31,7 +31,7 @@ fn text<'a>(object: &'a Value, path: &str) -> Option<&'a str> {
     field::text_at(object, path).filter(|text| !text.is_empty())
 }
 
-/// A Secret that the manifest refers to, and the address it is sent to; an absent one counts as an address of its own.
+/// A Secret that the manifest refers to, and where it is sent to; an absent one counts as an address of its own.
 fn referred(object: &Value, field: &'static str, to: &str) -> Option<SentSecret> {
     let reference = field.strip_suffix(".name").and_then(|reference| field::at(object, reference))?;
     let secret = reference.get("name").and_then(Value::as_str).filter(|name| !name.is_empty())?;
@@ -63,23 +63,28 @@ fn generated(object: &Value) -> Option<SentSecret> {
     })
 }
 
-fn sent_secrets(object: &Value) -> Vec<SentSecret> {
-    let referred = [
-        referred(object, "spec.bootstrap.credentialsSecretRef.name", "spec.bootstrap.coderURL"),
-        referred(object, "spec.proxySessionTokenSecretRef.name", "spec.primaryAccessURL"),
-    ];
-    referred.into_iter().flatten().chain(generated(object)).collect()
+const CREDENTIALS: &str = "spec.bootstrap.credentialsSecretRef.name";
+
+fn sent_secrets(kind: Kind, object: &Value) -> Vec<SentSecret> {
+    let sent = match kind {
+        Kind::ControlPlane => [None, None, None],
+        // The key that the operator makes with it stays among the pods.
+        Kind::Provisioner => [referred(object, CREDENTIALS, "spec.controlPlaneRef.name"), None, None],
+        Kind::WorkspaceProxy => [
+            referred(object, CREDENTIALS, "spec.bootstrap.coderURL"),
+            referred(object, "spec.proxySessionTokenSecretRef.name", "spec.primaryAccessURL"),
+            generated(object),
+        ],
+    };
+    sent.into_iter().flatten().collect()
 }
 
 /// What the change sends that was not sent there before. A token that is yet to be made is nobody's so far, unless the
 /// manifest says where it is kept: something may be there already.
 pub(super) fn added(kind: Kind, old: Option<&Value>, new: &Value, namespace: &str) -> Vec<RequiredAccess> {
-    if kind != Kind::WorkspaceProxy {
-        return Vec::new();
-    }
-    let before = old.map(sent_secrets).unwrap_or_default();
+    let before = old.map(|old| sent_secrets(kind, old)).unwrap_or_default();
     let registered = old.is_some_and(|old| field::at(old, "spec.bootstrap").is_some());
-    let fresh = sent_secrets(new).into_iter().filter(|sent| {
+    let fresh = sent_secrets(kind, new).into_iter().filter(|sent| {
         let known = before.iter().any(|known| sent.is(known));
         !known && (sent.named || registered)
     });

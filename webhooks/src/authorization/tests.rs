@@ -95,6 +95,29 @@ fn a_provisioner_gets_pods_and_claims_at_home_and_deployments_where_it_asks() {
 }
 
 #[test]
+fn rules_of_a_provisioner_are_asked_for_as_those_of_a_control_plane_are() {
+    let of = |rbac: Value| json!({"metadata": {"name": "b"}, "spec": {"controlPlaneRef": {"name": "cp"}, "rbac": rbac}});
+    let rule = |verbs: Value| json!([{"apiGroups": [""], "resources": ["secrets"], "verbs": verbs}]);
+    let (silent, reads) = (of(json!({})), of(json!({"extraRules": rule(json!(["get"]))})));
+    let told = |old: Option<&Value>, new: &Value| asked(Kind::Provisioner, old, new);
+    let rights = |verb: &str| {
+        ["escalate roles.rbac.authorization.k8s.io", "bind roles.rbac.authorization.k8s.io", verb]
+            .map(|right| format!("{right} in namespace {NS}"))
+            .to_vec()
+    };
+    let field = "spec.rbac.extraRules[0]".to_owned();
+    assert_eq!(told(Some(&silent), &reads), [(field.clone(), rights("get secrets"))]);
+    let lists = of(json!({"extraRules": rule(json!(["get", "list"]))}));
+    assert_eq!(told(Some(&reads), &lists), [(field, rights("list secrets"))]);
+    assert_eq!(told(Some(&lists), &reads), []);
+    let holds = |check: &AccessCheck| check.resource == "secrets" && check.verb == "get";
+    assert_eq!(denied(Kind::Provisioner, Some(&silent), &reads, holds), [""; 0]);
+    assert_eq!(denied(Kind::Provisioner, Some(&silent), &lists, holds), ["CODER0502"]);
+    let off = of(json!({"workspacePerms": false, "extraRules": rule(json!(["get"]))}));
+    assert_eq!(told(Some(&silent), &off), [], "no Role is written");
+}
+
+#[test]
 fn workspace_rules_are_asked_for_at_home_as_elsewhere() {
     let silent = control_plane(json!({}));
     let required = required("CODER0502", Kind::ControlPlane, None, &silent);

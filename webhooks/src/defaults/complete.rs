@@ -65,9 +65,12 @@ fn silent(kind: Kind, object: &Value) -> Value {
     match kind {
         Kind::ControlPlane => {
             control_plane(&mut spec, object, &given);
-            operations(&mut spec, object, &given);
+            workload(&mut spec, object, &given);
         }
-        Kind::Provisioner => provisioner(&mut spec, &given),
+        Kind::Provisioner => {
+            provisioner(&mut spec, &given);
+            workload(&mut spec, object, &given);
+        }
         Kind::WorkspaceProxy => workspace_proxy(&mut spec, &given),
     }
     json!({ "spec": spec })
@@ -85,7 +88,6 @@ fn control_plane(spec: &mut Map<String, Value>, object: &Value, given: &dyn Fn(&
         })
     };
     spec.insert("operatorAccess".into(), json!({"disabled": false}));
-    spec.insert("serviceAccount".into(), json!({"disableCreate": false}));
     spec.insert("rbac".into(), json!({"workspacePerms": true, "enableDeployments": true}));
     spec.insert("readinessProbe".into(), probe(true, 3));
     spec.insert("livenessProbe".into(), probe(false, 3));
@@ -106,8 +108,10 @@ fn control_plane(spec: &mut Map<String, Value>, object: &Value, given: &dyn Fn(&
     }
 }
 
-/// What is given is on, and what is not given stays away.
-fn operations(spec: &mut Map<String, Value>, object: &Value, given: &dyn Fn(&str) -> bool) {
+/// What every kind says about its pods in the same words: of a budget and metrics, what is given is on, and what is not
+/// given stays away.
+fn workload(spec: &mut Map<String, Value>, object: &Value, given: &dyn Fn(&str) -> bool) {
+    spec.insert("serviceAccount".into(), json!({"disableCreate": false}));
     if given("spec.podDisruptionBudget") {
         let mut budget = json!({"enabled": true});
         if field::at(object, "spec.podDisruptionBudget.minAvailable").is_none() {
@@ -117,8 +121,10 @@ fn operations(spec: &mut Map<String, Value>, object: &Value, given: &dyn Fn(&str
     }
     if given("spec.metrics") {
         let mut metrics = json!({"enabled": true});
-        if given("spec.metrics.serviceMonitor") {
-            metrics["serviceMonitor"] = json!({"enabled": true});
+        for monitor in ["serviceMonitor", "podMonitor"] {
+            if given(&format!("spec.metrics.{monitor}")) {
+                metrics[monitor] = json!({"enabled": true});
+            }
         }
         spec.insert("metrics".into(), metrics);
     }
@@ -153,8 +159,13 @@ fn named(kind: Kind, object: &Value, name: &str) -> Value {
         Kind::ControlPlane => json!({"spec": {"serviceAccount": {"name": name}}}),
         Kind::Provisioner => {
             let spec = crds::CoderProvisionerSpec::default();
-            let key = names::provisioner::key(name, &spec);
-            json!({"spec": {"key": {"name": key, "secretName": names::provisioner::key_secret(name, &spec)}}})
+            json!({"spec": {
+                "serviceAccount": {"name": names::provisioner::service_account(name, &spec)},
+                "key": {
+                    "name": names::provisioner::key(name, &spec),
+                    "secretName": names::provisioner::key_secret(name, &spec),
+                },
+            }})
         }
         Kind::WorkspaceProxy if field::at(object, "spec.bootstrap").is_some_and(Value::is_object) => {
             let spec = crds::CoderWorkspaceProxySpec::default();

@@ -25,6 +25,7 @@ pub fn status_resolved(kind: Kind, object: &Value, config: &Config) -> Value {
         Kind::Provisioner => &[
             ("image", "spec.image"),
             ("replicas", "spec.replicas"),
+            ("serviceAccountName", "spec.serviceAccount.name"),
             ("organizationName", "spec.organizationName"),
             ("keyName", "spec.key.name"),
             ("keySecretName", "spec.key.secretName"),

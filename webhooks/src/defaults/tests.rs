@@ -124,6 +124,8 @@ fn the_summary_has_the_shape_of_the_status_and_the_address_of_the_service() {
     let typed: crds::provisioner::ResolvedProvisioner = serde_json::from_value(summary.clone()).unwrap();
     assert_eq!(serde_json::to_value(&typed).unwrap(), summary);
     assert_eq!(typed.termination_grace_period_seconds, Some(600));
+    assert_eq!(typed.service_account_name.as_deref(), Some("b-provisioner"));
+    assert_eq!(typed.image, None, "it follows its control plane");
 }
 
 #[test]
@@ -147,15 +149,20 @@ fn coderd_gets_hours_to_start_and_one_minute_to_stop() {
 
 #[test]
 fn what_is_given_is_on_and_what_is_not_stays_away() {
-    let complete = |spec: Value| {
-        resolved(Kind::ControlPlane, &json!({"metadata": {"name": "c"}, "spec": spec}), &Config::default())
-    };
+    for (kind, monitor) in [(Kind::ControlPlane, "serviceMonitor"), (Kind::Provisioner, "podMonitor")] {
+        only_what_is_given_is_on(monitor, |spec| {
+            resolved(kind, &json!({"metadata": {"name": "c"}, "spec": spec}), &Config::default())
+        });
+    }
+}
+
+fn only_what_is_given_is_on(monitor: &str, complete: impl Fn(Value) -> Value) {
     let silent = complete(json!({"replicas": 3}));
     assert!(silent["spec"].get("podDisruptionBudget").is_none(), "also with several replicas");
     assert!(silent["spec"].get("metrics").is_none());
-    let given = complete(json!({"podDisruptionBudget": {}, "metrics": {"serviceMonitor": {}}}));
+    let given = complete(json!({"podDisruptionBudget": {}, "metrics": {monitor: {}}}));
     assert_eq!(given["spec"]["podDisruptionBudget"], json!({"enabled": true, "maxUnavailable": 1}));
-    assert_eq!(given["spec"]["metrics"], json!({"enabled": true, "serviceMonitor": {"enabled": true}}));
+    assert_eq!(given["spec"]["metrics"], json!({"enabled": true, monitor: {"enabled": true}}));
     let chosen = complete(json!({"podDisruptionBudget": {"minAvailable": "50%"}, "metrics": {}}));
     assert_eq!(chosen["spec"]["podDisruptionBudget"], json!({"enabled": true, "minAvailable": "50%"}));
     assert_eq!(chosen["spec"]["metrics"], json!({"enabled": true}));

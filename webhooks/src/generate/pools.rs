@@ -112,9 +112,11 @@ pub(super) fn suiting(name: &str) -> &'static [&'static str] {
         "verbs" => &["get", "list", "create", "*", "escalate"],
         "resources" => &["services", "pods", "secrets", "pods/exec", "*"],
         "apiGroups" => &["", "apps", "*"],
-        "extraArgs" => &["--verbose", "--postgres-url=postgres://h/d"],
+        "extraArgs" => &["--verbose", "--postgres-url=postgres://h/d", "--tag=a=b", "-t"],
         "key" | "secretKey" => &["token", "ca.crt", "license"],
-        "name" => &["coder", "coder-license", "CODER_VERBOSE", "a.b", "psk"],
+        "name" => {
+            &["coder", "coder-license", "CODER_VERBOSE", "CODER_ORGANIZATION", "provisioner", "a.b", "psk"]
+        }
         "value" => &["true", "x", "https://coder.example.com"],
         "interval" => &["30s", "1m30s", "soon"],
         "priorityClassName" => &["coder", "system-cluster-critical"],

@@ -102,7 +102,7 @@ fn held_back() -> Option<Cause> {
 /// What the rights of other namespaces ask for beside it.
 fn crossing() -> Option<Cause> {
     let problem = format!(
-        "you may not escalate roles.rbac.authorization.k8s.io in all namespaces, which is required to grant rights in \
+        "you may not escalate roles.rbac.authorization.k8s.io in all namespaces, which is required to grant permissions in \
          other namespaces while the label {ADMISSION_LABEL} of this one is {ADMISSION_DISABLED}"
     );
     let fix = "ask somebody who may escalate roles in all namespaces to apply it, or remove the label from the namespace";

@@ -61,7 +61,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule {
         code: "CODER0213",
         title: "An entry of envFrom names one source, not two",
-        kinds: &[Kind::ControlPlane],
+        kinds: &[Kind::ControlPlane, Kind::Provisioner],
         fields: &["spec.envFrom"],
         severity: Severity::Deny,
         when: When::Always,
@@ -75,7 +75,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule {
         code: "CODER0214",
         title: "An entry of envFrom names a source",
-        kinds: &[Kind::ControlPlane],
+        kinds: &[Kind::ControlPlane, Kind::Provisioner],
         fields: &["spec.envFrom"],
         severity: Severity::Deny,
         when: When::Always,
@@ -211,20 +211,14 @@ fn operator_sets(kind: Kind) -> &'static [&'static str] {
             "CODER_TLS_CERT_FILE",
             "CODER_TLS_KEY_FILE",
         ],
-        Kind::Provisioner => &[
-            "CODER_URL",
-            "CODER_PROVISIONER_DAEMON_KEY",
-            "CODER_PROVISIONER_DAEMON_PSK",
-            "CODER_PROVISIONERD_TAGS",
-            "CODER_ORGANIZATION",
-        ],
+        Kind::Provisioner => &["CODER_URL", "CODER_PROVISIONER_DAEMON_KEY", "CODER_PROVISIONER_DAEMON_NAME"],
         Kind::WorkspaceProxy => {
             &["CODER_PRIMARY_ACCESS_URL", "CODER_PROXY_SESSION_TOKEN", "CODER_HTTP_ADDRESS"]
         }
     }
 }
 
-/// What the operator adds when a control plane serves metrics.
+/// What the operator adds where the pods serve metrics.
 const FOR_METRICS: [&str; 2] = ["CODER_PROMETHEUS_ENABLE", "CODER_PROMETHEUS_ADDRESS"];
 
 fn set_by_operator(subject: &Subject<'_>) -> Vec<Problem> {

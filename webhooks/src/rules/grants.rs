@@ -16,7 +16,7 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 pub(super) static RULES: &[Rule] = &[Rule {
     code: "CODER0501",
     title: "A rule names what it grants",
-    kinds: &[Kind::ControlPlane],
+    kinds: &[Kind::ControlPlane, Kind::Provisioner],
     fields: &["spec.rbac.extraRules"],
     severity: Severity::Deny,
     when: When::Always,
@@ -27,8 +27,8 @@ pub(super) static RULES: &[Rule] = &[Rule {
     why: "Kubernetes lets the operator grant only what the account it writes Roles as holds, which is no wildcard, no \
           escalating verb and nothing outside namespaces: a Role with such a rule could never be written. What that \
           account needs for its own work is never granted: this rule refuses the right to write Roles, and a rule for \
-          codercontrolplanes/finalizers passes it but is never granted by the operator, which says so in the condition \
-          WorkspaceRBACReady.",
+          codercontrolplanes/finalizers passes it but is never granted by the operator, which says so in the conditions \
+          of the object.",
     bad: "spec:\n  rbac:\n    extraRules:\n      - {apiGroups: [\"*\"], resources: [\"*\"], verbs: [\"*\"]}",
     good: "spec:\n  rbac:\n    extraRules:\n      - {apiGroups: [\"\"], resources: [services], verbs: [get, list, watch, create, delete]}",
 }];

@@ -16,16 +16,16 @@ use crate::text::{CODER_NAME, Form, quoted};
 pub(super) static RULES: &[Rule] = &[
     Rule {
         code: "CODER0106",
-        title: "A key name has at most 64 bytes and no '/'",
+        title: "A key name has at most 64 bytes and can be part of a path",
         kinds: &[Kind::Provisioner],
         fields: &["spec.key.name"],
         severity: Severity::Deny,
         when: When::Always,
         layers: EVERYWHERE,
-        check: Check::Text(&[Form::AtMostBytes(KEY_LIMIT), Form::Without("/")]),
-        fix: "choose a shorter name without '/'",
+        check: Check::Text(&[Form::AtMostBytes(KEY_LIMIT), Form::Without("/"), Form::NotOneOf(&[".", ".."])]),
+        fix: "choose a shorter name without '/', and not '.' or '..'",
         why: "coderd keeps 64 bytes of a key name, and it deletes keys by a path that ends with the name: a key with a \
-              slash in its name could be created but never deleted.",
+              slash in its name, or called like a folder, could be created but never deleted.",
         bad: "spec:\n  key:\n    name: on-prem/eu",
         good: "spec:\n  key:\n    name: on-prem-eu",
     },

@@ -3,6 +3,7 @@
 
 mod addresses;
 mod advice;
+mod daemons;
 mod environment;
 mod exposure;
 mod fields;
@@ -25,6 +26,8 @@ use crate::schema;
 use crate::text::Form;
 
 pub(crate) use fields::FieldProblems;
+pub(crate) use size::SIZE;
+pub(crate) use values::SCHEMA;
 pub use versions::downgrade;
 
 /// Whether a problem stops the request.
@@ -342,6 +345,7 @@ pub fn rules() -> impl Iterator<Item = &'static Rule> {
         pods::RULES,
         versions::RULES,
         size::RULES,
+        daemons::RULES,
         exposure::RULES,
         addresses::RULES,
         grants::RULES,

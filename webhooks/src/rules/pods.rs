@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use super::{
     CelCheck, Check, EVERYWHERE, IN_RUST, NO_CEL, NOT_IN_CRD, Problem, Rule, Severity, Subject, When,
+    text_problem,
 };
 use crate::field;
 use crate::kind::Kind;
@@ -15,7 +16,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule {
         code: "CODER0216",
         title: "A disruption budget sets one number, not two",
-        kinds: &[Kind::ControlPlane],
+        kinds: &[Kind::ControlPlane, Kind::Provisioner],
         fields: &["spec.podDisruptionBudget"],
         severity: Severity::Deny,
         when: When::Always,
@@ -29,12 +30,13 @@ pub(super) static RULES: &[Rule] = &[
     Rule {
         code: "CODER0217",
         title: "Labels and annotations the operator sets are left to it",
-        kinds: &[Kind::ControlPlane],
+        kinds: &[Kind::ControlPlane, Kind::Provisioner],
         fields: &[
             "spec.podLabels",
             "spec.podAnnotations",
             "spec.serviceAccount.labels",
             "spec.metrics.serviceMonitor.labels",
+            "spec.metrics.podMonitor.labels",
         ],
         severity: Severity::Warn,
         when: When::Always,
@@ -49,25 +51,27 @@ pub(super) static RULES: &[Rule] = &[
     Rule {
         code: "CODER0218",
         title: "An init container has a name of its own",
-        kinds: &[Kind::ControlPlane],
+        kinds: &[Kind::ControlPlane, Kind::Provisioner],
         fields: &["spec.initContainers[].name"],
         severity: Severity::Deny,
         when: When::Always,
         layers: NOT_IN_CRD,
-        check: Check::Text(&[Form::Matches(&LABEL), Form::NotOneOf(&["coder"])]),
-        fix: "use another name: a-z, 0-9 and '-', but not coder, the name of coderd's container",
-        why: "Kubernetes refuses a pod with such a container.",
+        check: Check::Object { find: bad_container_name, cel: bad_container_name_cel },
+        fix: "use another name: a-z, 0-9 and '-', but not the name of the main container",
+        why: "Kubernetes refuses a pod with such a container. The main container of a control plane is called coder, that \
+              of a provisioner provisioner.",
         bad: "spec:\n  initContainers:\n    - {name: coder, image: \"busybox:1.37\"}",
         good: "spec:\n  initContainers:\n    - {name: wait, image: \"busybox:1.37\"}",
     },
     Rule {
         code: "CODER0219",
         title: "A label or annotation is one Kubernetes accepts",
-        kinds: &[Kind::ControlPlane, Kind::WorkspaceProxy],
+        kinds: &Kind::ALL,
         fields: &[
             "spec.podLabels",
             "spec.serviceAccount.labels",
             "spec.metrics.serviceMonitor.labels",
+            "spec.metrics.podMonitor.labels",
             "spec.podAnnotations",
             "spec.service.annotations",
             "spec.serviceAccount.annotations",
@@ -85,14 +89,14 @@ pub(super) static RULES: &[Rule] = &[
     Rule {
         code: "CODER0220",
         title: "The scrape interval is a Prometheus duration",
-        kinds: &[Kind::ControlPlane],
-        fields: &["spec.metrics.serviceMonitor.interval"],
+        kinds: &[Kind::ControlPlane, Kind::Provisioner],
+        fields: &["spec.metrics.serviceMonitor.interval", "spec.metrics.podMonitor.interval"],
         severity: Severity::Deny,
         when: When::Always,
         layers: EVERYWHERE,
         check: Check::Text(&[Form::Matches(&INTERVAL)]),
         fix: "use a duration such as 30s",
-        why: "The Prometheus operator refuses a ServiceMonitor with anything else.",
+        why: "The Prometheus operator refuses a ServiceMonitor or PodMonitor with anything else.",
         bad: "spec:\n  metrics:\n    serviceMonitor: {interval: 30 seconds}",
         good: "spec:\n  metrics:\n    serviceMonitor: {interval: 30s}",
     },
@@ -113,7 +117,34 @@ fn two_numbers_cel(_: Kind) -> Vec<CelCheck> {
     vec![CelCheck::counting("spec.podDisruptionBudget", text)]
 }
 
-/// Labels the operator sets on what a control plane has in its namespace.
+/// What the name of an init container must be in a kind.
+fn container_name(kind: Kind) -> [Form; 2] {
+    let main = match kind {
+        Kind::ControlPlane => &["coder"],
+        Kind::Provisioner => &["provisioner"],
+        Kind::WorkspaceProxy => &["workspace-proxy"],
+    };
+    [Form::Matches(&LABEL), Form::NotOneOf(main)]
+}
+
+fn bad_container_name(subject: &Subject<'_>) -> Vec<Problem> {
+    let forms = container_name(subject.kind);
+    let containers = field::items_at(subject.object, "spec.initContainers").iter().enumerate();
+    let problem = |(index, container): (usize, &Value)| {
+        let (problem, reason) = text_problem(&forms, container.get("name")?)?;
+        let field = format!("spec.initContainers[{index}].name");
+        Some(Problem::invalid(field, problem).because(reason))
+    };
+    containers.filter_map(problem).collect()
+}
+
+fn bad_container_name_cel(kind: Kind) -> Vec<CelCheck> {
+    let good = container_name(kind).map(|form| form.cel("item.name")).join(" && ");
+    let text = format!("self.filter(item, has(item.name) && !({good})).size()");
+    vec![CelCheck::counting("spec.initContainers", text)]
+}
+
+/// Labels the operator sets on what an object has in its namespace.
 const OWN_LABELS: [&str; 3] = [label::NAME, label::INSTANCE, label::MANAGED_BY];
 
 fn map_at<'a>(subject: &Subject<'a>, path: &str) -> impl Iterator<Item = (&'a String, &'a Value)> + use<'a> {
@@ -124,9 +155,10 @@ fn set_by_operator(subject: &Subject<'_>) -> Vec<Problem> {
     let mut problems = Vec::new();
     for (path, own) in [
         ("spec.podLabels", OWN_LABELS.as_slice()),
-        ("spec.podAnnotations", &[annotation::CHECKSUM]),
+        ("spec.podAnnotations", &[annotation::CHECKSUM, annotation::KEY_CHECKSUM]),
         ("spec.serviceAccount.labels", &OWN_LABELS),
         ("spec.metrics.serviceMonitor.labels", &OWN_LABELS),
+        ("spec.metrics.podMonitor.labels", &OWN_LABELS),
     ] {
         for (key, _) in map_at(subject, path).filter(|(key, _)| own.contains(&key.as_str())) {
             problems.push(Problem::invalid(field::child(path, key), "the operator sets it"));
@@ -135,8 +167,12 @@ fn set_by_operator(subject: &Subject<'_>) -> Vec<Problem> {
     problems
 }
 
-const LABELS: [&str; 3] =
-    ["spec.podLabels", "spec.serviceAccount.labels", "spec.metrics.serviceMonitor.labels"];
+const LABELS: [&str; 4] = [
+    "spec.podLabels",
+    "spec.serviceAccount.labels",
+    "spec.metrics.serviceMonitor.labels",
+    "spec.metrics.podMonitor.labels",
+];
 const ANNOTATIONS: [&str; 4] = [
     "spec.podAnnotations",
     "spec.service.annotations",

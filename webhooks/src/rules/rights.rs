@@ -18,7 +18,7 @@ pub(super) static RULES: &[Rule] = &[
         layers: WEBHOOK,
         check: Check::Access,
         fix: "ask somebody who holds the right there, or who may escalate or bind roles there, to apply it",
-        why: "The operator writes the Role on your behalf. Kubernetes requires the author of a Role to hold the rights \
+        why: "The operator writes the Role on your behalf. Kubernetes requires the author of a Role to hold the permissions \
               in it, or escalate or bind on roles. So do we, for what a change adds, in every namespace that it adds \
               it to, that of the object included.",
         bad: "spec:\n  rbac:\n    extraRules:\n      - {apiGroups: [\"\"], resources: [secrets], verbs: [get]}",
@@ -43,11 +43,12 @@ pub(super) static RULES: &[Rule] = &[
     Rule {
         code: "CODER0506",
         title: "Whoever sends a Secret to an address must be allowed to read it",
-        kinds: &[Kind::WorkspaceProxy],
+        kinds: &[Kind::Provisioner, Kind::WorkspaceProxy],
         fields: &[
             "spec.bootstrap.credentialsSecretRef",
             "spec.bootstrap.generatedTokenSecretName",
             "spec.bootstrap.coderURL",
+            "spec.controlPlaneRef.name",
             "spec.proxySessionTokenSecretRef",
             "spec.primaryAccessURL",
         ],
@@ -56,15 +57,15 @@ pub(super) static RULES: &[Rule] = &[
         layers: WEBHOOK,
         check: Check::Access,
         fix: "ask somebody who may get the Secret to apply it",
-        why: "The operator or the proxy sends the token to the address in the manifest, which may be anybody's. Every \
-              new address requires the right again.",
-        bad: "spec:\n  bootstrap: {coderURL: https://mine.example.com, credentialsSecretRef: {name: somebody-elses}}",
-        good: "spec:\n  bootstrap: {coderURL: https://coder.example.com, credentialsSecretRef: {name: registrar}}",
+        why: "The operator or the proxy sends the token to the address or the control plane in the manifest, which may \
+              be anybody's. Every new one requires the right again.",
+        bad: "kind: CoderWorkspaceProxy\nspec:\n  bootstrap: {coderURL: https://mine.example.com, credentialsSecretRef: {name: somebody-elses}}",
+        good: "kind: CoderWorkspaceProxy\nspec:\n  bootstrap: {coderURL: https://coder.example.com, credentialsSecretRef: {name: registrar}}",
     },
     Rule {
         code: "CODER0507",
         title: "Whoever exceeds the Pod Security level restricted must be allowed to create pods",
-        kinds: &[Kind::ControlPlane],
+        kinds: &[Kind::ControlPlane, Kind::Provisioner],
         fields: &[
             "spec.volumes[]",
             "spec.securityContext",
@@ -86,7 +87,7 @@ pub(super) static RULES: &[Rule] = &[
     },
     Rule {
         code: "CODER0508",
-        title: "A change adds no more rights than can be checked",
+        title: "A change adds no more permissions than can be checked",
         kinds: &Kind::ALL,
         fields: &["spec"],
         severity: Severity::Deny,

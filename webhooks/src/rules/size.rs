@@ -4,7 +4,10 @@
 use super::{Check, IN_RUST, Rule, Severity, When};
 use crate::kind::Kind;
 
-pub(super) static RULES: &[Rule] = &[Rule {
+pub(super) static RULES: &[Rule] = &[SIZE];
+
+/// Asked about the object as it was sent, so that it is named.
+pub(crate) const SIZE: Rule = Rule {
     code: "CODER0222",
     title: "The spec has at most 128 KiB and 6000 values",
     kinds: &Kind::ALL,
@@ -20,4 +23,4 @@ pub(super) static RULES: &[Rule] = &[Rule {
           working, and may change as long as it does not grow.",
     bad: "spec:\n  extraArgs:\n  - \"--text=...\"   # 200 KiB\n",
     good: "spec:\n  envFrom:\n  - configMapRef: {name: texts}",
-}];
+};

@@ -11,22 +11,25 @@ use crate::field;
 use crate::kind::Kind;
 use crate::text::{Form, IMAGE, quoted};
 
+/// Every object is held to it, so that it is named.
+pub(crate) const SCHEMA: Rule = Rule {
+    code: "CODER0201",
+    title: "The object fits its schema",
+    kinds: &Kind::ALL,
+    fields: &["spec"],
+    severity: Severity::Deny,
+    when: When::Always,
+    layers: &[Layer::Schema, Layer::Webhook, Layer::Lint],
+    check: Check::Schema,
+    fix: "see kubectl explain",
+    why: "The API server would refuse the object too, but only after admission and as 422 Invalid, which Flux with \
+          force takes as a reason to delete and recreate it. Here it is a 403 that lists every problem at once.",
+    bad: "spec:\n  replicas: \"2\"",
+    good: "spec:\n  replicas: 2",
+};
+
 pub(super) static RULES: &[Rule] = &[
-    Rule {
-        code: "CODER0201",
-        title: "The object fits its schema",
-        kinds: &Kind::ALL,
-        fields: &["spec"],
-        severity: Severity::Deny,
-        when: When::Always,
-        layers: &[Layer::Schema, Layer::Webhook, Layer::Lint],
-        check: Check::Schema,
-        fix: "see kubectl explain",
-        why: "The API server would refuse the object too, but only after admission and as 422 Invalid, which Flux with \
-              force takes as a reason to delete and recreate it. Here it is a 403 that lists every problem at once.",
-        bad: "spec:\n  replicas: \"2\"",
-        good: "spec:\n  replicas: 2",
-    },
+    SCHEMA,
     Rule {
         code: "CODER0202",
         title: "A field that is set is not empty",
@@ -44,6 +47,7 @@ pub(super) static RULES: &[Rule] = &[
             "spec.serviceAccount.name",
             "spec.priorityClassName",
             "spec.metrics.serviceMonitor.interval",
+            "spec.metrics.podMonitor.interval",
             "spec.rbac.workspaceNamespaces[]",
             "spec.expose.ingress.className",
             "spec.expose.ingress.host",
@@ -174,7 +178,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule {
         code: "CODER0209",
         title: "A mount names a volume",
-        kinds: &[Kind::ControlPlane],
+        kinds: &[Kind::ControlPlane, Kind::Provisioner],
         fields: &["spec.volumeMounts[].name", "spec.initContainers[].volumeMounts[].name"],
         severity: Severity::Deny,
         when: When::Always,

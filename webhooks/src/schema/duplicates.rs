@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::fields::child_schema;
+use super::node::Node;
 
 /// Paths of the items whose keys an earlier item already has.
-pub(super) fn duplicates(schema: &Value, object: &Value) -> Vec<String> {
+pub(super) fn duplicates(root: &Node, object: &Value) -> Vec<String> {
     let mut found = Vec::new();
     if let Some(spec) = object.get("spec") {
-        look(child_schema(Some(schema), "spec"), spec, &Place::Root, &mut found);
+        look(root.property("spec"), spec, &Place::Root, &mut found);
     }
     found
 }
@@ -33,19 +33,19 @@ impl Place<'_> {
     }
 }
 
-fn look(schema: Option<&Value>, value: &Value, place: &Place<'_>, found: &mut Vec<String>) {
-    let Some(schema) = schema else { return };
+fn look(node: Option<&Node>, value: &Value, place: &Place<'_>, found: &mut Vec<String>) {
+    let Some(node) = node else { return };
     match value {
         Value::Object(map) => {
             for (key, value) in map.iter().filter(|(_, value)| value.is_object() || value.is_array()) {
-                look(child_schema(Some(schema), key), value, &Place::Key(place, key), found);
+                look(node.property(key), value, &Place::Key(place, key), found);
             }
         }
         Value::Array(items) => {
-            let again = repeated(schema, items);
+            let again = repeated(node.keys(), items);
             for (index, item) in items.iter().enumerate().filter(|(_, item)| item.is_object()) {
                 let place = Place::Item(place, index);
-                look(schema.get("items"), item, &place, found);
+                look(node.items(), item, &place, found);
                 if again.contains(&index) {
                     found.push(place.path());
                 }
@@ -55,10 +55,10 @@ fn look(schema: Option<&Value>, value: &Value, place: &Place<'_>, found: &mut Ve
     }
 }
 
-fn repeated(schema: &Value, items: &[Value]) -> BTreeSet<usize> {
-    let Some(keys) = schema.get("x-kubernetes-list-map-keys").and_then(Value::as_array) else {
+fn repeated(keys: &[Box<str>], items: &[Value]) -> BTreeSet<usize> {
+    if keys.is_empty() {
         return BTreeSet::new();
-    };
+    }
     let (mut texts, mut others) = (BTreeSet::new(), BTreeSet::new());
     let mut again = |item| match only_text(keys, item) {
         Some(text) => !texts.insert(text),
@@ -68,13 +68,13 @@ fn repeated(schema: &Value, items: &[Value]) -> BTreeSet<usize> {
 }
 
 /// The usual list has one key, and that is a text: it needs no copy.
-fn only_text<'a>(keys: &[Value], item: &'a Value) -> Option<&'a str> {
+fn only_text<'a>(keys: &[Box<str>], item: &'a Value) -> Option<&'a str> {
     let [key] = keys else { return None };
-    item.get(key.as_str()?)?.as_str()
+    item.get(&**key)?.as_str()
 }
 
-fn identity(keys: &[Value], item: &Value) -> Option<Vec<String>> {
-    keys.iter().map(|key| Some(item.get(key.as_str()?)?.to_string())).collect()
+fn identity(keys: &[Box<str>], item: &Value) -> Option<Vec<String>> {
+    keys.iter().map(|key| Some(item.get(&**key)?.to_string())).collect()
 }
 
 #[cfg(test)]
@@ -91,7 +91,7 @@ mod tests {
             "topologySpreadConstraints": [{"topologyKey": "z", "whenUnsatisfiable": "A"}, {"topologyKey": "z", "whenUnsatisfiable": "B"}],
             "tolerations": [{}, {}],
         }});
-        let found = duplicates(super::super::shipped(Kind::ControlPlane), &object);
+        let found = duplicates(super::super::root(Kind::ControlPlane), &object);
         assert_eq!(found, ["spec.imagePullSecrets[2]", "spec.volumeMounts[1]"]);
     }
 }

@@ -3,27 +3,22 @@
 
 use serde_json::Value;
 
-use super::shipped;
+use super::node::Node;
+use super::root;
 use crate::field;
 use crate::kind::Kind;
 
-/// The schema below a property or an item.
-fn below<'a>(schema: &'a Value, key: &str) -> Option<&'a Value> {
-    let property = schema.get("properties").and_then(|properties| properties.get(key));
-    property.or_else(|| schema.get("additionalProperties").filter(|inner| inner.is_object()))
-}
-
 /// The schemas on the way to a field such as `spec.certs.secrets[].name`.
-fn way<'a>(root: &'a Value, pattern: &str) -> Option<Vec<&'a Value>> {
+fn way<'a>(root: &'a Node, pattern: &str) -> Option<Vec<&'a Node>> {
     let mut passed = vec![root];
-    let mut schema = root;
+    let mut node = root;
     for key in pattern.split('.') {
         let name = key.trim_end_matches("[]");
-        schema = below(schema, name)?;
-        passed.push(schema);
+        node = node.property(name)?;
+        passed.push(node);
         if name.len() < key.len() {
-            schema = schema.get("items")?;
-            passed.push(schema);
+            node = node.items()?;
+            passed.push(node);
         }
     }
     Some(passed)
@@ -31,63 +26,50 @@ fn way<'a>(root: &'a Value, pattern: &str) -> Option<Vec<&'a Value>> {
 
 /// Whether a kind has a field. Metadata is the same for all of them.
 pub(crate) fn has_field(kind: Kind, pattern: &str) -> bool {
-    pattern.starts_with("metadata") || way(shipped(kind), pattern).is_some()
+    pattern.starts_with("metadata") || way(root(kind), pattern).is_some()
 }
 
 /// Whether the schema bounds everything on the way to a field, so that CEL can tell what looking at it costs.
 pub(crate) fn is_bounded(kind: Kind, pattern: &str) -> bool {
-    let bounded = |schema: &&Value| match schema.get("type").and_then(Value::as_str) {
-        Some("string") => schema.get("maxLength").is_some() || schema.get("enum").is_some(),
-        Some("array") => schema.get("maxItems").is_some(),
-        Some("object") if schema.get("additionalProperties").is_some() => {
-            schema.get("maxProperties").is_some()
-        }
-        _ => true,
-    };
-    way(shipped(kind), pattern).is_some_and(|schemas| schemas.iter().all(bounded))
+    way(root(kind), pattern).is_some_and(|nodes| nodes.iter().all(|node| node.bounded))
 }
 
 /// Paths of the fields of an object that its kind does not have and the API server would drop.
 pub fn unknown_fields(kind: Kind, object: &Value) -> Vec<String> {
     let mut unknown = Vec::new();
-    let root = shipped(kind);
+    let root = root(kind);
     for (key, value) in object.as_object().into_iter().flatten() {
-        match (key.as_str(), below(root, key)) {
+        match (key.as_str(), root.property(key)) {
             ("apiVersion" | "kind" | "metadata", _) => {}
-            (_, Some(schema)) => compare(schema, value, key, &mut unknown),
+            (_, Some(node)) => compare(node, value, key, &mut unknown),
             (_, None) => unknown.push(field::child("", key)),
         }
     }
     unknown
 }
 
-fn compare(schema: &Value, value: &Value, path: &str, unknown: &mut Vec<String>) {
-    if schema.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(true)) {
+fn compare(node: &Node, value: &Value, path: &str, unknown: &mut Vec<String>) {
+    if node.keeps_unknown {
         return;
     }
     match value {
         Value::Object(map) => {
             for (key, value) in map {
                 let path = field::child(path, key);
-                match below(schema, key) {
-                    Some(schema) => compare(schema, value, &path, unknown),
+                match node.property(key) {
+                    Some(node) => compare(node, value, &path, unknown),
                     None => unknown.push(path),
                 }
             }
         }
         Value::Array(items) => {
-            let Some(schema) = schema.get("items") else { return };
+            let Some(node) = node.items() else { return };
             for (index, item) in items.iter().enumerate() {
-                compare(schema, item, &format!("{path}[{index}]"), unknown);
+                compare(node, item, &format!("{path}[{index}]"), unknown);
             }
         }
         _ => {}
     }
-}
-
-/// The schema that an item or a property of a value has.
-pub(super) fn child_schema<'a>(schema: Option<&'a Value>, key: &str) -> Option<&'a Value> {
-    below(schema?, key)
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use super::fields::child_schema;
-use super::shipped;
+use super::node::Node;
+use super::root;
 use crate::kind::Kind;
 
 /// The object without the nulls the API server drops; borrowed where there are none.
@@ -15,7 +15,7 @@ pub(crate) fn without_nulls(kind: Kind, object: &Value) -> Cow<'_, Value> {
         return Cow::Borrowed(object);
     }
     let mut object = object.clone();
-    drop_nulls(&mut object, Some(shipped(kind)));
+    drop_nulls(&mut object, Some(root(kind)));
     Cow::Owned(object)
 }
 
@@ -28,25 +28,26 @@ fn has_null(value: &Value) -> bool {
     }
 }
 
-fn drop_nulls(value: &mut Value, schema: Option<&Value>) {
+fn drop_nulls(value: &mut Value, node: Option<&Node>) {
+    let below = |name: &str| node.and_then(|node| node.property(name));
     match value {
         Value::Object(map) => {
-            map.retain(|key, value| !(value.is_null() && is_dropped(child_schema(schema, key))));
+            map.retain(|key, value| !(value.is_null() && is_dropped(below(key))));
             for (key, value) in map {
-                drop_nulls(value, child_schema(schema, key));
+                drop_nulls(value, below(key));
             }
         }
         Value::Array(items) => {
-            let schema = schema.and_then(|schema| schema.get("items"));
-            items.iter_mut().for_each(|item| drop_nulls(item, schema));
+            let node = node.and_then(Node::items);
+            items.iter_mut().for_each(|item| drop_nulls(item, node));
         }
         _ => {}
     }
 }
 
 /// A null where the schema allows none: with a default it becomes the default, which only `spec` and `status` have.
-fn is_dropped(schema: Option<&Value>) -> bool {
-    schema.is_some_and(|schema| schema.get("nullable") != Some(&Value::Bool(true)))
+fn is_dropped(node: Option<&Node>) -> bool {
+    node.is_some_and(|node| !node.nullable)
 }
 
 #[cfg(test)]

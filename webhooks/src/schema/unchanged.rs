@@ -3,15 +3,17 @@
 
 use serde_json::Value;
 
+use super::node::Node;
+
 /// Whether the value at a JSON pointer, or something around it, is the same in the old object.
 /// The API server then tolerates what is wrong with it.
-pub(super) fn unchanged(schema: &Value, old: Option<&Value>, new: &Value, pointer: &[&str]) -> bool {
-    let (mut schema, mut old, mut new) = (Some(schema), old, new);
+pub(super) fn unchanged(root: &Node, old: Option<&Value>, new: &Value, pointer: &[&str]) -> bool {
+    let (mut node, mut old, mut new) = (Some(root), old, new);
     for step in pointer {
         if old == Some(new) {
             return true;
         }
-        let (Some(parent_schema), Some(parent)) = (schema, old) else {
+        let (Some(parent_node), Some(parent)) = (node, old) else {
             return false;
         };
         match new {
@@ -19,15 +21,15 @@ pub(super) fn unchanged(schema: &Value, old: Option<&Value>, new: &Value, pointe
                 let Some(item) = step.parse::<usize>().ok().and_then(|index| items.get(index)) else {
                     return false;
                 };
-                old = counterpart(parent_schema, parent, item);
-                (schema, new) = (parent_schema.get("items"), item);
+                old = counterpart(parent_node.keys(), parent, item);
+                (node, new) = (parent_node.items(), item);
             }
             Value::Object(map) => {
                 let Some(value) = map.get(*step) else {
                     return false;
                 };
                 old = parent.get(*step);
-                (schema, new) = (super::fields::child_schema(schema, step), value);
+                (node, new) = (parent_node.property(step), value);
             }
             _ => return false,
         }
@@ -36,10 +38,7 @@ pub(super) fn unchanged(schema: &Value, old: Option<&Value>, new: &Value, pointe
 }
 
 /// The item of the old list with the same keys; only a list that declares keys has one.
-fn counterpart<'a>(schema: &Value, old: &'a Value, item: &Value) -> Option<&'a Value> {
-    let keys = schema.get("x-kubernetes-list-map-keys")?.as_array()?;
-    let same = |candidate: &&Value| {
-        keys.iter().filter_map(Value::as_str).all(|key| candidate.get(key) == item.get(key))
-    };
-    old.as_array()?.iter().find(same)
+fn counterpart<'a>(keys: &[Box<str>], old: &'a Value, item: &Value) -> Option<&'a Value> {
+    let same = |candidate: &&Value| keys.iter().all(|key| candidate.get(&**key) == item.get(&**key));
+    old.as_array()?.iter().find(same).filter(|_| !keys.is_empty())
 }

@@ -39,7 +39,7 @@ pub(crate) fn violations(subject: &Subject<'_>) -> Vec<Violation> {
         let steps: Vec<String> =
             pointer.split('/').skip(1).map(|step| step.replace("~1", "/").replace("~0", "~")).collect();
         let steps: Vec<&str> = steps.iter().map(String::as_str).collect();
-        let unchanged = unchanged(&schema.shipped, subject.old, subject.object, &steps);
+        let unchanged = unchanged(&schema.root, subject.old, subject.object, &steps);
         Violation { problem: problem(subject, &path(subject, &steps), &error), unchanged }
     };
     violations.extend(validator.iter_errors(subject.object).take(VIOLATIONS).map(told));
@@ -48,9 +48,9 @@ pub(crate) fn violations(subject: &Subject<'_>) -> Vec<Violation> {
 
 /// Items with the same keys. The API server tolerates all of them where the old object had any.
 fn repeated(schema: &Schema, subject: &Subject<'_>) -> Vec<Violation> {
-    let repeated = duplicates(&schema.shipped, subject.object);
+    let repeated = duplicates(&schema.root, subject.object);
     let unchanged =
-        !repeated.is_empty() && subject.old.is_some_and(|old| !duplicates(&schema.shipped, old).is_empty());
+        !repeated.is_empty() && subject.old.is_some_and(|old| !duplicates(&schema.root, old).is_empty());
     let told = |path: String| {
         let problem = Problem::invalid(path, "is there twice").because(CauseReason::Duplicate);
         Violation { problem: problem.fixed_by("keep one of them"), unchanged }

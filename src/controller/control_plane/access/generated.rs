@@ -2,7 +2,6 @@
 //! A token that works stays in use whatever fails on the way to the next one.
 
 use super::need::Need;
-use super::plan::Place;
 use super::reasons::{Trouble, pending, state, unproven};
 use super::record::{self, Found};
 use super::source::{self, Source};
@@ -10,6 +9,7 @@ use super::steps::{self, LIFETIME, Record, Seen, Standing, Step, Which};
 use super::{AccessContext, Accessed, TokenEvent, reference, retire, waiting_for_coderd, worked_before};
 use crate::coderd::database::{self, AccessRequest, Database, DatabaseUrl, Role};
 use crate::coderd::{Error, NewToken, Uuid};
+use crate::control_plane_access::plan::Place;
 use crate::controller::control_plane::observed::ExternalPhase;
 use crate::controller::control_plane::reasons::Reason;
 use crds::well_known::secret_key;

@@ -3,7 +3,6 @@
 
 mod generated;
 mod need;
-mod plan;
 mod reasons;
 mod record;
 mod retire;
@@ -14,6 +13,7 @@ mod token_secret;
 
 use super::observed::{ExternalPhase, ExternalState};
 use crate::coderd::{Client, Egress, Error, Retry};
+use crate::control_plane_access::plan::{self, Place, Plan};
 use crate::controller::control_plane::reasons::Reason;
 use crate::controller::identity::Owner;
 use crate::controller::runtime::deadline::Deadline;
@@ -24,13 +24,12 @@ use crds::{CoderControlPlaneSpec, CoderControlPlaneStatus};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use need::Need;
-use plan::{Place, Plan};
 use reasons::{pending, refused, state, unproven};
 
 use record::Found;
 
 pub(crate) use need::Needs;
-pub(crate) use record::{OWNER_UID, WRITTEN_OVER};
+pub(crate) use record::WRITTEN_OVER;
 use retire::Retired;
 pub(crate) use token_event::TokenEvent;
 
@@ -131,6 +130,11 @@ pub(crate) fn uses_token(spec: &CoderControlPlaneSpec, needs: Needs) -> bool {
         Plan::Disabled => false,
         Plan::NoUrl | Plan::Unresolvable(_) | Plan::Generated(_) => needs.need() != Need::Nothing,
     }
+}
+
+/// Whether a token or a license may be sent to coderd.
+pub(crate) fn sends_token(spec: &CoderControlPlaneSpec, needs: Needs) -> bool {
+    needs.license || uses_token(spec, needs)
 }
 
 /// Brings the access to what the spec asks for, as far as it goes now.

@@ -5,6 +5,7 @@ use super::steps::{Kept, Record};
 use crate::coderd::NewToken;
 use crate::coderd::database::{EMAIL_DOMAIN, Role};
 use crate::confidential::Confidential;
+use crate::control_plane_access::operator_token::OWNER_UID;
 use crate::controller::identity::Owner;
 use crds::names;
 use crds::well_known::{MANAGER, label, secret_key};
@@ -14,8 +15,6 @@ use kube::core::ObjectMeta;
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
-/// Uid of the control plane the token is for.
-pub(crate) const OWNER_UID: &str = "coder.com/control-plane-uid";
 /// The version of the record that our last write replaced: another one for each, so that writes of others are told apart.
 pub(crate) const WRITTEN_OVER: &str = "coder.com/written-over";
 

@@ -2,12 +2,12 @@
 //! It never waits for a database: what cannot be revoked ends by itself within a day.
 
 use super::TokenEvent;
-use super::plan::Place;
 use super::record::{self, Found};
 use super::source::{self, Source};
 use super::steps::Record;
 use crate::coderd::Egress;
 use crate::coderd::database::{Database, DatabaseUrl, EMAIL_DOMAIN, Error};
+use crate::control_plane_access::plan::Place;
 use crate::controller::children::drift;
 use crate::controller::identity::Owner;
 use crate::kubernetes::{CallError, Kube, Target};

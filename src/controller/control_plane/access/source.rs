@@ -1,11 +1,11 @@
 //! Finds the database's URL at the places a plan names, as the kubelet would for the pods.
 //! It reads what is named and nothing else, and keeps nothing.
 
-use super::plan::{Absent, Kind, Place};
 use crate::coderd::Egress;
 use crate::coderd::database::{Database, DatabaseUrl, Error, Limits};
 use crate::confidential::{Confidential, decoded};
-use crate::controller::control_plane::references::{Found, secret_value};
+use crate::control_plane_access::plan::{Absent, Kind, Place};
+use crate::control_plane_access::secret_value::{Found, secret_value};
 use crate::kubernetes::{CallError, Kube, Target};
 use crds::CoderControlPlaneSpec;
 use serde_json::Value;

@@ -5,9 +5,9 @@ use super::reasons::{Trouble, pending, refused, state, unproven};
 use super::{AccessContext, Accessed, reference, waiting_for_coderd, worked_before};
 use crate::coderd::Error;
 use crate::confidential::Confidential;
+use crate::control_plane_access::secret_value::{Found, secret_value};
 use crate::controller::control_plane::observed::{ExternalPhase, ExternalState};
 use crate::controller::control_plane::reasons::Reason;
-use crate::controller::control_plane::references;
 
 /// What coderd says of the token.
 type Answer = Option<Result<(), Error>>;
@@ -15,9 +15,9 @@ type Answer = Option<Result<(), Error>>;
 /// The access this token gives, and whether coderd has confirmed it now.
 pub(super) async fn apply(context: &AccessContext<'_>, secret: &str, key: &str) -> (Accessed, bool) {
     let namespace = context.owner.namespace;
-    let token = match references::secret_value(context.kube, namespace, secret, key).await {
-        Ok(references::Found::Text(token)) => token,
-        Ok(references::Found::Lacking(message)) => {
+    let token = match secret_value(context.kube, namespace, secret, key).await {
+        Ok(Found::Text(token)) => token,
+        Ok(Found::Lacking(message)) => {
             return (Accessed::without(pending(Reason::TokenSecretMissing, message)), false);
         }
         Err(error) => {

@@ -1,18 +1,15 @@
 //! Decides the environment of coderd: what we set, in a fixed order, then what the spec gives, which wins.
 //! Never reads a source of `envFrom`: whether one gives the access URL comes in as a value.
 
-use k8s_openapi::api::core::v1::{EnvVar, EnvVarSource, ObjectFieldSelector};
+use k8s_openapi::api::core::v1::EnvVar;
 use webhooks::defaults::ACCESS_URL;
 
-use super::{ResolvedControlPlane, last_by_key};
+use super::ResolvedControlPlane;
+use crate::controller::children::last_by_key;
+use crate::controller::workload::environment::{of_pod, variable};
 use crate::controller::workload::{monitoring, ports};
 
 const POD_IP: &str = "KUBE_POD_IP";
-
-/// A variable with a value.
-pub(super) fn variable(name: &str, value: &str) -> EnvVar {
-    EnvVar { name: name.to_owned(), value: Some(value.to_owned()), ..Default::default() }
-}
 
 /// The environment of coderd.
 pub(super) fn environment(plane: &ResolvedControlPlane) -> Vec<EnvVar> {
@@ -20,24 +17,20 @@ pub(super) fn environment(plane: &ResolvedControlPlane) -> Vec<EnvVar> {
     // It comes first, whoever gives it: a variable is only seen by those after it.
     let own_pod_ip = given.iter().rev().find(|variable| variable.name == POD_IP).cloned();
     let relay = format!("http://$({POD_IP}):{}", ports::HTTP);
-    let mut environment =
-        vec![own_pod_ip.unwrap_or_else(pod_ip), variable("CODER_DERP_SERVER_RELAY_URL", &relay)];
+    let mut environment = vec![
+        own_pod_ip.unwrap_or_else(|| of_pod(POD_IP, "status.podIP")),
+        variable("CODER_DERP_SERVER_RELAY_URL", &relay),
+    ];
     environment.extend(plane.access_url.iter().map(|url| variable(ACCESS_URL, url)));
     environment.extend(tls(plane));
-    environment.extend(plane.metrics.iter().flat_map(|_| monitoring::environment()));
+    environment.extend(plane.pods.metrics.iter().flat_map(|_| monitoring::environment()));
     environment.extend(given.iter().filter(|variable| variable.name != POD_IP).cloned());
     last_by_key(environment, |variable| &variable.name)
 }
 
-fn pod_ip() -> EnvVar {
-    let field = ObjectFieldSelector { field_path: "status.podIP".to_owned(), ..Default::default() };
-    let source = EnvVarSource { field_ref: Some(field), ..Default::default() };
-    EnvVar { name: POD_IP.to_owned(), value_from: Some(source), ..Default::default() }
-}
-
 /// What makes coderd serve HTTPS.
 fn tls(plane: &ResolvedControlPlane) -> Vec<EnvVar> {
-    let certificates = &plane.certificates;
+    let certificates = &plane.pods.certificates;
     if !certificates.serve_tls() {
         return Vec::new();
     }

@@ -1,11 +1,9 @@
 //! Decides which objects a CoderControlPlane consists of, each exactly as it is applied under the field manager
 //! `coder-k8s`: only fields we mean to own. Never reads anything and knows no default: `resolve` gives every value.
 
-mod deployment;
 mod environment;
 mod pod;
 mod rbac;
-mod service_account;
 
 #[cfg(test)]
 pub(super) mod fixtures;
@@ -15,10 +13,10 @@ mod properties;
 mod tests;
 
 use super::resolve::{Facts, ResolvedControlPlane, resolve};
-use crate::controller::children::{Child, ChildKind, last_by_key, non_empty};
+use crate::controller::children::{Child, ChildKind};
 use crate::controller::workload::consumed::{self, Consumed};
 use crate::controller::workload::exposure::{self, Expose};
-use crate::controller::workload::{disruption, monitoring, service};
+use crate::controller::workload::{account, deployment, disruption, monitoring, service};
 use crds::CoderControlPlane;
 
 pub(crate) use environment::provides_access_url;
@@ -104,16 +102,17 @@ pub fn build(plane: &ResolvedControlPlane) -> Children {
         Some(Expose::Gateway(spec)) => (None, Some(exposure::http_route(owner, spec, port))),
         None => (None, None),
     };
-    let monitor = plane.metrics.as_ref().and_then(|metrics| metrics.monitor.as_ref());
+    let settings = &plane.pods;
+    let monitor = settings.metrics.as_ref().and_then(|metrics| metrics.monitor.as_ref());
     Children {
-        service_account: service_account::child(plane),
+        service_account: account::child(owner, &settings.account),
         workspace_access: rbac::workspace_access(plane),
-        deployment: deployment::child(plane),
+        deployment: deployment::child(owner, plane.replicas, pod::template(plane)),
         service: service::child(owner, &plane.service),
         ingress,
         http_route,
-        disruption_budget: plane.budget.as_ref().map(|budget| disruption::child(owner, budget)),
-        service_monitor: monitor.map(|monitor| monitoring::child(owner, monitor)),
+        disruption_budget: settings.budget.as_ref().map(|budget| disruption::child(owner, budget)),
+        service_monitor: monitor.map(|monitor| monitoring::service_monitor(owner, monitor)),
     }
 }
 

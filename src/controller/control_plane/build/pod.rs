@@ -1,105 +1,52 @@
-//! Decides the pods of coderd: one container `coder`, what runs before it, and where they may run.
+//! Decides the pods of coderd: one container `coder`, with its arguments, environment, ports and probes.
 //! Never sets a command: the entry point of the image is `coder server`.
 
-use k8s_openapi::api::core::v1::{
-    Affinity, Container, PodAffinityTerm, PodAntiAffinity, PodSpec, PodTemplateSpec, WeightedPodAffinityTerm,
-};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-
-use crds::well_known::annotation;
-
+use super::ResolvedControlPlane;
 use super::environment::environment;
-use super::{ResolvedControlPlane, last_by_key, non_empty};
-use crate::controller::workload::{monitoring, ports, security};
+use crate::controller::workload::pods::Pods;
+use crate::controller::workload::{monitoring, ports};
+use crds::well_known::annotation;
+use k8s_openapi::api::core::v1::{Container, PodSpec, PodTemplateSpec};
 
-/// The template of the pods. Of its annotations we own the checksum and those of the spec: others, such as the one of
-/// `kubectl rollout restart`, belong to those who set them.
+/// The container of coderd in its pods.
+const CONTAINER: &str = "coder";
+
+/// The template of the pods.
 pub(super) fn template(plane: &ResolvedControlPlane) -> PodTemplateSpec {
-    let mut annotations = plane.spec.pod_annotations.clone();
-    annotations.remove(annotation::CHECKSUM);
-    if let Some(checksum) = &plane.consumed_checksum {
-        annotations.insert(annotation::CHECKSUM.to_owned(), checksum.clone());
-    }
-    PodTemplateSpec {
-        metadata: Some(ObjectMeta {
-            labels: Some(plane.owner.labels_over(&plane.spec.pod_labels)),
-            annotations: non_empty(&annotations),
-            ..Default::default()
-        }),
-        spec: Some(spec(plane)),
-    }
+    pods(plane).template(container(plane), (annotation::CHECKSUM, plane.consumed_checksum.as_deref()))
 }
 
+/// The same without metadata.
 pub(super) fn spec(plane: &ResolvedControlPlane) -> PodSpec {
-    let spec = &plane.spec;
-    PodSpec {
-        service_account_name: Some(plane.account.name.clone()),
-        image_pull_secrets: non_empty(&last_by_key(spec.image_pull_secrets.clone(), |secret| &secret.name)),
-        init_containers: non_empty(&before(plane)),
-        containers: vec![container(plane)],
-        volumes: non_empty(&plane.certificates.volumes(&spec.volumes)),
-        security_context: Some(plane.pod_security.clone()),
-        node_selector: non_empty(&spec.node_selector),
-        tolerations: non_empty(&spec.tolerations),
-        affinity: Some(spec.affinity.clone().unwrap_or_else(|| apart(plane))),
-        topology_spread_constraints: non_empty(&spec.topology_spread_constraints),
-        host_aliases: non_empty(&last_by_key(spec.host_aliases.clone(), |alias| &alias.ip)),
-        priority_class_name: spec.priority_class_name.clone().filter(|name| !name.is_empty()),
-        termination_grace_period_seconds: Some(plane.grace_period),
-        ..Default::default()
+    pods(plane).spec(container(plane))
+}
+
+fn pods(plane: &ResolvedControlPlane) -> Pods<'_> {
+    Pods {
+        owner: &plane.owner,
+        settings: &plane.pods,
+        fields: plane.spec.pod_fields(),
+        volumes: Vec::new(),
+        mounts: Vec::new(),
     }
 }
 
 /// The container of coderd.
 fn container(plane: &ResolvedControlPlane) -> Container {
-    let spec = &plane.spec;
     let mut args = vec![format!("--http-address=0.0.0.0:{}", ports::HTTP)];
-    args.extend(spec.extra_args.iter().cloned());
+    args.extend(plane.spec.extra_args.iter().cloned());
     let mut ports = vec![ports::port("http", ports::HTTP)];
-    ports.extend(plane.certificates.serve_tls().then(|| ports::port("https", ports::HTTPS)));
-    ports.extend(plane.metrics.iter().map(|_| monitoring::port()));
+    ports.extend(plane.pods.certificates.serve_tls().then(|| ports::port("https", ports::HTTPS)));
+    ports.extend(plane.pods.metrics.iter().map(|_| monitoring::port()));
     Container {
-        name: "coder".to_owned(),
+        name: CONTAINER.to_owned(),
         image: Some(plane.image.clone()),
         args: Some(args),
         env: Some(environment(plane)),
-        env_from: non_empty(&spec.env_from),
         ports: Some(ports),
-        volume_mounts: non_empty(&plane.certificates.mounts(&spec.volume_mounts)),
-        resources: spec.resources.clone(),
-        security_context: Some(plane.container_security.clone()),
         readiness_probe: plane.probes.readiness.clone(),
         liveness_probe: plane.probes.liveness.clone(),
         startup_probe: plane.probes.startup.clone(),
-        lifecycle: spec.lifecycle.clone(),
-        ..Default::default()
-    }
-}
-
-/// What runs before coderd: as the spec gives it, but for privileges it does not mention.
-fn before(plane: &ResolvedControlPlane) -> Vec<Container> {
-    let tightened = plane.spec.init_containers.iter().map(|container| Container {
-        security_context: Some(security::of_container(container.security_context.as_ref())),
-        env: container.env.clone().map(|env| last_by_key(env, |variable| &variable.name)),
-        volume_mounts: container.volume_mounts.clone().map(|all| last_by_key(all, |mount| &mount.mount_path)),
-        ..container.clone()
-    });
-    last_by_key(tightened.collect(), |container| &container.name)
-}
-
-/// Better on another node than the other pods, if there is one.
-fn apart(plane: &ResolvedControlPlane) -> Affinity {
-    let term = PodAffinityTerm {
-        label_selector: Some(plane.owner.selector()),
-        topology_key: "kubernetes.io/hostname".to_owned(),
-        ..Default::default()
-    };
-    let preferred = vec![WeightedPodAffinityTerm { pod_affinity_term: term, weight: 1 }];
-    Affinity {
-        pod_anti_affinity: Some(PodAntiAffinity {
-            preferred_during_scheduling_ignored_during_execution: Some(preferred),
-            ..Default::default()
-        }),
         ..Default::default()
     }
 }

@@ -2,15 +2,13 @@
 //! Never asks whether the namespace exists or consents: who applies them does.
 
 use crds::names::control_plane;
-use crds::well_known::{MANAGER, annotation, label, workspace_access};
-use k8s_openapi::api::rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject};
+use crds::well_known::{MANAGER, annotation, label};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::{Child, ResolvedControlPlane, non_empty};
-use crate::controller::children::{ChildOwner, StringMap, string_map};
+use super::{Child, ResolvedControlPlane};
+use crate::controller::children::{ChildOwner, StringMap, non_empty, string_map};
 use crate::controller::control_plane::resolve::WorkspacePermissions;
-
-const RBAC: &str = "rbac.authorization.k8s.io";
+use crate::controller::workload::rights;
 
 /// Role and RoleBinding for one namespace.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,41 +34,15 @@ fn access(
     permissions: &WorkspacePermissions,
     namespace: &str,
 ) -> WorkspaceAccess {
-    let (owner, account) = (&plane.owner, &plane.account.name);
+    let (owner, account) = (&plane.owner, &plane.pods.account.name);
+    let WorkspacePermissions { namespaces: _, deployments, extra_rules } = permissions;
     let role = control_plane::workspace_role(&owner.namespace, &owner.name, account);
     let binding = control_plane::workspace_role_binding(&owner.namespace, &owner.name, account);
     WorkspaceAccess {
         namespace: namespace.to_owned(),
-        role: Child::of(&Role {
-            metadata: metadata(owner, namespace, &role),
-            rules: Some(rules(permissions)),
-        }),
-        binding: Child::of(&RoleBinding {
-            metadata: metadata(owner, namespace, &binding),
-            role_ref: RoleRef { api_group: RBAC.to_owned(), kind: "Role".to_owned(), name: role },
-            subjects: Some(vec![Subject {
-                kind: "ServiceAccount".to_owned(),
-                name: account.clone(),
-                namespace: Some(owner.namespace.clone()),
-                ..Default::default()
-            }]),
-        }),
+        role: rights::role(metadata(owner, namespace, &role), *deployments, extra_rules),
+        binding: rights::binding(metadata(owner, namespace, &binding), &role, account, &owner.namespace),
     }
-}
-
-/// Pods and volume claims, Deployments unless the spec forbids them, and what the spec adds.
-fn rules(permissions: &WorkspacePermissions) -> Vec<PolicyRule> {
-    let all_of = |group: &str, resource: &str| PolicyRule {
-        api_groups: Some(vec![group.to_owned()]),
-        resources: Some(vec![resource.to_owned()]),
-        verbs: workspace_access::VERBS.map(str::to_owned).to_vec(),
-        ..Default::default()
-    };
-    let granted = workspace_access::granted(permissions.deployments);
-    let mut rules: Vec<PolicyRule> =
-        granted.map(|(resources, resource)| all_of(resources.group, resource)).collect();
-    rules.extend(permissions.extra_rules.iter().cloned());
-    rules
 }
 
 /// At home the control plane owns them. No owner reaches another namespace: there they are known by labels and uid, and

@@ -14,11 +14,15 @@ fn broken(field: &str, code: &'static str) -> Cause {
     Cause { field, code, problem, fix, reason: CauseReason::Required, tolerated: false }
 }
 
+fn verdict(of: &[(&str, &'static str)]) -> Verdict {
+    Verdict { causes: of.iter().map(|(field, code)| broken(field, code)).collect(), ..Verdict::default() }
+}
+
 /// A control plane that has everything it asked for.
 fn healthy() -> Observed {
     Observed {
         unreadable: None,
-        broken: vec![],
+        broken: Verdict::default(),
         account: None,
         withheld: None,
         conflicts: vec![],
@@ -30,7 +34,11 @@ fn healthy() -> Observed {
         exposure: Exposure::InPlace("Ingress"),
         finalizer: None,
         workspaces: Some(Grants::default()),
-        coderd: Coderd::Answered { version: Some("v2.36.1".to_owned()), trouble: None },
+        coderd: Coderd::Answered {
+            version: Some("v2.36.1".to_owned()),
+            deployment_id: Some("d1".to_owned()),
+            trouble: None,
+        },
         access: state(ExternalPhase::Granted, Reason::TokenProven),
         access_needed: true,
         license: state(ExternalPhase::Granted, Reason::Applied),
@@ -119,7 +127,7 @@ fn settled() -> Vec<(Observed, Reason)> {
             Observed { workspaces: ungranted(&[(true, Reason::GrantFrozen, "x")]), ..healthy() },
             Reason::Available,
         ),
-        (Observed { broken: vec![broken("x", "CODER0202")], ..healthy() }, Reason::Available),
+        (Observed { broken: verdict(&[("x", "CODER0202")]), ..healthy() }, Reason::Available),
         (Observed { unimportant: vec!["x".into()], ..healthy() }, Reason::Available),
         (
             Observed { license: state(ExternalPhase::NotRequested, Reason::NotRequested), ..healthy() },
@@ -293,13 +301,22 @@ fn every_condition_of_the_contract_is_always_there() {
 
 #[test]
 fn broken_rules_are_told_with_their_codes_first_and_change_nothing_else() {
-    let broken = vec![broken("a", "CODER0202"), broken("b", "CODER0202"), broken("c", "CODER0304")];
+    let broken = verdict(&[("a", "CODER0202"), ("b", "CODER0202"), ("c", "CODER0304")]);
     let (good, bad) = (findings(&healthy()), findings(&Observed { broken, ..healthy() }));
     let different: Vec<&str> = good.iter().zip(&bad).filter(|(a, b)| a != b).map(|(a, _)| a.type_).collect();
     assert_eq!(different, [SPEC_ACCEPTED]);
     let said = bad.last().unwrap();
     assert_eq!((said.status, said.reason), (ConditionStatus::False, Reason::RulesBroken.as_str()));
     assert!(said.message.starts_with("the spec breaks CODER0202, CODER0304"), "{}", said.message);
+}
+
+#[test]
+fn rules_that_are_broken_in_many_places_are_counted() {
+    let long = "x".repeat(100);
+    let causes = vec![broken(&long, "CODER0202"); 64];
+    let broken = Verdict { causes, more_causes: 7, ..Verdict::default() };
+    let said = findings(&Observed { broken, ..healthy() }).pop().unwrap().message;
+    assert!(said.ends_with("; and 70 more problems") && said.len() <= 300, "{said}");
 }
 
 #[test]
@@ -338,4 +355,31 @@ fn rights_that_work_as_they_are_are_granted_and_what_is_to_say_of_them_is_said()
     assert_eq!((found[7].status, found[7].reason), (ConditionStatus::True, Reason::Granted.as_str()));
     assert!(found[7].message.ends_with("; they are from before"), "{}", found[7].message);
     assert_eq!(found[0].status, ConditionStatus::True);
+}
+
+#[test]
+fn who_coderd_is_stays_as_it_said_last_until_it_says_otherwise() {
+    let answered = |version: Option<&str>, deployment_id: Option<&str>| Coderd::Answered {
+        version: version.map(str::to_owned),
+        deployment_id: deployment_id.map(str::to_owned),
+        trouble: None,
+    };
+    let mut status = CoderControlPlaneStatus::default();
+    let mut after = |coderd: &Coderd| {
+        identity(&mut status, coderd);
+        (status.version.clone().unwrap_or_default(), status.deployment_id.clone().unwrap_or_default())
+    };
+    let pair = |version: &str, id: &str| (version.to_owned(), id.to_owned());
+    assert_eq!(after(&answered(None, None)), pair("", ""));
+    assert_eq!(after(&answered(Some("v1"), Some("d1"))), pair("v1", "d1"));
+    let silent = [
+        answered(None, None),
+        Coderd::Degraded { version: Some("v1".to_owned()), message: "x".to_owned() },
+        Coderd::Unreachable(Reason::Unreachable, "x".to_owned()),
+        Coderd::NotProbed(Reason::NoReplicaReady),
+    ];
+    for coderd in silent {
+        assert_eq!(after(&coderd), pair("v1", "d1"), "{coderd:?}");
+    }
+    assert_eq!(after(&answered(Some("v2"), Some("d2"))), pair("v2", "d2"), "another database");
 }

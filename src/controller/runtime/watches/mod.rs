@@ -25,6 +25,18 @@ pub(crate) enum Changed {
     Namespace,
 }
 
+impl Changed {
+    /// The kind of what changed.
+    fn kind(self) -> &'static str {
+        match self {
+            Self::Child(kind) => kind.as_str(),
+            Self::Consumed(Source::Secret) => "Secret",
+            Self::Consumed(Source::ConfigMap) => "ConfigMap",
+            Self::Namespace => "Namespace",
+        }
+    }
+}
+
 /// A kind of ours that is told of changes.
 pub(crate) trait WatchHandler: Send + Sync + 'static {
     /// Enqueues the objects that a change concerns.
@@ -48,13 +60,16 @@ pub(crate) trait WatchHandler: Send + Sync + 'static {
 /// The kinds of ours that are told.
 pub(crate) type WatchHandlers = Arc<[Arc<dyn WatchHandler>]>;
 
+/// Hears of every list or watch that failed, by the name of its kind.
+pub(crate) type OnWatchError = Arc<dyn Fn(&'static str) + Send + Sync>;
+
 /// Follows until it is dropped.
-pub(crate) async fn follow(kube: &Kube, handlers: WatchHandlers) {
+pub(crate) async fn follow(kube: &Kube, handlers: WatchHandlers, on_error: OnWatchError) {
     let ours = Selection::Labelled(format!("{}={MANAGER}", label::MANAGED_BY));
     let everything = Selection::All;
     let mut followed = JoinSet::new();
     let mut hear = |changes: Changes, changed| {
-        followed.spawn(listen(changes, changed, handlers.clone()));
+        followed.spawn(listen(changes, changed, handlers.clone(), on_error.clone()));
     };
     let (always, optional): (Vec<ChildKind>, Vec<ChildKind>) =
         ChildKind::ALL.iter().partition(|kind| kind.presence() == Presence::Always);
@@ -65,7 +80,8 @@ pub(crate) async fn follow(kube: &Kube, handlers: WatchHandlers) {
     hear(kube.changes::<ConfigMap>(&everything).boxed(), Changed::Consumed(Source::ConfigMap));
     hear(kube.changes::<Namespace>(&everything).boxed(), Changed::Namespace);
     for kind in optional {
-        followed.spawn(optional::follow(kube.clone(), kind, ours.clone(), handlers.clone()));
+        let (handlers, on_error) = (handlers.clone(), on_error.clone());
+        followed.spawn(optional::follow(kube.clone(), kind, ours.clone(), handlers, on_error));
     }
     // None of them ends by itself: if one does, the leader's task starts anew with all of them. Dropping this ends them all.
     if let Some(Err(error)) = followed.join_next().await {
@@ -75,7 +91,7 @@ pub(crate) async fn follow(kube: &Kube, handlers: WatchHandlers) {
 
 type Changes = BoxStream<'static, watcher::Result<MetadataEvent>>;
 
-async fn listen(mut changes: Changes, changed: Changed, handlers: WatchHandlers) {
+async fn listen(mut changes: Changes, changed: Changed, handlers: WatchHandlers, on_error: OnWatchError) {
     let mut listed = false;
     while let Some(event) = changes.next().await {
         dispatch(&handlers, changed, &event);
@@ -84,7 +100,10 @@ async fn listen(mut changes: Changes, changed: Changed, handlers: WatchHandlers)
                 handlers.iter().for_each(|one| one.relisted());
             }
             Ok(_) => {}
-            Err(error) => tracing::warn!(?changed, %error, "watch failed; it is tried again"),
+            Err(error) => {
+                on_error(changed.kind());
+                tracing::warn!(?changed, %error, "watch failed; it is tried again");
+            }
         }
     }
 }
@@ -99,5 +118,32 @@ fn dispatch(handlers: &WatchHandlers, changed: Changed, event: &watcher::Result<
             (Err(_), Changed::Child(kind)) => handler.doubted(kind),
             (_, Changed::Consumed(_) | Changed::Namespace) => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::stream;
+    use std::sync::Mutex;
+
+    #[tokio::test]
+    async fn every_failed_watch_is_counted_by_its_kind() {
+        let counted: Arc<Mutex<Vec<&str>>> = Arc::default();
+        let counts = counted.clone();
+        let on_error: OnWatchError = Arc::new(move |kind| counts.lock().unwrap().push(kind));
+        let (handlers, failed): (WatchHandlers, _) =
+            (Arc::new([]), || Err(watcher::Error::NoResourceVersion));
+        for changed in [
+            Changed::Child(ChildKind::Service),
+            Changed::Consumed(Source::Secret),
+            Changed::Consumed(Source::ConfigMap),
+            Changed::Namespace,
+        ] {
+            let changes = stream::iter([failed(), Ok(MetadataEvent::Listing)]).boxed();
+            listen(changes, changed, handlers.clone(), on_error.clone()).await;
+        }
+        optional::listen(stream::iter([failed()]), ChildKind::HttpRoute, &handlers, &on_error).await;
+        assert_eq!(*counted.lock().unwrap(), ["Service", "Secret", "ConfigMap", "Namespace", "HTTPRoute"]);
     }
 }

@@ -1,10 +1,10 @@
 //! Follows a kind that a cluster may lack, such as HTTPRoute, while the cluster knows it.
 //! Nothing is asked about a kind that nobody has defined: a watch on its one CustomResourceDefinition tells when it comes.
 
-use super::{Changed, WatchHandlers, dispatch};
+use super::{Changed, OnWatchError, WatchHandlers, dispatch};
 use crate::controller::children::ChildKind;
 use crate::kubernetes::{KindName, Kube, MetadataEvent, Selection, is_unknown};
-use futures::{Stream, StreamExt};
+use futures::{Stream, StreamExt, TryStreamExt};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::runtime::watcher;
 use std::time::Duration;
@@ -14,8 +14,15 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// Follows the objects selected until it is dropped.
-pub(super) async fn follow(kube: Kube, kind: ChildKind, selection: Selection, handlers: WatchHandlers) {
+pub(super) async fn follow(
+    kube: Kube,
+    kind: ChildKind,
+    selection: Selection,
+    handlers: WatchHandlers,
+    on_error: OnWatchError,
+) {
     let changes = kube.changes::<CustomResourceDefinition>(&Selection::Named(definition(kind.names())));
+    let changes = changes.inspect_err(|_| on_error("CustomResourceDefinition"));
     let mut definition = Definition { changes: std::pin::pin!(changes), shown: false };
     let mut pause = FIRST_PAUSE;
     let mut defined = definition.is_there().await;
@@ -27,7 +34,7 @@ pub(super) async fn follow(kube: Kube, kind: ChildKind, selection: Selection, ha
         }
         let changes = kube.changes_of(kind.names(), &selection);
         tokio::select! {
-            served = listen(changes, kind, &handlers) => {
+            served = listen(changes, kind, &handlers, &on_error) => {
                 handlers.iter().for_each(|one| one.unserved(kind));
                 pause = if served { FIRST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
                 let next = tokio::time::timeout(pause, definition.is_there()).await;
@@ -79,7 +86,12 @@ impl<S: Stream<Item = EventResult> + Unpin> Definition<S> {
 }
 
 /// Listens while the kind is served; returns whether it ever was.
-async fn listen(changes: impl Stream<Item = EventResult>, kind: ChildKind, handlers: &WatchHandlers) -> bool {
+pub(super) async fn listen(
+    changes: impl Stream<Item = EventResult>,
+    kind: ChildKind,
+    handlers: &WatchHandlers,
+    on_error: &OnWatchError,
+) -> bool {
     let mut changes = std::pin::pin!(changes);
     let mut served = false;
     while let Some(event) = changes.next().await {
@@ -93,7 +105,10 @@ async fn listen(changes: impl Stream<Item = EventResult>, kind: ChildKind, handl
                 handlers.iter().for_each(|one| one.served(kind));
             }
             Ok(_) => {}
-            Err(error) => tracing::warn!(kind = kind.as_str(), %error, "watch failed; it is tried again"),
+            Err(error) => {
+                on_error(kind.as_str());
+                tracing::warn!(kind = kind.as_str(), %error, "watch failed; it is tried again");
+            }
         }
     }
     served

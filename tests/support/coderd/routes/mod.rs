@@ -6,7 +6,9 @@ pub(super) mod health;
 pub(super) mod licenses;
 pub(super) mod organizations;
 pub(super) mod provisioner_daemons;
+pub(super) mod provisioner_jobs;
 pub(super) mod provisioner_keys;
+pub(super) mod tags;
 pub(super) mod users;
 
 use super::route::Route;
@@ -50,6 +52,8 @@ pub(super) const TABLE: &[Route] = &[
         .premium(),
     Route::new("GET", "/api/v2/organizations/{org}/provisionerdaemons", Session, provisioner_daemons::list)
         .query(&["limit", "ids", "status", "tags", "offline", "max_age"]),
+    Route::new("GET", "/api/v2/organizations/{org}/provisionerjobs", Session, provisioner_jobs::list)
+        .query(&["limit", "status", "tags"]),
 ];
 
 /// The table's name of a route a test wrote with or without `/api/v2`.

@@ -1,7 +1,6 @@
 //! Provisioner daemons: sessions a test opens with a key, the rows coderd shows of them, and how they fade.
 //! It never runs a job and never waits: heartbeats are computed from the clock.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use http::StatusCode;
@@ -12,6 +11,7 @@ use crate::coderd::ids::Uuid;
 use crate::coderd::pipeline::Inbound;
 use crate::coderd::reply::{Answer, Reply};
 use crate::coderd::routes::entitlements::EXTERNAL_PROVISIONER_DAEMONS;
+use crate::coderd::routes::tags::{self, Tags};
 use crate::coderd::server::Coderd;
 use crate::coderd::state::ServerState;
 
@@ -52,7 +52,7 @@ pub(in crate::coderd) struct Daemon {
     key: Uuid,
     key_name: String,
     name: String,
-    tags: BTreeMap<String, String>,
+    tags: Tags,
     created_at: Timestamp,
     appears_at: Option<Timestamp>,
     left_at: Option<Timestamp>,
@@ -126,6 +126,24 @@ impl ServerState {
         daemons.iter().map(|daemon| daemon.shown(now, &self.version)).collect()
     }
 
+    /// Rows of daemons with these tags or more, oldest first, also of those that have gone.
+    pub(in crate::coderd) fn daemons_that_could_take(&self, organization: Uuid, job: &Tags) -> Vec<Uuid> {
+        let fits = |daemon: &&Daemon| {
+            daemon.has_row && daemon.organization == organization && tags::contains(&daemon.tags, job)
+        };
+        let mut daemons: Vec<&Daemon> = self.daemons.iter().filter(fits).collect();
+        daemons.sort_by_key(|daemon| daemon.created_at);
+        daemons.iter().map(|daemon| daemon.id).collect()
+    }
+
+    /// Names of the processes that are connected with a key, by name.
+    pub(in crate::coderd) fn connected_daemons_of(&self, key: Uuid) -> Vec<String> {
+        let connected = self.daemons.iter().filter(|daemon| daemon.key == key && daemon.left_at.is_none());
+        let mut names: Vec<String> = connected.map(|daemon| daemon.name.clone()).collect();
+        names.sort();
+        names
+    }
+
     pub(in crate::coderd) fn forget_daemons_of(&mut self, key: Uuid) {
         self.daemons.iter_mut().filter(|daemon| daemon.key == key).for_each(|daemon| daemon.has_row = false);
     }
@@ -136,10 +154,7 @@ impl ServerState {
             return Err(DialRefused::NotLicensed);
         }
         let key = self.key_by_plaintext(plaintext).ok_or(DialRefused::UnknownKey)?.clone();
-        let mut tags = key.tags;
-        // A daemon with a key serves its organisation, whatever the key's tags say.
-        tags.insert("scope".to_owned(), "organization".to_owned());
-        tags.insert("owner".to_owned(), String::new());
+        let tags = tags::settled(&key.tags, Uuid::NIL);
         let appears_at = match self.daemon_arrival {
             DaemonArrival::Immediately => Some(now),
             DaemonArrival::After(delay) => Some(now + delay),
@@ -220,6 +235,19 @@ impl Coderd {
     pub fn disconnect_daemon(&self, name: &str) {
         let now = self.clock().now();
         self.state().connected_daemon(name).left_at = Some(now);
+    }
+
+    /// Lists a daemon that went away no more, as three minutes later.
+    ///
+    /// # Panics
+    /// If it is still connected.
+    pub fn forget_daemon(&self, name: &str) {
+        let daemons = &mut self.state().daemons;
+        assert!(
+            daemons.iter().all(|one| one.name != name || one.left_at.is_some()),
+            "{name} is still connected"
+        );
+        daemons.retain(|one| one.name != name);
     }
 
     /// Changes when daemons that dial from now on become visible.

@@ -1,7 +1,9 @@
 //! Provisioner keys: made once with a plaintext shown once, listed, deleted by name, proven by plaintext.
-//! It never keeps a plaintext, only its hash.
+//! It proves a key by the hash of its plaintext; the plaintext itself is kept for the test alone and never printed.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
 
 use http::StatusCode;
 use serde::Deserialize;
@@ -31,6 +33,17 @@ pub(in crate::coderd) struct StoredKey {
     pub(in crate::coderd) tags: BTreeMap<String, String>,
     created_at: Timestamp,
     hashed_secret: Vec<u8>,
+    plaintext: Plaintext,
+}
+
+/// What coderd showed once, for the test that made it happen.
+#[derive(Clone)]
+struct Plaintext(String);
+
+impl fmt::Debug for Plaintext {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("<redacted>")
+    }
 }
 
 impl StoredKey {
@@ -59,6 +72,7 @@ pub(in crate::coderd) fn reserved(organization: Uuid, now: Timestamp) -> Vec<Sto
         tags: BTreeMap::new(),
         created_at: now,
         hashed_secret: Vec::new(),
+        plaintext: Plaintext(String::new()),
     };
     RESERVED.into_iter().map(seed).collect()
 }
@@ -85,6 +99,7 @@ impl ServerState {
             tags: wish.tags.unwrap_or_default(),
             created_at: now,
             hashed_secret: secrets::hash(&plaintext),
+            plaintext: Plaintext(plaintext.clone()),
         });
         plaintext
     }
@@ -133,11 +148,7 @@ pub(in crate::coderd) fn create(state: &mut ServerState, inbound: &Inbound) -> A
     let wish: KeyWish =
         serde_json::from_slice(&inbound.body).map_err(|problem| Reply::not_json(&inbound.body, &problem))?;
     wish.check()?;
-    if !inbound.caller().may_manage_provisioners(organization.id) {
-        // Not a 404: coderd's handler takes the refusal of its database layer for an internal error.
-        let (text, detail) = ("An internal server error occurred.", "unauthorized: rbac: forbidden");
-        return Err(Reply::detailed(StatusCode::INTERNAL_SERVER_ERROR, text, detail));
-    }
+    may_write(inbound, &organization)?;
     if state.key_by_name(organization.id, &wish.name).is_some() {
         let text = format!("Provisioner key with name '{}' already exists in organization", wish.name);
         return Err(Reply::error(StatusCode::CONFLICT, &text));
@@ -146,24 +157,30 @@ pub(in crate::coderd) fn create(state: &mut ServerState, inbound: &Inbound) -> A
     Ok(Reply::json(StatusCode::CREATED, &json!({ "key": plaintext })))
 }
 
-/// The keys of an organisation a caller sees: coderd filters the list, so a plain member gets an empty one.
-fn visible_keys(state: &ServerState, inbound: &Inbound, organization: Uuid) -> Vec<StoredKey> {
-    if !inbound.caller().may_manage_provisioners(organization) {
-        return Vec::new();
+/// Neither 403 nor 404: coderd's handlers take the refusal of their database layer for an internal error.
+fn may_write(inbound: &Inbound, organization: &Organization) -> Result<(), Reply> {
+    if inbound.caller().may_manage_provisioners(organization.id) {
+        return Ok(());
     }
+    let (text, detail) = ("An internal server error occurred.", "unauthorized: rbac: forbidden");
+    Err(Reply::detailed(StatusCode::INTERNAL_SERVER_ERROR, text, detail))
+}
+
+/// The keys of an organisation, which every member of it sees.
+fn keys_of(state: &ServerState, organization: Uuid) -> Vec<StoredKey> {
     state.keys.iter().filter(|key| key.organization == organization).cloned().collect()
 }
 
 pub(in crate::coderd) fn list(state: &mut ServerState, inbound: &Inbound) -> Answer {
     let organization = gate(state, inbound)?;
-    let keys = visible_keys(state, inbound, organization.id);
+    let keys = keys_of(state, organization.id);
     let shown = keys.iter().filter(|key| !key.is_reserved()).map(StoredKey::shown).collect();
     Ok(Reply::json(StatusCode::OK, &shown))
 }
 
 pub(in crate::coderd) fn list_with_daemons(state: &mut ServerState, inbound: &Inbound) -> Answer {
     let organization = gate(state, inbound)?;
-    let mut keys = visible_keys(state, inbound, organization.id);
+    let mut keys = keys_of(state, organization.id);
     if !keys.iter().any(|key| key.id == USER_AUTH) {
         // Only the default organisation has the row; coderd makes one up everywhere else.
         let made_up = reserved(organization.id, Timestamp::GO_ZERO);
@@ -178,14 +195,19 @@ pub(in crate::coderd) fn list_with_daemons(state: &mut ServerState, inbound: &In
 
 pub(in crate::coderd) fn delete(state: &mut ServerState, inbound: &Inbound) -> Answer {
     let organization = gate(state, inbound)?;
-    let allowed = inbound.caller().may_manage_provisioners(organization.id);
-    let key = state.key_by_name(organization.id, inbound.param("key")).filter(|_| allowed);
-    let key = key.ok_or_else(Reply::not_found)?;
+    let key = state.key_by_name(organization.id, inbound.param("key")).ok_or_else(Reply::not_found)?;
     if key.is_reserved() {
         let text = format!("Cannot delete reserved '{}' provisioner key", key.name);
         return Err(Reply::error(StatusCode::BAD_REQUEST, &text));
     }
-    state.delete_key(key.id);
+    may_write(inbound, &organization)?;
+    let deletion = KeyDeletion {
+        key: key.known(),
+        plaintext: key.plaintext.clone(),
+        connected: state.connected_daemons_of(key.id),
+    };
+    state.delete_key(deletion.key.id);
+    state.key_deletions.push(deletion);
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
@@ -219,7 +241,77 @@ pub struct ProvisionerKey {
     pub tags: BTreeMap<String, String>,
 }
 
+impl StoredKey {
+    fn known(&self) -> ProvisionerKey {
+        ProvisionerKey {
+            id: self.id,
+            organization: self.organization,
+            name: self.name.clone(),
+            tags: self.tags.clone(),
+        }
+    }
+}
+
+/// A key that a client has deleted.
+#[derive(Clone, Debug)]
+pub struct KeyDeletion {
+    /// The key.
+    pub key: ProvisionerKey,
+    /// The daemons that were connected with it, and still are.
+    pub connected: Vec<String>,
+    plaintext: Plaintext,
+}
+
+impl KeyDeletion {
+    /// Whether this was its plaintext.
+    pub fn had(&self, plaintext: &str) -> bool {
+        self.plaintext.0 == plaintext
+    }
+}
+
+/// Who is told of every deletion, and may object.
+type Objection = dyn Fn(&KeyDeletion) -> Result<(), String> + Send + Sync;
+
+/// The one who is told, if anybody wants to be.
+#[derive(Clone, Default)]
+pub(in crate::coderd) struct DeletionWatch(Option<Arc<Objection>>);
+
+impl fmt::Debug for DeletionWatch {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_tuple("DeletionWatch").field(&self.0.is_some()).finish()
+    }
+}
+
+impl DeletionWatch {
+    /// What there is to object to these deletions.
+    pub(in crate::coderd) fn objections(&self, deletions: &[KeyDeletion]) -> Vec<String> {
+        let Some(objection) = &self.0 else { return Vec::new() };
+        deletions.iter().filter_map(|deletion| objection(deletion).err()).collect()
+    }
+}
+
 impl Coderd {
+    /// Tells of every key that a client deletes, before the client has its answer. An error is a violation: it fails the
+    /// test as a request outside the contract does. Only one is told at a time: the next call replaces the first.
+    pub fn on_key_deletion(
+        &self,
+        objection: impl Fn(&KeyDeletion) -> Result<(), String> + Send + Sync + 'static,
+    ) {
+        self.watch_deletions(DeletionWatch(Some(Arc::new(objection))));
+    }
+
+    /// The plaintext of a key by its name, in any case, as whoever made it was shown. For what a test asserts, never for
+    /// what it does in a client's stead.
+    ///
+    /// # Panics
+    /// If the organisation is unknown.
+    pub fn plaintext_of(&self, organization: &str, name: &str) -> Option<String> {
+        let state = self.state();
+        let organization = state.organization_named(organization).id;
+        let key = state.key_by_name(organization, name).filter(|key| !key.is_reserved());
+        key.map(|key| key.plaintext.0.clone())
+    }
+
     /// Makes a key as somebody else would, in the UI say, and gives the plaintext only that person would know.
     ///
     /// # Panics
@@ -254,13 +346,7 @@ impl Coderd {
         let state = self.state();
         let organization = state.organization_named(organization).id;
         let keys = state.keys.iter().filter(|key| key.organization == organization && !key.is_reserved());
-        let shown = |key: &StoredKey| ProvisionerKey {
-            id: key.id,
-            organization,
-            name: key.name.clone(),
-            tags: key.tags.clone(),
-        };
-        keys.map(shown).collect()
+        keys.map(StoredKey::known).collect()
     }
 
     /// The id of the key a plaintext belongs to, if it still opens the door.

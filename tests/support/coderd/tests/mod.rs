@@ -8,6 +8,7 @@ mod identity;
 mod licenses;
 mod organizations;
 mod provisioner_daemons;
+mod provisioner_jobs;
 mod provisioner_keys;
 mod record;
 mod strictness;

@@ -44,6 +44,23 @@ async fn a_daemon_shows_its_key_its_tags_and_that_it_is_idle() {
 }
 
 #[tokio::test]
+async fn the_tags_of_a_key_become_those_of_a_daemon_without_empty_ones_and_with_scope_and_owner() {
+    let (coderd, token) = with_daemon().await;
+    let nobody = "00000000-0000-0000-0000-000000000000";
+    for (name, given, settled) in [
+        ("empty", [("zone", ""), ("a", "b")], json!({ "a": "b", "scope": "organization", "owner": "" })),
+        ("other", [("scope", "all"), ("owner", "me")], json!({ "scope": "organization", "owner": "" })),
+        ("users", [("scope", "user"), ("a", "b")], json!({ "a": "b", "scope": "user", "owner": nobody })),
+    ] {
+        let plaintext = coderd.add_provisioner_key("default", name, &given);
+        coderd.connect_daemon(&plaintext, name).expect("the key works");
+        let daemons = listed(&coderd, &token, "").await;
+        let daemon = daemons.iter().find(|daemon| daemon["name"] == name).expect("it is listed");
+        assert_eq!(daemon["tags"], settled);
+    }
+}
+
+#[tokio::test]
 async fn a_daemon_is_offline_ninety_seconds_after_its_last_heartbeat() {
     let (coderd, token) = with_daemon().await;
     coderd.clock().advance(Duration::from_secs(3600));

@@ -1,6 +1,8 @@
 //! Pins the key routes: create once, list, delete by name, prove by plaintext, and who may.
 //! It never tests daemons beyond their place in the key listing.
 
+use std::sync::{Arc, Mutex};
+
 use serde_json::{Value, json};
 
 use super::client::{Ask, Heard};
@@ -178,16 +180,21 @@ async fn owner_template_admin_and_organisation_admins_manage_keys() {
 }
 
 #[tokio::test]
-async fn a_plain_member_sees_no_keys_and_can_neither_make_nor_delete_one() {
+async fn a_plain_member_sees_keys_and_can_neither_make_nor_delete_one() {
     let coderd = Coderd::start().await;
     coderd.add_provisioner_key("default", "eu", &[]);
     let token = coderd.token_for(&[]);
     let listed = Ask::get(KEYS).token(&token).send(&coderd).await;
-    assert_eq!((listed.status, listed.json()), (200, json!([])), "coderd filters the list");
-    assert_eq!(Ask::delete(&format!("{KEYS}/eu")).token(&token).send(&coderd).await.status, 404);
-    let refused = create(&coderd, &token, json!({ "name": "us" })).await;
-    assert_eq!(refused.status, 500, "coderd takes its own refusal for an internal error here");
-    assert_eq!(refused.json()["detail"], "unauthorized: rbac: forbidden");
+    assert_eq!((listed.status, listed.json().as_array().map(Vec::len)), (200, Some(1)));
+    let delete = |name: &str| Ask::delete(&format!("{KEYS}/{name}")).token(&token);
+    for refused in [create(&coderd, &token, json!({ "name": "us" })).await, delete("eu").send(&coderd).await]
+    {
+        assert_eq!(refused.status, 500, "coderd takes its own refusal for an internal error here");
+        assert_eq!(refused.json()["detail"], "unauthorized: rbac: forbidden");
+    }
+    assert_eq!(delete("us").send(&coderd).await.status, 404);
+    assert_eq!(delete("psk").send(&coderd).await.status, 400, "which comes first");
+    assert_eq!(coderd.provisioner_keys("default").len(), 1);
 }
 
 #[tokio::test]
@@ -230,4 +237,58 @@ async fn the_listing_with_daemons_includes_reserved_keys() {
     assert_eq!(elsewhere.as_array().map(Vec::len), Some(1));
     assert_eq!(elsewhere[0]["key"]["name"], "user-auth");
     assert_eq!(elsewhere[0]["key"]["created_at"], "0001-01-01T00:00:00Z");
+}
+
+#[tokio::test]
+async fn a_test_sees_plaintexts_that_nothing_prints() {
+    let coderd = Coderd::start().await;
+    let token = coderd.token_for(&[Role::TemplateAdmin]);
+    let made = create(&coderd, &token, json!({ "name": "EU" })).await.json();
+    assert_eq!(coderd.plaintext_of("default", "Eu").as_deref(), made["key"].as_str());
+    assert_eq!(coderd.plaintext_of("default", "us"), None);
+    assert_eq!(coderd.plaintext_of("default", "psk"), None, "coderd's own have none");
+    assert!(!format!("{coderd:?}").contains(made["key"].as_str().expect("a plaintext")));
+}
+
+#[tokio::test]
+async fn whoever_watches_deletions_hears_of_each_and_may_object() {
+    let coderd = Coderd::start().await;
+    let token = coderd.token_for(&[Role::TemplateAdmin]);
+    let used = coderd.add_provisioner_key("default", "eu", &[]);
+    coderd.add_provisioner_key("default", "us", &[]);
+    coderd.connect_daemon(&used, "pod-a").expect("the key works");
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let told = Arc::clone(&heard);
+    coderd.on_key_deletion(move |deletion| {
+        let in_use = deletion.had(&used);
+        told.lock().expect("nobody panicked").push((deletion.key.name.clone(), deletion.connected.clone()));
+        if in_use { Err(format!("{} is in use", deletion.key.name)) } else { Ok(()) }
+    });
+    for name in ["us", "us", "eu"] {
+        Ask::delete(&format!("{KEYS}/{name}")).token(&token).send(&coderd).await;
+    }
+    let expected = [("us".to_owned(), Vec::new()), ("eu".to_owned(), vec!["pod-a".to_owned()])];
+    assert_eq!(*heard.lock().expect("nobody panicked"), expected, "one that was not there is no deletion");
+    let violations = coderd.take_violations();
+    assert_eq!(violations.len(), 1, "{violations:?}");
+    assert_eq!(violations[0].problem, "eu is in use");
+    coderd.add_provisioner_key("default", "ap", &[]);
+    coderd.remove_provisioner_key("default", "ap");
+    assert_eq!(
+        heard.lock().expect("nobody panicked").len(),
+        2,
+        "a deletion by somebody else is not a client's"
+    );
+}
+
+#[tokio::test]
+async fn another_deployment_knows_no_key_of_the_first_and_lets_the_same_people_in() {
+    let coderd = Coderd::start().await;
+    let token = coderd.token_for(&[Role::TemplateAdmin]);
+    let plaintext = coderd.add_provisioner_key("default", "eu", &[]);
+    let (deployment, organization) = (coderd.deployment_id(), coderd.organization_id("default"));
+    coderd.replace_deployment();
+    assert_ne!((coderd.deployment_id(), coderd.organization_id("default")), (deployment, organization));
+    assert_eq!(prove(&coderd, &plaintext).await.status, 401);
+    assert_eq!(create(&coderd, &token, json!({ "name": "eu" })).await.status, 201);
 }

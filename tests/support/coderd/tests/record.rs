@@ -30,6 +30,8 @@ async fn a_call_is_recorded_with_route_path_caller_status_and_body() {
     assert_eq!((call.status(), call.body.clone()), (Some(201), Some(json!({ "name": "eu" }))));
     assert_eq!(coderd.calls().len(), 2);
     assert_eq!(coderd.mutating_calls().len(), 1);
+    let counts = coderd.counts();
+    assert_eq!((counts.len(), counts[CREATE]), (2, 1));
 }
 
 #[tokio::test]

@@ -5,8 +5,16 @@ use serde_json::{Value, json};
 
 use super::*;
 
+/// Kinds with pods that a spec can loosen; each is asked the same.
+const LOOSENED: [Kind; 2] = [Kind::ControlPlane, Kind::Provisioner];
+
 fn privileges(old: Option<&Value>, new: &Value) -> Vec<String> {
-    required("CODER0507", Kind::ControlPlane, old, new).into_iter().map(|access| access.field).collect()
+    let of = |kind| -> Vec<String> {
+        required("CODER0507", kind, old, new).into_iter().map(|access| access.field).collect()
+    };
+    let [control_plane, provisioner] = LOOSENED.map(of);
+    assert_eq!(control_plane, provisioner);
+    control_plane
 }
 
 fn of(field: &str, value: Value) -> Value {
@@ -21,9 +29,11 @@ fn what_is_outside_of_restricted_needs_pods_and_deployments_are_not_enough() {
         "rbac": {"workspacePerms": false},
     }));
     let holds = |resource: &'static str| move |check: &AccessCheck| check.resource == resource;
-    assert_eq!(denied(Kind::ControlPlane, None, &object, holds("deployments")), ["CODER0507"; 3]);
-    assert_eq!(denied(Kind::ControlPlane, None, &object, holds("pods")), [""; 0]);
-    assert_eq!(asked(Kind::ControlPlane, Some(&object), &object), []);
+    for kind in LOOSENED {
+        assert_eq!(denied(kind, None, &object, holds("deployments")), ["CODER0507"; 3]);
+        assert_eq!(denied(kind, None, &object, holds("pods")), [""; 0]);
+        assert_eq!(asked(kind, Some(&object), &object), []);
+    }
 }
 
 #[test]

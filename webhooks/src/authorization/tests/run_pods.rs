@@ -22,13 +22,12 @@ fn a_new_object_of_every_kind_needs_the_right_to_run_pods_and_no_other_for_what_
         "serviceAccount": {"name": "robot", "disableCreate": true, "annotations": {"eks.amazonaws.com/role-arn": "r"}},
         "rbac": {"workspacePerms": false},
     });
+    let mut provisioner = control_plane(references.clone());
+    provisioner["spec"]["controlPlaneRef"] = json!({"name": "cp"});
+    provisioner["spec"]["key"] = json!({"secretName": "s"});
     let cases = [
         (Kind::ControlPlane, control_plane(references)),
-        (
-            Kind::Provisioner,
-            json!({"spec": {"controlPlaneRef": {"name": "cp"}, "key": {"secretName": "s"},
-            "bootstrap": {"credentialsSecretRef": {"name": "s"}}, "rbac": {"workspacePerms": false}}}),
-        ),
+        (Kind::Provisioner, provisioner),
         (
             Kind::WorkspaceProxy,
             proxy(
@@ -81,20 +80,30 @@ fn every_field_that_changes_what_runs_is_told_and_the_others_are_not_asked_for()
         ("serviceAccount", json!({"annotations": {"eks.amazonaws.com/role-arn": "r"}})),
         ("serviceAccount", json!({"disableCreate": true})),
         ("securityContext", json!({"readOnlyRootFilesystem": true})),
+        ("metrics", json!({"serviceMonitor": {}})),
+        ("controlPlaneRef", json!({"name": "of-others"})),
+        ("organizationName", json!("of-others")),
+        ("key", json!({"secretName": "of-others"})),
+        ("tags", json!({"environment": "production"})),
+        ("bootstrap", json!({"credentialsSecretRef": {"name": "s"}})),
         ("ofTomorrow", json!(1)),
     ] {
-        let mut new = old.clone();
-        new["spec"][field] = value;
-        assert_eq!(fields(Some(&old), &new, Kind::ControlPlane), [format!("spec.{field}")]);
-        assert_eq!(fields(Some(&new), &new, Kind::ControlPlane), [""; 0]);
-        if field != "image" {
-            assert_eq!(fields(Some(&new), &old, Kind::ControlPlane), [format!("spec.{field}")], "it goes");
+        for kind in Kind::ALL {
+            let mut new = old.clone();
+            new["spec"][field] = value.clone();
+            assert_eq!(fields(Some(&old), &new, kind), [format!("spec.{field}")]);
+            assert_eq!(fields(Some(&new), &new, kind), [""; 0]);
+            if field != "image" {
+                assert_eq!(fields(Some(&new), &old, kind), [format!("spec.{field}")], "it goes");
+            }
         }
     }
     let harmless = control_plane(json!({"image": "a:1", "replicas": 5, "suspend": true, "extraArgs": [],
         "resources": {"limits": {"memory": "1Gi"}}, "terminationGracePeriodSeconds": 5,
         "readinessProbe": {"enabled": false}, "livenessProbe": {}, "startupProbe": {}, "podDisruptionBudget": {}}));
-    assert_eq!(asked(Kind::ControlPlane, Some(&old), &harmless), []);
+    for kind in Kind::ALL {
+        assert_eq!(asked(kind, Some(&old), &harmless), []);
+    }
 }
 
 #[test]

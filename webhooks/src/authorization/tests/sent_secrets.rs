@@ -1,4 +1,4 @@
-//! Tests of when a Secret counts as sent to an address that its author chose.
+//! Tests of when a Secret counts as sent to an address or a control plane that its author chose.
 //! They never meet a cluster: the answers are given by the test.
 
 use serde_json::{Value, json};
@@ -32,9 +32,30 @@ fn a_secret_that_is_sent_away_needs_get_whoever_may_run_pods() {
     assert_eq!(sent(None, &object), told("spec.proxySessionTokenSecretRef.name", "s"));
     assert_eq!(denied(Kind::WorkspaceProxy, None, &object, runs), ["CODER0506"]);
     assert_eq!(denied(Kind::WorkspaceProxy, None, &object, |_| true), [""; 0]);
-    // Of the others none chooses the address.
+    // What a control plane is given stays with it.
     let token = control_plane(json!({"operatorAccess": {"tokenSecretRef": {"name": "s"}}}));
     assert_eq!(required("CODER0506", Kind::ControlPlane, None, &token), []);
+}
+
+#[test]
+fn credentials_of_a_provisioner_need_get_for_every_control_plane_they_are_sent_to() {
+    let of = |control_plane: &str, reference: Value| {
+        json!({"metadata": {"name": "b"}, "spec": {"controlPlaneRef": {"name": control_plane},
+            "bootstrap": {"credentialsSecretRef": reference}, "rbac": {"workspacePerms": false}}})
+    };
+    let sent = |old: Option<&Value>, new: &Value| -> Vec<(String, String)> {
+        let required = required("CODER0506", Kind::Provisioner, old, new);
+        required.into_iter().map(|access| (access.field, access.alternatives[0].in_words())).collect()
+    };
+    let asked = told("spec.bootstrap.credentialsSecretRef.name", "s");
+    let (a, b) = (of("a", json!({"name": "s"})), of("b", json!({"name": "s"})));
+    assert_eq!(sent(None, &a), asked);
+    assert_eq!(denied(Kind::Provisioner, None, &a, |check| check.verb == "create"), ["CODER0506"]);
+    assert_eq!(sent(Some(&a), &b), asked, "another control plane");
+    assert_eq!(sent(Some(&a), &of("a", json!({"name": "s", "key": "other"}))), asked, "another key");
+    assert_eq!(sent(Some(&a), &of("a", json!({"name": "s", "key": "token"}))), [], "the same key");
+    let silent = of("a", Value::Null);
+    assert_eq!((sent(None, &silent), sent(Some(&a), &silent)), (Vec::new(), Vec::new()));
 }
 
 #[test]

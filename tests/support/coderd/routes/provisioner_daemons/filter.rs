@@ -1,12 +1,12 @@
 //! The query of the daemon listing: its parameters, coderd's words for bad ones, and which rows they admit.
 //! It never lists anything itself.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::Daemon;
 use crate::coderd::clock::Timestamp;
 use crate::coderd::ids::Uuid;
+use crate::coderd::routes::tags::{self, Tags};
 
 type Problem = (String, String);
 
@@ -17,7 +17,7 @@ pub(super) struct Filter {
     limit: u32,
     ids: Vec<Uuid>,
     statuses: Vec<String>,
-    tags: BTreeMap<String, String>,
+    tags: Tags,
     offline: bool,
     max_age: Option<Duration>,
 }
@@ -25,12 +25,11 @@ pub(super) struct Filter {
 impl Filter {
     /// Reads the query; every wrong or unknown parameter is named.
     pub(super) fn parse(query: &[(String, String)]) -> Result<Self, Vec<Problem>> {
-        let default = BTreeMap::new();
         let mut filter = Self {
             limit: DEFAULT_LIMIT,
             ids: Vec::new(),
             statuses: Vec::new(),
-            tags: default,
+            tags: Tags::new(),
             offline: false,
             max_age: None,
         };
@@ -93,17 +92,11 @@ impl Filter {
             || (stale && self.wants_offline());
         let by_id = self.ids.is_empty() || self.ids.contains(&daemon.id);
         let by_age = self.max_age.is_none_or(|limit| now.since(daemon.last_seen(now)) <= limit);
-        by_status && by_id && by_age && self.tags_fit(daemon) && (!stale || self.wants_offline())
-    }
-
-    /// Untagged asks for untagged daemons only; anything else for a daemon that has at least these tags.
-    fn tags_fit(&self, daemon: &Daemon) -> bool {
-        let untagged = [("owner", ""), ("scope", "organization")];
-        let asked = self.tags.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        if asked.clone().eq(untagged) {
-            return daemon.tags == self.tags;
-        }
-        asked.clone().all(|(name, value)| daemon.tags.get(name).is_some_and(|has| has == value))
+        by_status
+            && by_id
+            && by_age
+            && tags::contains(&daemon.tags, &self.tags)
+            && (!stale || self.wants_offline())
     }
 
     /// The status column: offline is said only to those who asked for offline ones.

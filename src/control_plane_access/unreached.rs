@@ -1,0 +1,341 @@
+//! Why a control plane is not reached, by what has to be done about it: each variant is one reason of a condition. Pure.
+//! No variant holds a token, and none repeats what a status says but for the word of a reason.
+
+use super::introduction::hint;
+use super::service::{Refusal, Told};
+use crate::coderd::{Error, Retry};
+use crate::kubernetes::CallError;
+use crds::CoderControlPlane;
+use std::fmt;
+use std::time::Duration;
+
+/// Who gives a token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Holder {
+    /// The control plane, to the operator.
+    Operator,
+    /// `spec.bootstrap.credentialsSecretRef` of the object that wants to reach it.
+    Bootstrap,
+}
+
+impl Holder {
+    fn field(self) -> &'static str {
+        match self {
+            Self::Operator => "spec.operatorAccess.tokenSecretRef of the control plane",
+            Self::Bootstrap => "spec.bootstrap.credentialsSecretRef",
+        }
+    }
+}
+
+/// Which condition of the object that wants to reach it tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum About {
+    /// `ControlPlaneReady`: coderd was not reached, and no token was read.
+    ControlPlane,
+    /// None of these ceases to hold: coderd is there, and asked to be left alone for a while.
+    RateLimit,
+    /// `OperatorAccessReady`.
+    OperatorAccess,
+    /// `BootstrapSecretReady`.
+    Bootstrap,
+}
+
+/// Why a control plane is not reached.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unreached {
+    /// It is being deleted.
+    #[error("control plane {control_plane} is being deleted; nothing is done in its coderd any more")]
+    Going {
+        /// Its name.
+        control_plane: String,
+    },
+    /// Something of it could not be read from the API server this time.
+    #[error(transparent)]
+    Unread(#[from] CallError),
+    /// No token goes through its Service.
+    #[error("{}", Told(*refusal, service))]
+    Service {
+        /// Why.
+        refusal: Refusal,
+        /// The Service.
+        service: String,
+    },
+    /// What its coderd serves with cannot be used.
+    #[error("{0}")]
+    Misconfigured(String),
+    /// coderd does not answer, or not as it should.
+    #[error("{error}{}{said}", hint(error))]
+    Unanswered {
+        /// What went wrong.
+        error: Error,
+        /// What the control plane says of it.
+        said: Said,
+    },
+    /// coderd asked to be left alone.
+    // Without the time that is left: a message that changes by the second would be written by the second.
+    #[error("coderd had too many requests (429); it is asked again after the time it set")]
+    RateLimited {
+        /// What is left of that time.
+        left: Duration,
+    },
+    /// Nobody was asked whether an author may have what would be sent.
+    #[error(
+        "no token that an author chose is sent while admission is disabled; run kubectl label namespace {namespace} \
+         coder.com/admission- to have it sent"
+    )]
+    AdmissionDisabled {
+        /// Whose token.
+        holder: Holder,
+        /// Where the label is.
+        namespace: String,
+    },
+    /// The spec of the control plane denies the operator access.
+    #[error(
+        "spec.operatorAccess.disabled of control plane {control_plane} is true; set it to false to give the operator access"
+    )]
+    AccessDisabled {
+        /// Its name.
+        control_plane: String,
+    },
+    /// The operator has no token of its own yet.
+    #[error("the operator has no token for control plane {control_plane} yet{said}")]
+    AccessNotReady {
+        /// Its name.
+        control_plane: String,
+        /// What the control plane says of it.
+        said: Said,
+    },
+    /// Nothing gives the operator a token.
+    #[error(
+        "nothing gives the operator a token for control plane {control_plane}; set its spec.operatorAccess.tokenSecretRef, \
+         or CODER_PG_CONNECTION_URL in its spec.extraEnv"
+    )]
+    TokenSecretRefMissing {
+        /// Its name.
+        control_plane: String,
+    },
+    /// The reference names no Secret.
+    #[error("{} names no Secret; set its name", holder.field())]
+    TokenSecretRefInvalid {
+        /// Whose reference.
+        holder: Holder,
+    },
+    /// The name of the operator's own Secret is taken.
+    #[error("Secret {secret} in namespace {namespace} exists and is not the operator's; remove or rename it")]
+    TokenSecretForeign {
+        /// The Secret.
+        secret: String,
+        /// Where it is.
+        namespace: String,
+    },
+    /// The Secret, its key or its content is not there.
+    #[error("{lacking}; {} refers to it", holder.field())]
+    TokenSecretUnavailable {
+        /// Who refers to it.
+        holder: Holder,
+        /// What is lacking, and what to do.
+        lacking: String,
+    },
+    /// The Secret could not be read this time.
+    #[error("{error}; {} refers to it", holder.field())]
+    TokenSecretUnread {
+        /// Who refers to it.
+        holder: Holder,
+        /// What went wrong.
+        error: CallError,
+    },
+    /// coderd does not accept a token that somebody gave.
+    #[error("coderd does not accept the token of {} (401); put another one into Secret {secret}", holder.field())]
+    TokenRejected {
+        /// Who refers to it.
+        holder: Holder,
+        /// The Secret.
+        secret: String,
+    },
+    /// coderd does not accept the operator's own token.
+    #[error(
+        "coderd does not accept the operator's token for control plane {control_plane} (401); another one is made{said}"
+    )]
+    OwnTokenRejected {
+        /// Its name.
+        control_plane: String,
+        /// What the control plane says of it.
+        said: Said,
+    },
+}
+
+impl Unreached {
+    /// Which condition tells.
+    pub(crate) fn about(&self) -> About {
+        match self {
+            Self::Going { .. }
+            | Self::Unread(_)
+            | Self::Service { .. }
+            | Self::Misconfigured(_)
+            | Self::Unanswered { .. } => About::ControlPlane,
+            Self::RateLimited { .. } => About::RateLimit,
+            Self::AccessDisabled { .. }
+            | Self::AccessNotReady { .. }
+            | Self::TokenSecretRefMissing { .. }
+            | Self::TokenSecretForeign { .. }
+            | Self::OwnTokenRejected { .. } => About::OperatorAccess,
+            Self::AdmissionDisabled { holder, .. }
+            | Self::TokenSecretRefInvalid { holder, .. }
+            | Self::TokenSecretUnavailable { holder, .. }
+            | Self::TokenSecretUnread { holder, .. }
+            | Self::TokenRejected { holder, .. } => match holder {
+                Holder::Operator => About::OperatorAccess,
+                Holder::Bootstrap => About::Bootstrap,
+            },
+        }
+    }
+
+    /// When to try again.
+    pub(crate) fn retry(&self) -> Retry {
+        match self {
+            Self::RateLimited { left } => Retry::After(*left),
+            Self::Unanswered { error, .. } => error.retry(),
+            // They come by themselves: the control plane makes them.
+            Self::Unread(_)
+            | Self::TokenSecretUnread { .. }
+            | Self::Service { refusal: Refusal::Missing, .. }
+            | Self::AccessNotReady { .. }
+            | Self::OwnTokenRejected { .. } => Retry::Backoff,
+            Self::Going { .. }
+            | Self::Service { .. }
+            | Self::Misconfigured(_)
+            | Self::AdmissionDisabled { .. }
+            | Self::AccessDisabled { .. }
+            | Self::TokenSecretRefMissing { .. }
+            | Self::TokenSecretRefInvalid { .. }
+            | Self::TokenSecretForeign { .. }
+            | Self::TokenSecretUnavailable { .. }
+            | Self::TokenRejected { .. } => Retry::WhenChanged,
+        }
+    }
+}
+
+/// What a control plane says of itself, for a person: one word of one condition. Nothing is decided by it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Said(Option<String>);
+
+/// Letters of a reason that are repeated; ours are shorter. Others may write a status.
+const LONGEST_REASON: usize = 40;
+
+impl Said {
+    /// What its condition of this type says, if there is one and it is not true.
+    pub(crate) fn of(control_plane: &CoderControlPlane, type_: &'static str) -> Self {
+        let conditions = control_plane.status.iter().flat_map(|status| &status.conditions);
+        let untrue = conditions.filter(|one| one.type_ == type_ && one.status != "True");
+        let is_word = |word: &str| {
+            word.len() <= LONGEST_REASON && word.bytes().all(|byte| byte.is_ascii_alphanumeric())
+        };
+        let mut words =
+            untrue.map(|one| one.reason.as_str()).filter(|word| !word.is_empty() && is_word(word));
+        Self(words.next().map(|word| format!("; the control plane says {type_}: {word}")))
+    }
+}
+
+impl fmt::Display for Said {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.0.as_deref().unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::coderd::error::Operation;
+    use serde_json::{from_value, json};
+
+    /// One of each.
+    fn all() -> Vec<(Unreached, About, Retry)> {
+        let (operation, left) = (Operation::Healthz, Duration::from_secs(7));
+        let name = || "coder".to_owned();
+        let call = || CallError::TimedOut { operation: "get Service team/coder".to_owned(), limit: left };
+        let service = |refusal| Unreached::Service { refusal, service: name() };
+        let said = Said::default;
+        let (plane, access) = (About::ControlPlane, About::OperatorAccess);
+        let (later, changed) = (Retry::Backoff, Retry::WhenChanged);
+        let mut all = vec![
+            (Unreached::Going { control_plane: name() }, plane, changed),
+            (Unreached::Unread(call()), plane, later),
+            (service(Refusal::Missing), plane, later),
+            (service(Refusal::NotOurs), plane, changed),
+            (service(Refusal::Changed), plane, changed),
+            (Unreached::Misconfigured("tls.crt of Secret tls is too large".to_owned()), plane, changed),
+            (Unreached::Unanswered { error: Error::TimedOut { operation }, said: said() }, plane, later),
+            (Unreached::RateLimited { left }, About::RateLimit, Retry::After(left)),
+            (Unreached::AccessDisabled { control_plane: name() }, access, changed),
+            (Unreached::AccessNotReady { control_plane: name(), said: said() }, access, later),
+            (Unreached::TokenSecretRefMissing { control_plane: name() }, access, changed),
+            (Unreached::TokenSecretForeign { secret: name(), namespace: name() }, access, changed),
+            (Unreached::OwnTokenRejected { control_plane: name(), said: said() }, access, later),
+        ];
+        for (holder, about) in [(Holder::Operator, access), (Holder::Bootstrap, About::Bootstrap)] {
+            let lacking = "Secret mine has no key token; add it, or name the key that it has".to_owned();
+            all.extend([
+                (Unreached::AdmissionDisabled { holder, namespace: "team".to_owned() }, about, changed),
+                (Unreached::TokenSecretRefInvalid { holder }, about, changed),
+                (Unreached::TokenSecretUnavailable { holder, lacking }, about, changed),
+                (Unreached::TokenSecretUnread { holder, error: call() }, about, later),
+                (Unreached::TokenRejected { holder, secret: name() }, about, changed),
+            ]);
+        }
+        all
+    }
+
+    #[test]
+    fn each_has_its_condition_its_time_and_a_message_that_fits() {
+        for (unreached, about, retry) in all() {
+            let told = unreached.to_string();
+            assert_eq!((unreached.about(), unreached.retry()), (about, retry), "{told}");
+            assert!((20..=300).contains(&told.len()), "{}: {told}", told.len());
+        }
+    }
+
+    #[test]
+    fn a_message_names_what_to_change() {
+        let told = |which: fn(&Unreached) -> bool| -> Vec<String> {
+            all().into_iter().map(|(one, ..)| one).filter(which).map(|one| one.to_string()).collect()
+        };
+        let admission = told(|one| matches!(one, Unreached::AdmissionDisabled { .. }));
+        assert!(
+            admission.iter().all(|told| told.contains("kubectl label namespace team coder.com/admission-"))
+        );
+        let invalid = told(|one| matches!(one, Unreached::TokenSecretRefInvalid { .. }));
+        assert!(
+            invalid[0].starts_with("spec.operatorAccess.tokenSecretRef of the control plane"),
+            "{invalid:?}"
+        );
+        assert!(invalid[1].starts_with("spec.bootstrap.credentialsSecretRef"), "{invalid:?}");
+        let missing = told(|one| matches!(one, Unreached::TokenSecretRefMissing { .. })).remove(0);
+        assert!(
+            missing.contains("spec.operatorAccess.tokenSecretRef")
+                && missing.contains("CODER_PG_CONNECTION_URL")
+        );
+        let rejected = told(|one| matches!(one, Unreached::TokenRejected { .. }));
+        assert!(rejected.iter().all(|told| told.contains("into Secret coder")), "{rejected:?}");
+    }
+
+    #[test]
+    fn one_word_of_a_status_is_repeated_and_nothing_else_of_it() {
+        let said = |status: &str, reason: &str| {
+            let condition = json!({ "type": "OperatorAccessReady", "status": status, "reason": reason,
+                "message": "hunter2", "lastTransitionTime": "2026-01-01T00:00:00Z" });
+            let plane = json!({ "metadata": { "name": "coder" }, "spec": {}, "status": { "conditions": [condition] } });
+            Said::of(&from_value(plane).unwrap(), "OperatorAccessReady").to_string()
+        };
+        assert_eq!(
+            said("False", "DatabaseUrlMissing"),
+            "; the control plane says OperatorAccessReady: DatabaseUrlMissing"
+        );
+        assert_eq!(said("Unknown", "NotNeeded"), "; the control plane says OperatorAccessReady: NotNeeded");
+        assert_eq!(said("True", "TokenProven"), "", "it is not what stands in the way");
+        for odd in ["", "two words", "line\nbreak", "x".repeat(LONGEST_REASON + 1).as_str()] {
+            assert_eq!(said("False", odd), "");
+        }
+        let bare = from_value(json!({ "metadata": { "name": "coder" }, "spec": {} })).unwrap();
+        assert_eq!(Said::of(&bare, "OperatorAccessReady"), Said::default());
+    }
+}

@@ -1,0 +1,91 @@
+//! Decides which objects a CoderProvisioner consists of, each exactly as it is applied under the field manager `coder-k8s`:
+//! only fields we mean to own. Never reads anything and knows no default: `resolve` gives every value. The Secret of the key
+//! is none of them: it is never applied.
+
+mod daemon;
+mod environment;
+mod trust;
+
+#[cfg(test)]
+pub(super) mod fixtures;
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod tests;
+
+use super::resolve::ResolvedProvisioner;
+use crate::controller::children::{Child, ChildKind};
+use crate::controller::workload::{account, deployment, disruption, monitoring, rights};
+
+pub(super) use daemon::CONTAINER;
+pub(super) use environment::{KEY, URL};
+pub(super) use trust::VOLUME as TRUST_VOLUME;
+
+/// Every object a provisioner consists of. What is `None` should not exist, but for the Deployment: one that runs stays.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Children {
+    /// ServiceAccount, unless somebody else makes it.
+    pub(crate) service_account: Option<Child>,
+    /// What the daemons may do.
+    pub(crate) role: Option<Child>,
+    /// What gives it to their account.
+    pub(crate) role_binding: Option<Child>,
+    /// Deployment; none while it is not known what daemons would run with.
+    pub(crate) deployment: Option<Child>,
+    /// PodDisruptionBudget.
+    pub(crate) disruption_budget: Option<Child>,
+    /// PodMonitor: there is no Service in front of daemons through which a ServiceMonitor could find them.
+    pub(crate) pod_monitor: Option<Child>,
+}
+
+impl Children {
+    /// All of them, in the order in which they are best made. Taken apart without `..`: a new one is shown, too.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Child> {
+        let Self { service_account, role, role_binding, deployment, disruption_budget, pod_monitor } = self;
+        let all = [service_account, role, role_binding, deployment, disruption_budget, pod_monitor];
+        all.into_iter().flatten()
+    }
+
+    /// The kinds of which there is at most one, called like the Deployment, and now none: what an earlier spec asked for is
+    /// to be pruned, in this order. Taken apart without `..`: a new child says how it goes.
+    pub(crate) fn absent(&self) -> Vec<ChildKind> {
+        let Self {
+            // Its name is its own: accounts have a prune of their own.
+            service_account: _,
+            role,
+            role_binding,
+            // Daemons that run are never taken away because something about them is not known.
+            deployment: _,
+            disruption_budget,
+            pod_monitor,
+        } = self;
+        let optional = [
+            (ChildKind::RoleBinding, role_binding),
+            (ChildKind::Role, role),
+            (ChildKind::PodDisruptionBudget, disruption_budget),
+            (ChildKind::PodMonitor, pod_monitor),
+        ];
+        optional.into_iter().filter(|(_, child)| child.is_none()).map(|(kind, _)| kind).collect()
+    }
+}
+
+/// The objects a provisioner consists of.
+pub(crate) fn build(provisioner: &ResolvedProvisioner) -> Children {
+    let ResolvedProvisioner { owner, replicas, pods, permissions, daemons, spec: _ } = provisioner;
+    let role = permissions.as_ref().map(|permissions| {
+        rights::role(owner.workload_metadata(), permissions.deployments, &permissions.extra_rules)
+    });
+    let role_binding = role.as_ref().map(|role| {
+        rights::binding(owner.workload_metadata(), &role.name, &pods.account.name, &owner.namespace)
+    });
+    let template = daemons.as_ref().map(|daemons| daemon::template(provisioner, daemons));
+    let monitor = pods.metrics.as_ref().and_then(|metrics| metrics.monitor.as_ref());
+    Children {
+        service_account: account::child(owner, &pods.account),
+        role,
+        role_binding,
+        deployment: template.map(|template| deployment::child(owner, *replicas, template)),
+        disruption_budget: pods.budget.as_ref().map(|budget| disruption::child(owner, budget)),
+        pod_monitor: monitor.map(|monitor| monitoring::pod_monitor(owner, monitor)),
+    }
+}

@@ -1,0 +1,47 @@
+//! How daemons trust a control plane that serves HTTPS.
+
+use super::super::fixtures::Provisioner;
+use crate::controller::provisioner::resolve::ControlPlaneFacts;
+use serde_json::{Value, from_value, json};
+
+#[test]
+fn certificates_are_mounted_and_private_keys_are_not() {
+    let given = Provisioner::test().of_tls_control_plane(&["coder-tls", "my.tls"]);
+    let source = |secret: &str| {
+        let item = |key: &str| json!({"key": key, "path": format!("{secret}-{key}")});
+        json!({"secret": {"name": secret, "items": [item("ca.crt"), item("tls.crt")], "optional": true}})
+    };
+    let projected = json!({"sources": [source("coder-tls"), source("my.tls")]});
+    let volume = json!({"name": "control-plane-certificates", "projected": projected});
+    assert_eq!(given.pod()["volumes"], json!([volume]));
+    let folder = "/etc/ssl/certs/control-plane";
+    let mount = json!({"name": "control-plane-certificates", "mountPath": folder, "readOnly": true});
+    assert_eq!(given.container()["volumeMounts"], json!([mount]));
+    let folders = json!({"name": "SSL_CERT_DIR", "value": format!("/etc/ssl/certs:{folder}")});
+    assert!(given.container()["env"].as_array().unwrap().contains(&folders));
+    assert!(!given.deployment().to_string().contains("tls.key"));
+}
+
+#[test]
+fn what_the_spec_trusts_besides_is_beside_it() {
+    let certs = json!({"secrets": [{"name": "company", "key": "ca.crt"}]});
+    let container = Provisioner::test().of_tls_control_plane(&["a"]).with("certs", certs).container();
+    let paths: Vec<&Value> =
+        container["volumeMounts"].as_array().unwrap().iter().map(|mount| &mount["mountPath"]).collect();
+    assert_eq!(paths, ["/etc/ssl/certs/company.crt", "/etc/ssl/certs/control-plane"]);
+}
+
+#[test]
+fn the_facts_of_a_control_plane_follow_its_spec() {
+    let facts = |spec: Value| {
+        let object = json!({"apiVersion": "coder.com/v1alpha1", "kind": "CoderControlPlane",
+            "metadata": {"name": "coder", "namespace": "ns"}, "spec": spec});
+        ControlPlaneFacts::of(&from_value(object).unwrap(), "coder:v1", "corp.example").unwrap()
+    };
+    let plain = facts(json!({"service": {"port": 8080}}));
+    assert_eq!(plain.url, "http://coder.ns.svc.corp.example:8080");
+    assert!(plain.tls.is_empty() && plain.image == "coder:v1");
+    let secure = facts(json!({"tls": {"secretNames": ["a", " a ", "", "b"]}}));
+    assert_eq!(secure.url, "https://coder.ns.svc.corp.example:443");
+    assert_eq!(secure.tls, ["a", "b"]);
+}

@@ -1,0 +1,335 @@
+//! Takes back the keys of a provisioner that is being deleted, then lets it go; what holds it is told on it. Which key goes and
+//! when is decided in `key::ending`. Daemons finish their builds first.
+
+use super::key::ending::{self, EndStep, Ending};
+use super::key::homes::Homes;
+use super::key::record::{Home, Key, Record};
+use super::key::secret::{Content, Secrets};
+use super::key::steps::{Left, Unrecorded};
+use super::key::store::RecordStore;
+use super::key::stored::Sealer;
+use super::key::work::{KeyError, KeyWork};
+use super::key_event::KeyEvent;
+use super::observe::{desired, organization_name, place};
+use super::reasons::Reason;
+use super::reconciler::{KIND, Reconciler};
+use super::resolve::owner;
+use crate::coderd::client::Deletion;
+use crate::control_plane_access::control_planes::{self, Found};
+use crate::control_plane_access::credentials::Credentials;
+use crate::controller::children::{ChildKind, drift};
+use crate::controller::object::{Object, Origin, complete};
+use crate::controller::runtime::schedule::Action;
+use crate::controller::status::partial;
+use crate::kubernetes::events::EventDraft;
+use crate::kubernetes::{CallError, KindName, Target};
+use crds::shared::DeletionPolicy;
+use crds::well_known::annotation;
+use crds::{CoderProvisioner, CoderProvisionerSpec};
+use jiff::SignedDuration;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+const NAMESPACE: KindName = ["v1", "Namespace", "namespaces"];
+const POD: KindName = ["v1", "Pod", "pods"];
+
+/// How much longer than their grace period pods are waited for: on a node that is gone they never end.
+const OVERTIME: SignedDuration = SignedDuration::from_secs(60);
+/// Pods that are looked at; more would say the same.
+const MOST_PODS: u32 = 50;
+/// How soon it is looked whether pods are gone.
+const SOON: Duration = Duration::from_secs(5);
+/// Steps of an end in one reconcile: each key takes two.
+const MOST_STEPS: usize = 24;
+
+/// Where an end stands.
+enum End {
+    /// The finalizer may go.
+    LetGo(Vec<Left>),
+    /// Pods are on their way out.
+    Stopping,
+    /// It is held, and why.
+    Held(String),
+}
+
+impl Reconciler {
+    /// One reconcile of an object that is being deleted.
+    pub(super) async fn finalize(&self, object: &Object<CoderProvisioner>) -> Result<Action, CallError> {
+        if !object.has_finalizer() {
+            return Ok(Action::AwaitChange);
+        }
+        let checksum_key = self.checksum_key();
+        let sealing = match checksum_key.get(&self.kube).await {
+            Ok(sealing) => sealing,
+            Err(error) => {
+                self.tell_held(object, Reason::CleanupFailed, &error.to_string()).await?;
+                return Ok(Action::BackOff(Duration::ZERO));
+            }
+        };
+        let sealer = Sealer { key: sealing, uid: &object.uid };
+        let mut store = RecordStore::new(&self.kube, KIND, &object.key, object.value.clone(), sealer);
+        let end = self.end(object, &mut store).await;
+        let object: Object<CoderProvisioner> = Object::new(object.key.clone(), Origin::Read, store.object);
+        match end {
+            Ok(End::LetGo(all)) => self.let_go(&object, &all).await,
+            Ok(End::Stopping) => {
+                let why = "daemons finish their builds before the key is deleted";
+                self.tell_held(&object, Reason::Stopping, why).await?;
+                Ok(Action::RequeueAfter(SOON))
+            }
+            Ok(End::Held(why)) => {
+                self.tell_held(&object, Reason::CleanupFailed, &held(&why)).await?;
+                Ok(Action::BackOff(Duration::ZERO))
+            }
+            Err(KeyError::Kubernetes(error)) => Err(error),
+            Err(error) => {
+                self.tell_held(&object, Reason::CleanupFailed, &held(&error.to_string())).await?;
+                Ok(Action::BackOff(Duration::ZERO))
+            }
+        }
+    }
+
+    async fn let_go(&self, object: &Object<CoderProvisioner>, all: &[Left]) -> Result<Action, CallError> {
+        let drafts: Vec<EventDraft> = all.iter().map(|left| KeyEvent::Left(left).draft()).collect();
+        self.writer().publish(object, &drafts).await;
+        if let Some(why) = self.writer().release(object).await? {
+            self.tell_held(object, Reason::FinalizerRefused, &why).await?;
+            return Ok(Action::BackOff(Duration::ZERO));
+        }
+        self.forget(&object.key);
+        Ok(Action::AwaitChange)
+    }
+
+    /// Whoever waits for the deletion looks at the object, not at our log.
+    async fn tell_held(
+        &self,
+        object: &Object<CoderProvisioner>,
+        reason: Reason,
+        why: &str,
+    ) -> Result<(), CallError> {
+        let now = Time(Timestamp::now());
+        let status = partial::cleanup_failed(object, reason, Reason::Progressing, why, &now);
+        self.writer().write_status(object, &status, &[]).await
+    }
+
+    async fn end(
+        &self,
+        object: &Object<CoderProvisioner>,
+        store: &mut RecordStore<'_>,
+    ) -> Result<End, KeyError> {
+        let is_released = self.is_released(object).await?;
+        let mut homes = Homes::new(&self.access, &self.control_planes, &object.key.namespace);
+        let unrecorded = if is_released {
+            Unrecorded::Nothing
+        } else {
+            self.reach_for_end(object, &store.record, &mut homes).await?
+        };
+        let has_pods = !is_released && self.has_pods(object).await?;
+        let (mut unrecorded, mut tried) = (unrecorded, BTreeSet::new());
+        for _ in 0..MOST_STEPS {
+            let mut sights = Vec::new();
+            for key in store.record.keys() {
+                sights.push(homes.keys(&key.home).await.0.sight(key));
+            }
+            let ending = Ending {
+                record: &store.record,
+                unrecorded: &unrecorded,
+                sights: &sights,
+                has_pods,
+                is_released,
+            };
+            match ending::next(&ending) {
+                EndStep::Stop => {
+                    self.stop(object).await?;
+                    return Ok(End::Stopping);
+                }
+                EndStep::Delete(key) => {
+                    let draft = self.delete_for_end(&mut homes, store, &key, &mut tried).await?;
+                    self.writer().publish(object, draft.as_slice()).await;
+                }
+                EndStep::Record(record, told) => {
+                    store.save(*record).await?;
+                    unrecorded = Unrecorded::Nothing;
+                    let drafts: Vec<EventDraft> =
+                        told.iter().map(|left| KeyEvent::Left(left).draft()).collect();
+                    self.writer().publish(object, &drafts).await;
+                }
+                EndStep::Blocked => {
+                    let why = homes.unreached.clone();
+                    return Ok(End::Held(why.unwrap_or_else(|| "its coderd cannot be asked".to_owned())));
+                }
+                EndStep::LetGo(left) => return Ok(End::LetGo(left)),
+            }
+        }
+        Ok(End::Held("there was no time for all of its keys".to_owned()))
+    }
+
+    /// Deletes a key; one that coderd still lists afterwards, or cannot delete, is left behind.
+    async fn delete_for_end(
+        &self,
+        homes: &mut Homes<'_>,
+        store: &mut RecordStore<'_>,
+        key: &Key,
+        tried: &mut BTreeSet<Key>,
+    ) -> Result<Option<EventDraft>, KeyError> {
+        let client = homes.client(&key.home).await;
+        let deletion = match client {
+            Some(client) if tried.insert(key.clone()) => {
+                client.delete_provisioner_key(key.home.organization, &key.name).await?
+            }
+            _ => Deletion::Impossible,
+        };
+        Ok(match deletion {
+            Deletion::Deleted => Some(KeyEvent::Deleted(&key.name).draft()),
+            Deletion::NotThere => None,
+            Deletion::Impossible => {
+                store.save(store.record.without(key)).await?;
+                Some(KeyEvent::Left(&Left::Behind(key.name.clone())).draft())
+            }
+        })
+    }
+
+    /// Whether the keys are to be left: the spec or an annotation says so, or the namespace goes, with its coderd.
+    async fn is_released(&self, object: &Object<CoderProvisioner>) -> Result<bool, CallError> {
+        let spec: CoderProvisionerSpec =
+            serde_json::from_value(object.value["spec"].clone()).unwrap_or_default();
+        if spec.deletion_policy == Some(DeletionPolicy::Orphan)
+            || object.annotation(annotation::RELEASE_EXTERNAL) == Some("true")
+        {
+            return Ok(true);
+        }
+        let namespace = self.kube.read(Target::of(NAMESPACE, "", &object.key.namespace)).await?;
+        Ok(namespace.is_none_or(|namespace| !namespace["metadata"]["deletionTimestamp"].is_null()))
+    }
+
+    /// Reaches the control plane of the spec with the credentials of the spec, and finds out what its Secret holds that is
+    /// not recorded. One that cannot be reached may still hold a key, if there is a plaintext.
+    async fn reach_for_end(
+        &self,
+        object: &Object<CoderProvisioner>,
+        record: &Record,
+        homes: &mut Homes<'_>,
+    ) -> Result<Unrecorded, KeyError> {
+        let Ok(complete) = complete::<CoderProvisioner>(&object.value, &self.config) else {
+            return Ok(Unrecorded::Nothing);
+        };
+        let (owner, place) = (owner(&complete), place(&complete));
+        let secrets = Secrets { kube: &self.kube, owner: &owner };
+        let is_unknown = record.keys().next().is_none()
+            && matches!(secrets.read(&place).await?.content, Content::Plaintext(..));
+        let unknown = if is_unknown { Unrecorded::Unknown } else { Unrecorded::Nothing };
+        let name = complete.spec.control_plane_ref.name.trim();
+        let control_plane = match control_planes::named(&self.control_planes, &object.key.namespace, name) {
+            Found::There(control_plane) => control_plane,
+            // With the control plane its coderd is gone.
+            Found::Gone => return Ok(Unrecorded::Nothing),
+            Found::Unreadable(_) | Found::Unlisted => return Ok(unknown),
+        };
+        let reference =
+            complete.spec.bootstrap.as_ref().and_then(|bootstrap| bootstrap.credentials_secret_ref.as_ref());
+        let credentials = Credentials::of_bootstrap(&object.key.namespace, reference);
+        let reached = match self.access.reach(&control_plane, credentials).await {
+            Ok(reached) => reached,
+            Err(crate::control_plane_access::unreached::Unreached::Going { .. }) => {
+                return Ok(Unrecorded::Nothing);
+            }
+            Err(unreached) => {
+                homes.unreached = Some(unreached.to_string());
+                return Ok(unknown);
+            }
+        };
+        let deployment = reached.deployment_id.clone().unwrap_or_default();
+        let uid = control_plane.metadata.uid.clone().unwrap_or_default();
+        for key in
+            record.keys().filter(|key| key.home.control_plane == uid && key.home.deployment == deployment)
+        {
+            homes.know(&key.home, &reached.client);
+        }
+        if !is_unknown {
+            return Ok(Unrecorded::Nothing);
+        }
+        let organization = reached.client.organization(organization_name(&complete)).await?;
+        let home = Home { control_plane: uid, deployment, organization: organization.id };
+        homes.know(&home, &reached.client);
+        let desired = desired(object, &complete, home, place);
+        let mut known = Homes::new(&self.access, &self.control_planes, &object.key.namespace);
+        known.know(&desired.home, &reached.client);
+        let mut work = KeyWork {
+            secrets,
+            homes: known,
+            client: &reached.client,
+            desired: &desired,
+            has_finalizer: true,
+            rolled: None,
+            entitled: true,
+            claimed: false,
+            of_others: BTreeSet::new(),
+            tried: BTreeSet::new(),
+        };
+        work.unrecorded(record).await
+    }
+
+    /// Whether pods may still use a key. One that is being stopped has as long as its grace period says, and a minute.
+    async fn has_pods(&self, object: &Object<CoderProvisioner>) -> Result<bool, CallError> {
+        let Ok(complete) = complete::<CoderProvisioner>(&object.value, &self.config) else {
+            return Ok(false);
+        };
+        let owner = owner(&complete);
+        if self.deployment(object, &owner.workload).await?.is_some() {
+            return Ok(true);
+        }
+        let pods = Target::of(POD, &object.key.namespace, "");
+        let pods = self.kube.some_labelled(pods, &owner.selector_text(), MOST_PODS).await?;
+        Ok(pods.iter().any(|pod| is_working(pod, Timestamp::now())))
+    }
+
+    async fn deployment(
+        &self,
+        object: &Object<CoderProvisioner>,
+        name: &str,
+    ) -> Result<Option<Value>, CallError> {
+        let target = Target::of(ChildKind::Deployment.names(), &object.key.namespace, name);
+        Ok(self.kube.read(target).await?.filter(|live| drift::is_controlled_by(live, &object.uid)))
+    }
+
+    /// Stops the daemons: each finishes the build it works on.
+    async fn stop(&self, object: &Object<CoderProvisioner>) -> Result<(), CallError> {
+        let name = crds::names::provisioner::workload(&object.key.name);
+        let Some(live) = self.deployment(object, &name).await? else { return Ok(()) };
+        let target = Target::of(ChildKind::Deployment.names(), &object.key.namespace, &name);
+        self.kube.remove(target, live["metadata"]["uid"].as_str().unwrap_or_default()).await
+    }
+}
+
+/// What is said of an object that stays, with the way out.
+fn held(why: &str) -> String {
+    format!(
+        "the provisioner key cannot be deleted: {why}. To let this object go and leave the key in coderd, set the annotation \
+         coder.com/release-external: \"true\""
+    )
+}
+
+/// Whether a pod may still work. The time of its deletion includes its grace period.
+fn is_working(pod: &Value, now: Timestamp) -> bool {
+    let end: Option<Timestamp> =
+        pod["metadata"]["deletionTimestamp"].as_str().and_then(|time| time.parse().ok());
+    end.and_then(|end| end.checked_add(OVERTIME).ok()).is_none_or(|last| now < last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_pod_works_until_its_grace_period_is_over_and_a_minute_more() {
+        let now: Timestamp = "2026-01-01T00:10:00Z".parse().unwrap();
+        let pod = |end: Value| json!({ "metadata": { "deletionTimestamp": end } });
+        assert!(is_working(&pod(Value::Null), now), "nobody stops it");
+        assert!(is_working(&pod(json!("2026-01-01T00:09:30Z")), now));
+        assert!(!is_working(&pod(json!("2026-01-01T00:08:30Z")), now), "its node is gone");
+    }
+}

@@ -1,0 +1,445 @@
+//! Decides the next step towards one proven key in the Secret and none too many in coderd, from what is recorded and seen;
+//! pure, the time too. A key is made, proven and rolled out before the one it replaces is deleted, and nothing is deleted that
+//! is not recorded as ours.
+
+use super::record::{Key, Record, SecretPlace};
+use super::seen::{KeyFacts, Listed, Material, Seen, Sight, UNKNOWN, find, is_same};
+use jiff::SignedDuration;
+
+/// Keys of ours in one coderd at most: one in use, one being made, one on its way out.
+const MOST_KEYS: usize = 3;
+/// Keys on their way out at most: more than one only while a control plane cannot be reached. The schema says the same.
+const MOST_RETIRING: usize = 6;
+/// Places of plaintexts at most: more than one only while pods do not come. The schema says the same.
+const MOST_PLACES: usize = 4;
+/// How long daemons may go on with a key after all pods run with another: whoever still uses it has copied it.
+const PATIENCE: SignedDuration = SignedDuration::from_mins(30);
+
+/// Why nothing is done now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Wait {
+    /// coderd did not tell what is needed.
+    Coderd,
+    /// The license does not cover external provisioners.
+    Entitlement,
+    /// Pods are on their way to the key in use.
+    Rollout,
+    /// The Secret that is asked for is somebody else's.
+    SecretNotOurs,
+    /// Another object has the older claim on the name.
+    Claimed,
+    /// The coderd of a key on its way out cannot be asked; everything else is as it should be.
+    Elsewhere,
+    /// Too many keys are on their way out of control planes that cannot be asked, or too many Secrets wait for pods.
+    TooMany,
+}
+
+/// What others are told of a key that is not deleted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// Its name was taken by somebody else: ours has the next number.
+    Taken(String),
+    /// It is ours, and can never be reached again.
+    Behind(String),
+}
+
+/// One step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Put the finalizer on the object: somebody must be there to undo what follows.
+    AddFinalizer,
+    /// Record this, and tell what was left.
+    Record(Box<Record>, Vec<Left>),
+    /// Make the key that is recorded as pending, and put its plaintext into its place.
+    Create,
+    /// Copy the plaintext of the key in use from one place to another.
+    Move(SecretPlace, SecretPlace),
+    /// Remove what a place holds that is no longer asked for.
+    Empty(SecretPlace),
+    /// Delete a key of ours.
+    Delete(Key),
+    /// Nothing can be done now.
+    Wait(Wait),
+    /// Nothing is left to do.
+    Rest,
+}
+
+impl Step {
+    fn record(record: Record) -> Self {
+        Self::Record(Box::new(record), Vec::new())
+    }
+}
+
+/// The next step.
+pub(crate) fn next(seen: &Seen<'_>) -> Step {
+    if !seen.has_finalizer {
+        return Step::AddFinalizer;
+    }
+    match (&seen.record.pending, &seen.record.current) {
+        (Some(pending), _) => seen.go_on_with(pending),
+        (None, None) => seen.begin(),
+        (None, Some(current)) => seen.keep(current),
+    }
+}
+
+/// What the Secret holds of which nothing is recorded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Unrecorded {
+    /// Nothing of ours.
+    Nothing,
+    /// Something of which coderd did not tell what it is.
+    Unknown,
+    /// The plaintext of a key of ours, and what is to be recorded of it.
+    Ours(Box<Record>),
+}
+
+/// What the Secret holds of which nothing is recorded.
+pub(crate) fn unrecorded(seen: &Seen<'_>) -> Unrecorded {
+    if seen.record.current.is_some() || seen.record.pending.is_some() {
+        return Unrecorded::Nothing;
+    }
+    if let Some((place, facts)) = seen.proven(|facts| seen.is_ours(facts)) {
+        let mut record = seen.known().using(seen.found(facts), place, seen.now);
+        // What another place proves was in use before it.
+        for (_, material) in seen.materials {
+            if let Material::Is(other) = material
+                && seen.is_ours(other)
+                && !record.knows(&seen.desired.home, other.id)
+            {
+                record.retiring.push(Key { used: true, ..seen.found(other) });
+            }
+        }
+        return Unrecorded::Ours(Box::new(record));
+    }
+    if seen.is_unproven() { Unrecorded::Unknown } else { Unrecorded::Nothing }
+}
+
+impl Seen<'_> {
+    /// A key is being made: it is proven and used, made, or given up.
+    fn go_on_with(&self, pending: &Key) -> Step {
+        if pending.home != self.desired.home {
+            return self.give_up_elsewhere(pending);
+        }
+        if let Some((place, facts)) = self.proven(|facts| facts.is(pending)) {
+            let key = Key { id: Some(facts.id), ..pending.clone() };
+            return Step::record(self.record.using(key, place, self.now));
+        }
+        let Some(listed) = self.listed.filter(|_| !self.is_unproven()) else {
+            return Step::Wait(Wait::Coderd);
+        };
+        match find(listed, &pending.name) {
+            // Its plaintext was in an answer that is lost, or nobody wants it any more.
+            Some(found) if found.is_made_for(pending) => Step::record(self.record.giving_up(Some(found))),
+            Some(found) => {
+                let left = vec![Left::Taken(found.facts.name.clone())];
+                Step::Record(Box::new(self.record.forgetting_pending()), left)
+            }
+            None if self.desired.is_stale(pending) => Step::record(self.record.forgetting_pending()),
+            None => self.may_make().map_or_else(|| self.make(), Step::Wait),
+        }
+    }
+
+    /// The name is free.
+    fn make(&self) -> Step {
+        if self.record.places.contains(&self.desired.place) { Step::Create } else { self.hold() }
+    }
+
+    /// The key that was being made is for another coderd than the one that is asked for now.
+    fn give_up_elsewhere(&self, pending: &Key) -> Step {
+        // Once its plaintext is in the Secret pods may have been started with it.
+        let is_kept = self.keeps_elsewhere(pending);
+        let used = |record: Record| match record.retiring.split_last() {
+            Some((last, others)) if is_kept => {
+                let retiring = others.iter().cloned().chain([Key { used: true, ..last.clone() }]).collect();
+                Record { retiring, ..record }
+            }
+            _ => record,
+        };
+        match self.pending_elsewhere {
+            Some(Sight::Listed(found)) if is_kept || found.is_made_for(pending) => {
+                Step::record(used(self.record.giving_up(Some(found))))
+            }
+            Some(Sight::Listed(_) | Sight::Absent) => Step::record(self.record.forgetting_pending()),
+            Some(Sight::HomeGone) => {
+                let left = if is_kept { vec![Left::Behind(pending.name.clone())] } else { Vec::new() };
+                Step::Record(Box::new(self.record.forgetting_pending()), left)
+            }
+            // Whether it came to be is found out when that coderd can be asked.
+            Some(Sight::Unreachable | Sight::NotLicensed) | None => {
+                Step::record(used(self.record.giving_up(None)))
+            }
+        }
+    }
+
+    /// Nothing is recorded: what the Secret proves to be ours is used, else a key is made.
+    fn begin(&self) -> Step {
+        match unrecorded(self) {
+            Unrecorded::Ours(record) => Step::Record(record, Vec::new()),
+            Unrecorded::Unknown => Step::Wait(Wait::Coderd),
+            Unrecorded::Nothing => self.replace(true),
+        }
+    }
+
+    /// A key is in use: it stays while it is what the spec asks for and its plaintext is where it should be.
+    fn keep(&self, current: &Key) -> Step {
+        if current.home != self.desired.home {
+            // Nothing here works yet: that does not wait for a rollout over there.
+            return self.replace(true);
+        }
+        let Some((place, facts)) = self.proven(|facts| facts.is(current)) else {
+            // Nothing is concluded from an answer that did not come.
+            return if self.is_unproven() { Step::Wait(Wait::Coderd) } else { self.replace(true) };
+        };
+        if current.id != Some(facts.id) {
+            let current = Some(Key { id: Some(facts.id), ..current.clone() });
+            return Step::record(Record { current, ..self.record.clone() });
+        }
+        if *place != self.desired.place {
+            return self.relocate(place);
+        }
+        if self.desired.number_of(&current.name).is_none() || facts.tags != self.desired.tags {
+            return self.replace(false);
+        }
+        let adopted = self.listed.and_then(|listed| self.adopt(listed));
+        adopted.or_else(|| self.tidy(false)).unwrap_or_else(|| self.empty_former_places())
+    }
+
+    /// Another key is needed. `lost` says that there is none that works: that does not wait for a rollout.
+    fn replace(&self, lost: bool) -> Step {
+        let is_here = |key: &&Key| key.home == self.desired.home;
+        let retiring = self.record.retiring.iter().filter(is_here).count();
+        let current = self.record.current.iter().filter(is_here).count();
+        let room = retiring == 0 || lost && retiring + current < MOST_KEYS;
+        // Without a key that works no pod is on its way to one: what nobody uses makes room.
+        match self.tidy(lost && !room) {
+            Some(Step::Wait(_)) | None if room => self.intend(),
+            Some(Step::Wait(_)) | None if lost && self.is_current_unused() => {
+                Step::record(self.record.using_none(self.now))
+            }
+            Some(step) => step,
+            None => Step::Wait(Wait::Rollout),
+        }
+    }
+
+    /// Whether nobody uses the key that is recorded as the one in use.
+    fn is_current_unused(&self) -> bool {
+        let current = self.record.current.as_ref().filter(|current| current.home == self.desired.home);
+        let found = |current: &Key| find(self.listed?, &current.name);
+        current.is_some_and(|current| found(current).is_some_and(|found| found.daemons == 0))
+    }
+
+    fn intend(&self) -> Step {
+        let Some(listed) = self.listed else { return Step::Wait(Wait::Coderd) };
+        if let Some(wait) = self.may_make() {
+            return Step::Wait(wait);
+        }
+        let has_place =
+            self.record.places.contains(&self.desired.place) || self.record.places.len() < MOST_PLACES;
+        // The one in use retires for this one, and this one may have to be given up.
+        if self.record.retiring.len() + 2 > MOST_RETIRING || !has_place {
+            return Step::Wait(Wait::TooMany);
+        }
+        if let Some(adopt) = self.adopt(listed) {
+            return adopt;
+        }
+        let (name, number, left) = self.free_name(listed);
+        let key = self.key(&name, number);
+        Step::Record(Box::new(self.known().intending(key, &self.desired.place)), left)
+    }
+
+    /// The name of the next key, and which names others have: that of the spec if none of ours has it or comes from it, else
+    /// with the next number behind it.
+    fn free_name(&self, listed: &[Listed]) -> (String, u64, Vec<Left>) {
+        let is_of_this_name =
+            |key: &Key| key.home == self.desired.home && self.desired.number_of(&key.name).is_some();
+        let next = self.record.number + 1;
+        let first = (!self.record.keys().any(is_of_this_name)).then_some((1, next));
+        let mut left = Vec::new();
+        for (in_name, number) in first.into_iter().chain((next.max(2)..).map(|number| (number, number))) {
+            let name = self.desired.name_of(in_name);
+            match find(listed, &name) {
+                None => return (name, number, left),
+                Some(taken) if self.record.knows(&self.desired.home, taken.facts.id) => {}
+                Some(taken) => left.push(Left::Taken(taken.facts.name.clone())),
+            }
+        }
+        (self.desired.name_of(next), next, left)
+    }
+
+    /// What stands in the way of making a key.
+    fn may_make(&self) -> Option<Wait> {
+        let is_foreign = |(place, material): &(SecretPlace, Material)| {
+            place.secret == self.desired.place.secret && *material == Material::Foreign
+        };
+        if self.claimed {
+            return Some(Wait::Claimed);
+        }
+        if self.materials.iter().any(is_foreign) {
+            return Some(Wait::SecretNotOurs);
+        }
+        (!self.entitled).then_some(Wait::Entitlement)
+    }
+
+    /// Takes over the key of others that an annotation names, once: it is deleted when ours is in use. One that another object
+    /// has recorded is left alone.
+    fn adopt(&self, listed: &[Listed]) -> Option<Step> {
+        let is_done = |name: &str| self.record.adopted.as_ref().is_some_and(|done| is_same(done, name));
+        let name = self.desired.adopt.as_ref().filter(|name| !is_done(name))?;
+        let id = |found: &Listed| found.facts.id;
+        let is_free = |id| !self.record.knows(&self.desired.home, id) && !self.of_others.contains(&id);
+        let found = find(listed, name).filter(|found| is_free(id(found)))?;
+        let key = Key { id: Some(id(found)), used: true, ..self.key(&found.facts.name, 0) };
+        Some(Step::record(self.record.adopting(key, name)))
+    }
+
+    /// The plaintext is copied to where it is asked for.
+    fn relocate(&self, from: &SecretPlace) -> Step {
+        if *self.at(&self.desired.place) == Material::Foreign {
+            return Step::Wait(Wait::SecretNotOurs);
+        }
+        if !self.record.places.contains(&self.desired.place) {
+            return self.hold();
+        }
+        Step::Move(from.clone(), self.desired.place.clone())
+    }
+
+    /// Records that the place that is asked for will hold a plaintext.
+    fn hold(&self) -> Step {
+        if self.record.places.len() >= MOST_PLACES {
+            return Step::Wait(Wait::TooMany);
+        }
+        Step::record(self.record.holding(&self.desired.place))
+    }
+
+    /// What is to be done about keys on their way out; nothing if there are none. With `unused` it is enough that nobody uses
+    /// one.
+    fn tidy(&self, unused: bool) -> Option<Step> {
+        let mut wait = None;
+        for (key, sight) in self.record.retiring.iter().zip(self.retiring) {
+            match sight {
+                // Ours is gone or never was, and its name belongs to somebody else.
+                Sight::Listed(found) if !key.is_found(found) => {
+                    return Some(Step::record(self.record.without(key)));
+                }
+                Sight::Absent => return Some(Step::record(self.record.without(key))),
+                Sight::HomeGone => {
+                    let left = vec![Left::Behind(key.name.clone())];
+                    return Some(Step::Record(Box::new(self.record.without(key)), left));
+                }
+                Sight::Listed(found) if self.may_delete(key, found, unused) && self.entitled => {
+                    return Some(Step::Delete(key.clone()));
+                }
+                Sight::Listed(found) if self.may_delete(key, found, unused) => wait = Some(Wait::Entitlement),
+                Sight::NotLicensed => wait = wait.or(Some(Wait::Entitlement)),
+                Sight::Listed(_) => wait = Some(Wait::Rollout),
+                Sight::Unreachable => wait = wait.or(Some(Wait::Elsewhere)),
+            }
+        }
+        wait.map(Step::Wait)
+    }
+
+    /// Whether no pod needs a key on its way out, neither now nor when it is started again.
+    fn may_delete(&self, key: &Key, found: &Listed, unused: bool) -> bool {
+        let is_kept = |material: &Material| match material {
+            Material::Is(facts) => key.home == self.desired.home && facts.id == found.facts.id,
+            Material::Elsewhere(home, name) => *home == key.home && is_same(name, &key.name),
+            Material::Unproven => true,
+            Material::Absent | Material::Foreign | Material::Rejected => false,
+        };
+        // Once all pods are of the template of now, no pod reads another place.
+        let is_read = |place: &SecretPlace| !self.rolled || *place == self.desired.place;
+        if self.materials.iter().any(|(place, material)| is_read(place) && is_kept(material)) {
+            return false;
+        }
+        let is_over = key.since.checked_add(PATIENCE).is_ok_and(|end| end <= self.now);
+        let is_unused = found.daemons == 0 || found.daemons == UNKNOWN && is_over;
+        if !key.used || unused {
+            return is_unused;
+        }
+        let is_replaced = self.record.current.as_ref().is_some_and(|current| {
+            current.home == self.desired.home
+                && matches!(self.at(&self.desired.place), Material::Is(facts) if facts.is(current))
+        });
+        is_replaced && self.rolled && (found.daemons == 0 || is_over)
+    }
+
+    /// Everything is where it should be: what earlier specs asked for is emptied once no pod reads it.
+    fn empty_former_places(&self) -> Step {
+        let Some(place) = self.record.places.iter().find(|place| **place != self.desired.place) else {
+            return Step::Rest;
+        };
+        match self.at(place) {
+            Material::Absent | Material::Foreign => Step::record(self.record.emptied(place)),
+            _ if self.rolled => Step::Empty(place.clone()),
+            _ => Step::Wait(Wait::Rollout),
+        }
+    }
+
+    /// A key that coderd knows, as it is recorded.
+    fn found(&self, facts: &KeyFacts) -> Key {
+        let number = self.desired.number_of(&facts.name).unwrap_or(self.record.number.max(1));
+        Key { id: Some(facts.id), ..self.key(&facts.name, number) }
+    }
+
+    /// What is recorded, with every place of ours that was found without a record, and without those that hold nothing.
+    fn known(&self) -> Record {
+        let holds = |material: &Material| !matches!(material, Material::Absent | Material::Foreign);
+        let found = self.materials.iter().filter(|(_, material)| holds(material)).map(|(place, _)| place);
+        let record = Record { places: Vec::new(), ..self.record.clone() };
+        found.fold(record, |record, place| record.holding(place))
+    }
+
+    /// A key as it would be made now.
+    fn key(&self, name: &str, number: u64) -> Key {
+        Key {
+            home: self.desired.home.clone(),
+            name: name.to_owned(),
+            id: None,
+            number,
+            tags_hash: self.desired.tags_hash.clone(),
+            since: self.now,
+            attempted: false,
+            used: false,
+        }
+    }
+
+    /// Whether a key that nobody recorded is ours because its plaintext is in our Secret: one of our names only.
+    fn is_ours(&self, facts: &KeyFacts) -> bool {
+        let named = self.desired.number_of(&facts.name).is_some();
+        let former = self.desired.former_name.as_ref().is_some_and(|name| is_same(name, &facts.name));
+        facts.organization == self.desired.home.organization && (named || former) && !self.claimed
+    }
+
+    /// A place with the plaintext of such a key: the one that is asked for, if it has it.
+    fn proven(&self, is_it: impl Fn(&KeyFacts) -> bool) -> Option<(&SecretPlace, &KeyFacts)> {
+        let mut proven = self.materials.iter().filter_map(|(place, material)| match material {
+            Material::Is(facts) if is_it(facts) => Some((place, facts)),
+            _ => None,
+        });
+        let first = proven.next()?;
+        let asked_for = proven.find(|(place, _)| **place == self.desired.place);
+        Some(if *first.0 == self.desired.place { first } else { asked_for.unwrap_or(first) })
+    }
+
+    /// Whether a place is marked to hold the plaintext of a key in another coderd.
+    fn keeps_elsewhere(&self, key: &Key) -> bool {
+        self.materials.iter().any(|(_, material)| {
+            matches!(material, Material::Elsewhere(home, name) if *home == key.home && is_same(name, &key.name))
+        })
+    }
+
+    /// Whether something is kept of which it is not known whose plaintext it is.
+    fn is_unproven(&self) -> bool {
+        self.materials.iter().any(|(_, material)| *material == Material::Unproven)
+    }
+
+    fn at(&self, place: &SecretPlace) -> &Material {
+        let found = self.materials.iter().find(|(one, _)| one == place);
+        found.map_or(&Material::Absent, |(_, material)| material)
+    }
+}
+
+#[cfg(test)]
+mod explorer;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,194 @@
+//! Single decisions, by sentence; every order of events is explored beside this file.
+
+use super::super::record::Home;
+use super::super::seen::{Desired, Tags};
+use super::*;
+use crate::coderd::Uuid;
+use crds::names::provisioner::tags_hash;
+use jiff::Timestamp;
+use std::collections::BTreeSet;
+
+/// What one step depends on, put together by sentences.
+struct Case {
+    desired: Desired,
+    record: Record,
+    materials: Vec<(SecretPlace, Material)>,
+    listed: Vec<Listed>,
+    entitled: bool,
+    claimed: bool,
+    rolled: bool,
+    of_others: BTreeSet<Uuid>,
+}
+
+fn uuid(number: u8) -> Uuid {
+    format!("00000000-0000-4000-8000-0000000000{number:02x}").parse().unwrap()
+}
+
+fn now() -> Timestamp {
+    Timestamp::from_second(1_800_000_000).unwrap()
+}
+
+fn listed(number: u8, name: &str) -> Listed {
+    let facts =
+        KeyFacts { id: uuid(number), organization: uuid(200), name: name.to_owned(), tags: Tags::new() };
+    Listed { facts, created_at: now(), daemons: 0 }
+}
+
+impl Case {
+    fn new(base: &str) -> Self {
+        let home =
+            Home { control_plane: "u".to_owned(), deployment: "d".to_owned(), organization: uuid(200) };
+        let desired = Desired {
+            home,
+            base: base.to_owned(),
+            tags: Tags::new(),
+            tags_hash: tags_hash(&Tags::new()),
+            place: SecretPlace { secret: "s".to_owned(), data_key: "key".to_owned() },
+            adopt: None,
+            former_name: None,
+        };
+        let (materials, listed) = (Vec::new(), Vec::new());
+        Self {
+            desired,
+            record: Record::default(),
+            materials,
+            listed,
+            entitled: true,
+            claimed: false,
+            rolled: true,
+            of_others: BTreeSet::new(),
+        }
+    }
+
+    /// With a key that works and is in use.
+    fn using(base: &str, name: &str) -> Self {
+        let mut case = Self::new(base);
+        let found = listed(1, name);
+        let key = Key { id: Some(uuid(1)), used: true, ..case.seen(|seen| seen.key(name, 1)) };
+        case.record.current = Some(key);
+        case.record.number = 1;
+        case.record.places = vec![case.desired.place.clone()];
+        case.materials = vec![(case.desired.place.clone(), Material::Is(found.facts.clone()))];
+        case.listed = vec![found];
+        case
+    }
+
+    fn seen<T>(&self, of: impl Fn(&Seen<'_>) -> T) -> T {
+        let sight =
+            |key: &Key| find(&self.listed, &key.name).map_or(Sight::Absent, |one| Sight::Listed(one.clone()));
+        let retiring: Vec<Sight> = self.record.retiring.iter().map(sight).collect();
+        of(&Seen {
+            has_finalizer: true,
+            desired: &self.desired,
+            record: &self.record,
+            materials: &self.materials,
+            listed: Some(&self.listed),
+            retiring: &retiring,
+            pending_elsewhere: None,
+            rolled: self.rolled,
+            entitled: self.entitled,
+            claimed: self.claimed,
+            of_others: &self.of_others,
+            now: now(),
+        })
+    }
+
+    fn next(&self) -> Step {
+        self.seen(next)
+    }
+
+    /// The name of the key that is to be made next, and what is told of others.
+    fn intends(&self) -> (String, Vec<Left>) {
+        match self.next() {
+            Step::Record(record, left) => (record.pending.expect("a key is intended").name, left),
+            step => panic!("{step:?}"),
+        }
+    }
+}
+
+#[test]
+fn the_first_key_has_the_name_of_the_spec_and_taken_names_are_left_alone_and_told() {
+    let mut case = Case::new("builders");
+    assert_eq!(case.intends(), ("builders".to_owned(), Vec::new()));
+    case.listed = vec![listed(1, "BUILDERS"), listed(2, "builders-2")];
+    let left = vec![Left::Taken("BUILDERS".to_owned()), Left::Taken("builders-2".to_owned())];
+    assert_eq!(case.intends(), ("builders-3".to_owned(), left), "coderd does not tell case apart");
+    let long = Case::new(&"x".repeat(64));
+    assert_eq!(long.intends().0.len(), 64);
+    let mut taken = Case::new(&"x".repeat(64));
+    taken.listed = vec![listed(1, &"x".repeat(64))];
+    let (name, _) = taken.intends();
+    assert!(name.len() <= 64 && name.ends_with("-2"), "{name}");
+}
+
+#[test]
+fn changed_tags_make_a_numbered_key_and_another_name_is_used_as_it_is() {
+    let mut tagged = Case::using("builders", "builders");
+    tagged.desired.tags = Tags::from([("a".to_owned(), "b".to_owned())]);
+    assert_eq!(tagged.intends().0, "builders-2");
+    let mut renamed = Case::using("builders", "builders");
+    renamed.desired.base = "other".to_owned();
+    assert_eq!(renamed.intends().0, "other");
+    let same = Case::using("Builders", "builders");
+    assert_eq!(same.next(), Step::Rest, "another spelling is no other name");
+}
+
+#[test]
+fn no_key_is_made_without_a_license_for_a_foreign_secret_or_against_an_older_claim() {
+    let wait = |change: fn(&mut Case)| {
+        let mut case = Case::new("builders");
+        change(&mut case);
+        case.next()
+    };
+    assert_eq!(wait(|case| case.entitled = false), Step::Wait(Wait::Entitlement));
+    assert_eq!(wait(|case| case.claimed = true), Step::Wait(Wait::Claimed));
+    let foreign = |case: &mut Case| case.materials = vec![(case.desired.place.clone(), Material::Foreign)];
+    assert_eq!(wait(foreign), Step::Wait(Wait::SecretNotOurs));
+    let silent = |case: &mut Case| case.materials = vec![(case.desired.place.clone(), Material::Unproven)];
+    assert_eq!(wait(silent), Step::Wait(Wait::Coderd), "nothing is concluded from silence");
+}
+
+#[test]
+fn a_key_that_an_annotation_names_is_taken_over_once_and_deleted_when_ours_is_in_use() {
+    let mut case = Case::using("builders", "builders");
+    case.listed.push(Listed { daemons: 3, ..listed(9, "old") });
+    case.desired.adopt = Some("Old".to_owned());
+    case.of_others.insert(uuid(9));
+    assert_eq!(case.next(), Step::Rest, "another object has recorded it");
+    case.of_others.clear();
+    let Step::Record(record, _) = case.next() else { panic!("{:?}", case.next()) };
+    assert_eq!((record.adopted.as_deref(), record.retiring.len()), (Some("Old"), 1));
+    case.record = *record;
+    assert_eq!(case.next(), Step::Wait(Wait::Rollout), "its daemons have some time");
+    case.listed[1].daemons = 0;
+    assert!(matches!(case.next(), Step::Delete(key) if key.name == "old"));
+    case.listed.pop();
+    let Step::Record(record, _) = case.next() else { panic!("{:?}", case.next()) };
+    case.record = *record;
+    case.listed.push(listed(10, "old"));
+    assert_eq!(case.next(), Step::Rest, "a later key of that name is somebody else's");
+}
+
+#[test]
+fn a_key_of_another_id_under_a_retired_name_is_not_deleted() {
+    let mut case = Case::using("builders", "builders");
+    case.record.retiring =
+        vec![Key { id: Some(uuid(5)), used: true, ..case.seen(|seen| seen.key("gone", 0)) }];
+    case.listed.push(listed(6, "gone"));
+    let Step::Record(record, _) = case.next() else { panic!("{:?}", case.next()) };
+    assert!(record.retiring.is_empty());
+}
+
+#[test]
+fn nothing_is_deleted_while_pods_are_on_their_way() {
+    let mut case = Case::using("builders", "builders-2");
+    case.record.retiring =
+        vec![Key { id: Some(uuid(5)), used: true, ..case.seen(|seen| seen.key("builders", 1)) }];
+    case.listed.push(listed(5, "builders"));
+    case.rolled = false;
+    assert_eq!(case.next(), Step::Wait(Wait::Rollout));
+    case.rolled = true;
+    assert!(matches!(case.next(), Step::Delete(_)));
+    case.entitled = false;
+    assert_eq!(case.next(), Step::Wait(Wait::Entitlement));
+}

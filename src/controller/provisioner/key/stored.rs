@@ -1,0 +1,201 @@
+//! Decides how the record of a provisioner's keys is written in its status, and reads it back. Each key carries a seal that
+//! only the operator can make: whoever may write a status still cannot name a key that we then delete.
+
+use super::record::{Home, Key, Record, SecretPlace};
+use crds::provisioner::{ProvisionerKeyStatus, RecordedKey};
+use crds::shared::SecretKeySelector;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use ring::hmac;
+
+/// No provisioner ever has more keys: a higher number was written by somebody else.
+const MOST_KEYS_EVER: u64 = 1_000_000_000;
+
+/// What the seals of one provisioner are made with.
+#[derive(Clone, Copy)]
+pub(crate) struct Sealer<'a> {
+    /// The operator's own key.
+    pub key: &'a hmac::Key,
+    /// Uid of the provisioner: an entry counts for no other.
+    pub uid: &'a str,
+}
+
+impl Sealer<'_> {
+    fn seal(&self, key: &Key) -> String {
+        let tag = hmac::sign(self.key, &self.text(key));
+        tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    fn is_sealed(&self, key: &Key, seal: &str) -> bool {
+        let digit = |at: usize| u8::from_str_radix(seal.get(at..at + 2)?, 16).ok();
+        let tag: Option<Vec<u8>> = (0..seal.len()).step_by(2).map(digit).collect();
+        tag.is_some_and(|tag| hmac::verify(self.key, &self.text(key), &tag).is_ok())
+    }
+
+    fn text(&self, key: &Key) -> Vec<u8> {
+        let id = key.id.map(|id| id.to_string()).unwrap_or_default();
+        let Home { control_plane, deployment, organization } = &key.home;
+        let fields = [
+            "provisioner-key",
+            self.uid,
+            &key.name,
+            &id,
+            &key.number.to_string(),
+            control_plane,
+            deployment,
+            &organization.to_string(),
+            &key.tags_hash,
+            &key.since.as_second().to_string(),
+            if key.attempted { "attempted" } else { "" },
+            if key.used { "used" } else { "" },
+        ];
+        fields.join("\0").into_bytes()
+    }
+}
+
+/// The record of a status; entries that the operator did not write count for nothing.
+pub(crate) fn read(status: Option<&ProvisionerKeyStatus>, sealer: Sealer<'_>) -> Record {
+    let Some(status) = status else { return Record::default() };
+    let key = |entry: &RecordedKey| self::key(entry).filter(|key| sealer.is_sealed(key, &entry.seal));
+    let place = |reference: &SecretKeySelector| SecretPlace {
+        secret: reference.name.clone(),
+        data_key: reference.key.clone().unwrap_or_default(),
+    };
+    Record {
+        current: status.current.as_ref().and_then(key),
+        pending: status.pending.as_ref().and_then(key),
+        retiring: status.retiring.iter().filter_map(key).collect(),
+        number: u64::try_from(status.generation)
+            .ok()
+            .filter(|number| *number < MOST_KEYS_EVER)
+            .unwrap_or_default(),
+        places: status.secrets.iter().map(place).collect(),
+        adopted: status.adopted.clone(),
+    }
+}
+
+fn key(entry: &RecordedKey) -> Option<Key> {
+    let id = match &entry.id {
+        Some(id) => Some(id.parse().ok()?),
+        None => None,
+    };
+    Some(Key {
+        home: Home {
+            control_plane: entry.control_plane_uid.clone(),
+            deployment: entry.deployment_id.clone(),
+            organization: entry.organization_id.parse().ok()?,
+        },
+        name: entry.name.clone(),
+        id,
+        number: u64::try_from(entry.generation).ok()?,
+        tags_hash: entry.tags_hash.clone(),
+        since: entry.since.0,
+        attempted: entry.attempted,
+        used: entry.used,
+    })
+}
+
+/// The record as a status shows it; nothing while nothing is recorded.
+pub(crate) fn written(record: &Record, sealer: Sealer<'_>) -> Option<ProvisionerKeyStatus> {
+    if *record == Record::default() {
+        return None;
+    }
+    let entry = |key: &Key| entry(key, sealer);
+    let reference = |place: &SecretPlace| SecretKeySelector {
+        name: place.secret.clone(),
+        key: Some(place.data_key.clone()),
+    };
+    Some(ProvisionerKeyStatus {
+        current: record.current.as_ref().map(entry),
+        pending: record.pending.as_ref().map(entry),
+        retiring: record.retiring.iter().map(entry).collect(),
+        generation: i64::try_from(record.number).unwrap_or(i64::MAX),
+        secrets: record.places.iter().map(reference).collect(),
+        adopted: record.adopted.clone(),
+    })
+}
+
+fn entry(key: &Key, sealer: Sealer<'_>) -> RecordedKey {
+    RecordedKey {
+        name: key.name.clone(),
+        id: key.id.map(|id| id.to_string()),
+        generation: i64::try_from(key.number).unwrap_or(i64::MAX),
+        organization_id: key.home.organization.to_string(),
+        control_plane_uid: key.home.control_plane.clone(),
+        deployment_id: key.home.deployment.clone(),
+        tags_hash: key.tags_hash.clone(),
+        since: Time(key.since),
+        attempted: key.attempted,
+        used: key.used,
+        seal: sealer.seal(key),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::coderd::Uuid;
+    use jiff::Timestamp;
+    use serde_json::{from_value, json};
+
+    fn key(number: u64) -> Key {
+        Key {
+            home: Home {
+                control_plane: "uid".to_owned(),
+                deployment: "d".to_owned(),
+                organization: Uuid::random().unwrap(),
+            },
+            name: format!("builders-{number}"),
+            id: (number > 1).then(|| Uuid::random().unwrap()),
+            number,
+            tags_hash: "811c9dc5".to_owned(),
+            since: Timestamp::from_second(1_800_000_000).unwrap(),
+            attempted: number > 1,
+            used: number == 2,
+        }
+    }
+
+    fn record() -> Record {
+        Record {
+            current: Some(key(2)),
+            pending: Some(key(1)),
+            retiring: vec![key(3), key(4)],
+            number: 4,
+            places: vec![SecretPlace { secret: "s".to_owned(), data_key: "key".to_owned() }],
+            adopted: Some("other".to_owned()),
+        }
+    }
+
+    #[test]
+    fn a_record_survives_its_status() {
+        let operator = hmac::Key::new(hmac::HMAC_SHA256, b"operator");
+        let sealer = Sealer { key: &operator, uid: "u1" };
+        let status = written(&record(), sealer).unwrap();
+        let stored: ProvisionerKeyStatus = from_value(json!(status)).unwrap();
+        let before = record();
+        let again = read(Some(&stored), sealer);
+        assert_eq!((again.number, &again.places, &again.adopted), (4, &before.places, &before.adopted));
+        assert_eq!(written(&again, sealer), Some(status), "every key is read back");
+        assert_eq!(again.retiring.len(), 2);
+        assert_eq!(written(&Record::default(), sealer), None);
+        assert_eq!(read(None, sealer), Record::default());
+    }
+
+    #[test]
+    fn what_the_operator_did_not_write_for_this_object_counts_for_nothing() {
+        let operator = hmac::Key::new(hmac::HMAC_SHA256, b"operator");
+        let sealer = Sealer { key: &operator, uid: "u1" };
+        let status = written(&record(), sealer).unwrap();
+        let keys = |status: &ProvisionerKeyStatus, sealer| read(Some(status), sealer).keys().count();
+        assert_eq!(keys(&status, sealer), 4);
+        assert_eq!(keys(&status, Sealer { uid: "u2", ..sealer }), 0, "of another object");
+        let stranger = hmac::Key::new(hmac::HMAC_SHA256, b"stranger");
+        assert_eq!(keys(&status, Sealer { key: &stranger, ..sealer }), 0);
+        let mut forged = status.clone();
+        forged.retiring[0].name = "somebody-elses".to_owned();
+        forged.retiring[1].organization_id = Uuid::random().unwrap().to_string();
+        assert_eq!(keys(&forged, sealer), 2);
+        let entry = forged.current.as_mut().unwrap();
+        entry.id = Some(Uuid::random().unwrap().to_string());
+        assert_eq!(read(Some(&forged), sealer).current, None);
+    }
+}

@@ -1,0 +1,406 @@
+//! What a provisioner has outside of Kubernetes: the control plane's answer, the license, its keys. It brings the keys to what
+//! they should be and returns what was seen; what that means is decided in `outside` and `status`.
+
+use super::apply::Applied;
+use super::claims::{self, Claim};
+use super::dereference::Dereferenced;
+use super::key::homes::Homes;
+use super::key::record::{Home, SecretPlace};
+use super::key::secret::Secrets;
+use super::key::seen::{Desired, is_same};
+use super::key::store::RecordStore;
+use super::key::stored::Sealer;
+use super::key::work::{KeyError, KeyWork, Keyed, Proven};
+use super::observed::Outside;
+use super::reconciler::{KIND, ProvenKey, Reconciler};
+use super::resolve::owner;
+use super::running_values;
+use crate::coderd::client::{Organization, PendingJobs};
+use crate::coderd::{Client, Retry, Uuid};
+use crate::control_plane_access::control_planes::Found;
+use crate::control_plane_access::credentials::Credentials;
+use crate::control_plane_access::entitlement::ExternalProvisioners;
+use crate::control_plane_access::reach::Reached;
+use crate::control_plane_access::unreached::{About, Unreached};
+use crate::controller::children::ChildOwner;
+use crate::controller::object::{Object, Subject};
+use crate::controller::runtime::deadline::Deadline;
+use crate::controller::workload::rollout;
+use crate::kubernetes::{CallError, Kept};
+use crds::names::provisioner::{key_base, key_secret, key_secret_key, tags_hash};
+use crds::well_known::{annotation, default};
+use crds::{CoderControlPlane, CoderProvisioner};
+use kube::Resource;
+use ring::hmac;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Everything outside.
+pub(super) struct External {
+    pub(super) outside: Outside,
+    /// The object as it is now: keys are recorded in its status.
+    pub(super) object: Value,
+    /// What became of the keys, if they were worked on.
+    pub(super) keyed: Option<Keyed>,
+    /// The organization of the key, if coderd told.
+    pub(super) organization: Option<Organization>,
+    /// The address of coderd, if it answered.
+    pub(super) url: Option<String>,
+    /// Version of coderd, if it answered.
+    pub(super) version: Option<String>,
+    /// Builds that wait for these daemons, if coderd told.
+    pub(super) pending_jobs: Option<usize>,
+    /// When to try again, if something failed.
+    pub(super) retry: Option<Retry>,
+    /// Whether pods can be started with another key than before.
+    pub(super) is_news: bool,
+    /// Whether coderd asked to be left alone.
+    pub(super) is_left_alone: bool,
+}
+
+impl External {
+    fn without(outside: Outside, object: &Value, retry: Option<Retry>) -> Self {
+        Self {
+            outside,
+            object: object.clone(),
+            keyed: None,
+            organization: None,
+            url: None,
+            version: None,
+            pending_jobs: None,
+            retry,
+            is_news: false,
+            is_left_alone: false,
+        }
+    }
+
+    /// The key that pods may be started with.
+    pub(super) fn proven(&self) -> Option<Proven> {
+        self.keyed.as_ref()?.proven.clone()
+    }
+
+    /// How long coderd is to be left alone.
+    pub(super) fn pause(&self) -> Duration {
+        match self.retry {
+            Some(Retry::After(pause)) => pause,
+            Some(Retry::Backoff | Retry::WhenChanged) | None => Duration::ZERO,
+        }
+    }
+}
+
+/// What is asked of coderd, and where the answer is kept.
+struct Wanted<'a> {
+    subject: &'a Subject<CoderProvisioner>,
+    complete: &'a CoderProvisioner,
+    control_plane: &'a CoderControlPlane,
+    owner: ChildOwner,
+    place: SecretPlace,
+}
+
+impl Reconciler {
+    /// The control plane, the license and the keys.
+    pub(super) async fn observe(
+        &self,
+        subject: &Subject<CoderProvisioner>,
+        read: &Dereferenced,
+        applied: &Applied,
+        deadline: &mut Deadline,
+    ) -> Result<External, CallError> {
+        let (object, spec) = (&subject.object.value, &read.complete.spec);
+        let reference =
+            spec.bootstrap.as_ref().and_then(|bootstrap| bootstrap.credentials_secret_ref.as_ref());
+        let bootstrapped = reference.is_some();
+        let name = spec.control_plane_ref.name.trim();
+        let control_plane = match &read.control_plane {
+            Found::There(control_plane) => control_plane,
+            Found::Unlisted => {
+                return Ok(External::without(Outside::unlisted(bootstrapped), object, Some(Retry::Backoff)));
+            }
+            Found::Gone => {
+                let why = format!(
+                    "there is no CoderControlPlane {name} in this namespace; create it, or correct spec.controlPlaneRef"
+                );
+                return Ok(External::without(
+                    Outside::without_control_plane(bootstrapped, why),
+                    object,
+                    None,
+                ));
+            }
+            Found::Unreadable(why) => {
+                let why = format!("CoderControlPlane {name} cannot be read: {why}");
+                return Ok(External::without(
+                    Outside::without_control_plane(bootstrapped, why),
+                    object,
+                    None,
+                ));
+            }
+        };
+        let credentials = Credentials::of_bootstrap(&subject.object.key.namespace, reference);
+        let reached = match self.access.reach(control_plane, credentials).await {
+            Ok(reached) => reached,
+            Err(unreached) => {
+                let is_left_alone = unreached.about() == About::RateLimit;
+                let outside = Outside::unreached(bootstrapped, &unreached);
+                return Ok(External {
+                    is_left_alone,
+                    ..External::without(outside, object, Some(unreached.retry()))
+                });
+            }
+        };
+        deadline.ended("reaching the control plane", Instant::now());
+        let wanted = Wanted {
+            subject,
+            complete: &read.complete,
+            control_plane,
+            owner: owner(&read.complete),
+            place: place(&read.complete),
+        };
+        let external = self.work_on_keys(&wanted, &reached, applied, bootstrapped, deadline).await;
+        deadline.ended("the provisioner's keys", Instant::now());
+        external
+    }
+
+    async fn work_on_keys(
+        &self,
+        wanted: &Wanted<'_>,
+        reached: &Reached,
+        applied: &Applied,
+        bootstrapped: bool,
+        deadline: &Deadline,
+    ) -> Result<External, CallError> {
+        let object = &wanted.subject.object;
+        let answer = reached.external_provisioners().await;
+        let outside = Outside::reached(bootstrapped).licensed(&answer);
+        let found = |outside: Outside, retry| External {
+            url: Some(reached.url.clone()),
+            version: Some(reached.version.clone()),
+            ..External::without(outside, &object.value, retry)
+        };
+        let name = organization_name(wanted.complete);
+        let organization = match reached.client.organization(name).await {
+            Ok(organization) => organization,
+            Err(error) => {
+                let retry = Some(error.retry());
+                return Ok(found(outside.unorganized(name, &error), retry));
+            }
+        };
+        let home = Home {
+            control_plane: wanted.control_plane.metadata.uid.clone().unwrap_or_default(),
+            deployment: reached.deployment_id.clone().unwrap_or_default(),
+            organization: organization.id,
+        };
+        let desired = desired(object, wanted.complete, home, wanted.place.clone());
+        let rival = self.rival(wanted, &desired, name);
+        let checksum_key = self.checksum_key();
+        let sealing = match checksum_key.get(&self.kube).await {
+            Ok(sealing) => sealing,
+            Err(error) => return Ok(found(outside.unsealed(&error), Some(Retry::Backoff))),
+        };
+        let mut store = self.store(wanted, sealing);
+        let work = self.key_work(wanted, reached, &desired, applied, &answer, rival.is_some());
+        let keyed = work.run(&mut store, deadline).await;
+        self.objects.written(&object.key, store.object["metadata"]["resourceVersion"].as_str());
+        let is_news = keyed.proven.as_ref().is_some_and(|proven| self.is_news(wanted, proven));
+        let lost = lost(reached, &keyed);
+        let is_left_alone = lost.as_ref().is_some_and(|unreached| unreached.about() == About::RateLimit);
+        let outside = match lost {
+            Some(unreached) => Outside::unreached(bootstrapped, &unreached),
+            None => outside.keyed(&keyed, &wanted.place, rival.as_deref()),
+        };
+        let retry = retry(&keyed, &answer);
+        let pending_jobs = pending_jobs(&reached.client, &organization, wanted.complete, object).await;
+        Ok(External {
+            object: store.object,
+            keyed: Some(keyed),
+            organization: Some(organization),
+            pending_jobs,
+            is_news,
+            is_left_alone,
+            ..found(outside, retry)
+        })
+    }
+
+    fn key_work<'a>(
+        &'a self,
+        wanted: &'a Wanted<'_>,
+        reached: &'a Reached,
+        desired: &'a Desired,
+        applied: &Applied,
+        answer: &ExternalProvisioners,
+        claimed: bool,
+    ) -> KeyWork<'a> {
+        let mut homes = Homes::new(&self.access, &self.control_planes, &wanted.owner.namespace);
+        homes.know(&desired.home, &reached.client);
+        KeyWork {
+            secrets: Secrets { kube: &self.kube, owner: &wanted.owner },
+            homes,
+            client: &reached.client,
+            desired,
+            has_finalizer: wanted.subject.object.has_finalizer(),
+            rolled: rolled(applied),
+            entitled: matches!(answer, ExternalProvisioners::Entitled | ExternalProvisioners::Grace),
+            claimed,
+            of_others: self.of_others(wanted, desired),
+            tried: BTreeSet::new(),
+        }
+    }
+
+    /// The keys that other provisioners have recorded, where one of them might be taken over. A status decides nothing here
+    /// but what is left alone.
+    fn of_others(&self, wanted: &Wanted<'_>, desired: &Desired) -> BTreeSet<Uuid> {
+        if desired.adopt.is_none() {
+            return BTreeSet::new();
+        }
+        let all = self.provisioners.all();
+        let others = all.iter().filter(|one| one.meta().uid.as_deref() != Some(&wanted.subject.object.uid));
+        others.filter_map(|one| one.object()).flat_map(|object| recorded_ids(&object)).collect()
+    }
+
+    fn store<'a>(&'a self, wanted: &'a Wanted<'_>, sealing: &'a hmac::Key) -> RecordStore<'a> {
+        let object = &wanted.subject.object;
+        let sealer = Sealer { key: sealing, uid: &object.uid };
+        RecordStore::new(&self.kube, KIND, &object.key, object.value.clone(), sealer)
+    }
+
+    fn is_news(&self, wanted: &Wanted<'_>, proven: &Proven) -> bool {
+        let object = &wanted.subject.object;
+        let control_plane = wanted.control_plane.metadata.uid.clone().unwrap_or_default();
+        let known = ProvenKey { uid: object.uid.clone(), control_plane, proven: proven.clone() };
+        self.note_proven(&object.key, known)
+    }
+
+    /// The older provisioner that asks for the same key, as a person would name it.
+    fn rival(&self, wanted: &Wanted<'_>, desired: &Desired, organization: &str) -> Option<String> {
+        let object = &wanted.subject.object;
+        let mine = Claim {
+            name: object.key.name.clone(),
+            uid: object.uid.clone(),
+            created: wanted.complete.metadata.creation_timestamp.clone(),
+            has_key: has_key(&object.value),
+            control_plane: desired.home.control_plane.clone(),
+            organization: organization.to_owned(),
+            key: desired.base.clone(),
+        };
+        let all = self.provisioners.all();
+        let may_be = |one: &&Arc<Kept<CoderProvisioner>>| {
+            // References stay within a namespace, and so do claims on a control plane.
+            let is_here = one.meta().namespace.as_ref() == Some(&object.key.namespace);
+            let is_called = one.meta().name.as_ref().is_some_and(|name| is_same(name, &mine.key));
+            is_here && (is_called || one.mentions("\"key\""))
+        };
+        let others: Vec<Claim> = all.iter().filter(may_be).filter_map(|one| self.claim(one)).collect();
+        let rival = claims::older(&mine, &others)?;
+        Some(rival.name.clone())
+    }
+
+    /// What a provisioner asks for; none if it cannot be read, or its control plane is not there.
+    fn claim(&self, kept: &Kept<CoderProvisioner>) -> Option<Claim> {
+        let metadata = kept.meta();
+        let object: CoderProvisioner = kept.read().ok()?;
+        let (namespace, name) = (metadata.namespace.clone()?, metadata.name.clone()?);
+        let reference = object.spec.control_plane_ref.name.trim();
+        let control_plane = self.control_planes.named(&namespace, reference)?;
+        Some(Claim {
+            uid: metadata.uid.clone()?,
+            created: metadata.creation_timestamp.clone(),
+            has_key: kept.object().is_some_and(|object| has_key(&object)),
+            control_plane: control_plane.meta().uid.clone()?,
+            organization: organization_name(&object).to_owned(),
+            key: key_base(&name, &object.spec).to_owned(),
+            name,
+        })
+    }
+}
+
+/// The ids of the keys in a status.
+fn recorded_ids(object: &Value) -> Vec<Uuid> {
+    let key = &object["status"]["key"];
+    let retiring = key["retiring"].as_array().into_iter().flatten();
+    let entries = [&key["current"], &key["pending"]].into_iter().chain(retiring);
+    entries.filter_map(|entry| entry["id"].as_str()?.parse().ok()).collect()
+}
+
+/// Whether a key is recorded. A status decides nothing here but which of two of one age waits.
+fn has_key(object: &Value) -> bool {
+    !object["status"]["key"]["current"].is_null()
+}
+
+/// The organization that a spec asks for.
+pub(super) fn organization_name(complete: &CoderProvisioner) -> &str {
+    let name = complete.spec.organization_name.as_deref().map(str::trim);
+    name.filter(|name| !name.is_empty()).unwrap_or(default::ORGANIZATION)
+}
+
+/// Where the spec wants the plaintext.
+pub(super) fn place(complete: &CoderProvisioner) -> SecretPlace {
+    let name = complete.metadata.name.as_deref().unwrap_or_default();
+    SecretPlace {
+        secret: key_secret(name, &complete.spec),
+        data_key: key_secret_key(&complete.spec).to_owned(),
+    }
+}
+
+/// What the spec asks for, in this coderd.
+pub(super) fn desired(
+    object: &Object<CoderProvisioner>,
+    complete: &CoderProvisioner,
+    home: Home,
+    place: SecretPlace,
+) -> Desired {
+    let spec = &complete.spec;
+    Desired {
+        home,
+        base: key_base(&object.key.name, spec).to_owned(),
+        tags: spec.tags.clone(),
+        tags_hash: tags_hash(&spec.tags),
+        place,
+        adopt: object.annotation(annotation::ADOPT_KEY).map(str::to_owned),
+        former_name: object.status.provisioner_key_name.clone(),
+    }
+}
+
+/// What every pod runs with, if a rollout to it is complete and no other pod is left.
+fn rolled(applied: &Applied) -> Option<Proven> {
+    let live = applied.deployment.as_ref()?;
+    let is_over = applied.is_asked_for && rollout::is_over(Some(live), &applied.rollout);
+    let key = running_values::daemons(live).filter(|_| is_over)?.key;
+    Some(Proven { checksum: key.checksum, place: SecretPlace { secret: key.secret, data_key: key.key } })
+}
+
+/// What an error of a call means for the access itself.
+fn lost(reached: &Reached, keyed: &Keyed) -> Option<Unreached> {
+    match keyed.error.as_ref()? {
+        KeyError::Coderd(error) => reached.lost(error),
+        KeyError::Kubernetes(_) | KeyError::Filtered => None,
+    }
+}
+
+fn retry(keyed: &Keyed, answer: &ExternalProvisioners) -> Option<Retry> {
+    let of_key = keyed.error.as_ref().map(|error| match error {
+        KeyError::Coderd(error) => error.retry(),
+        KeyError::Kubernetes(_) => Retry::Backoff,
+        KeyError::Filtered => Retry::WhenChanged,
+    });
+    of_key.or(match answer {
+        ExternalProvisioners::Failed(error) => Some(error.retry()),
+        _ => keyed.is_cut.then_some(Retry::Backoff),
+    })
+}
+
+/// The builds that wait for these daemons, for autoscalers. Nothing depends on it: who may not see jobs is told nothing.
+async fn pending_jobs(
+    client: &Client,
+    organization: &Organization,
+    complete: &CoderProvisioner,
+    object: &Object<CoderProvisioner>,
+) -> Option<usize> {
+    match client.pending_jobs(organization.id, &complete.spec.tags).await {
+        Ok(PendingJobs { count, .. }) => Some(count),
+        Err(error) => {
+            tracing::debug!(%error, name = object.key.name, "coderd did not tell which builds wait");
+            None
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! Decides what is said of what a provisioner has outside of Kubernetes: the control plane, the access to it, the license, the
+//! key and its Secret. Pure: it words what was seen.
+
+use super::key::record::SecretPlace;
+use super::key::steps::Wait;
+use super::key::work::{self, Keyed};
+use super::observed::{Outside, State};
+use super::reasons::Reason;
+use crate::coderd::Error;
+use crate::control_plane_access::entitlement::ExternalProvisioners;
+use crate::control_plane_access::unreached::{About, Unreached};
+use crate::controller::checksum_key::KeyError;
+
+impl Outside {
+    /// Nothing outside could be asked.
+    fn unasked(with_bootstrap: bool) -> Self {
+        let not_asked = || State::waiting();
+        Self {
+            control_plane: not_asked(),
+            access: if with_bootstrap { not_used() } else { not_asked() },
+            bootstrap: with_bootstrap.then(not_asked),
+            entitled: not_asked(),
+            key: not_asked(),
+            secret: not_asked(),
+            wait: None,
+            daemons: None,
+        }
+    }
+
+    /// There is no control plane to be asked.
+    pub(super) fn without_control_plane(with_bootstrap: bool, why: String) -> Self {
+        // It may come later, as the order of a Git repository wants it.
+        let control_plane = State::Pending(Reason::ControlPlaneUnavailable, why);
+        Self { control_plane, ..Self::unasked(with_bootstrap) }
+    }
+
+    /// Nobody knows yet which control planes there are.
+    pub(super) fn unlisted(with_bootstrap: bool) -> Self {
+        let why = "the control planes of the cluster are being listed".to_owned();
+        Self {
+            control_plane: State::Pending(Reason::WaitingForControlPlane, why),
+            ..Self::unasked(with_bootstrap)
+        }
+    }
+
+    /// The control plane could not be reached.
+    pub(super) fn unreached(with_bootstrap: bool, unreached: &Unreached) -> Self {
+        let said = Self::unasked(with_bootstrap);
+        let (about, why) = (unreached.about(), unreached.to_string());
+        match about {
+            About::ControlPlane => {
+                Self { control_plane: State::Pending(Reason::ControlPlaneUnavailable, why), ..said }
+            }
+            About::RateLimit => {
+                Self { control_plane: there(), key: State::Pending(Reason::RateLimited, why), ..said }
+            }
+            About::OperatorAccess => Self { control_plane: there(), access: access(unreached, why), ..said },
+            About::Bootstrap => {
+                let bootstrap = Some(bootstrap(unreached, why));
+                Self { control_plane: there(), bootstrap, ..said }
+            }
+        }
+    }
+
+    /// The control plane answered; the organization, or what the license covers, is not known.
+    pub(super) fn reached(with_bootstrap: bool) -> Self {
+        let ready = State::Yes(Reason::OperatorAccessReady, "coderd accepts the operator's token".to_owned());
+        let given =
+            State::Yes(Reason::BootstrapSecretReady, "coderd accepts the token that was given".to_owned());
+        Self {
+            control_plane: there(),
+            access: if with_bootstrap { not_used() } else { ready },
+            bootstrap: with_bootstrap.then_some(given),
+            ..Self::unasked(with_bootstrap)
+        }
+    }
+
+    /// With what the license covers.
+    pub(super) fn licensed(self, answer: &ExternalProvisioners) -> Self {
+        Self { entitled: entitled(answer), ..self }
+    }
+
+    /// With what became of the keys.
+    pub(super) fn keyed(self, keyed: &Keyed, place: &SecretPlace, rival: Option<&str>) -> Self {
+        let (key, secret) = key(keyed, place, rival);
+        Self { key, secret, wait: keyed.wait, daemons: keyed.daemons, ..self }
+    }
+
+    /// Without the operator's own key, by which it knows what it has recorded.
+    pub(super) fn unsealed(self, error: &KeyError) -> Self {
+        Self { key: State::Pending(Reason::ProvisionerKeyFailed, error.to_string()), ..self }
+    }
+
+    /// With an organization that coderd does not show.
+    pub(super) fn unorganized(self, name: &str, error: &Error) -> Self {
+        let key = match error {
+            Error::NotFoundOrForbidden { .. } => State::Pending(
+                Reason::OrganizationMissing,
+                format!(
+                    "coderd has no organization {name}, or does not show it; create it, or correct spec.organizationName"
+                ),
+            ),
+            error => failed(error),
+        };
+        Self { key, ..self }
+    }
+}
+
+fn there() -> State {
+    State::Yes(Reason::ControlPlaneAvailable, "the control plane answers".to_owned())
+}
+
+fn not_used() -> State {
+    State::Unknown(Reason::NotRequested, "spec.bootstrap.credentialsSecretRef is used instead".to_owned())
+}
+
+fn access(unreached: &Unreached, why: String) -> State {
+    match unreached {
+        Unreached::AccessDisabled { .. } => State::Refused(Reason::OperatorAccessDisabled, why),
+        Unreached::TokenSecretRefMissing { .. } => State::Refused(Reason::OperatorTokenSecretRefMissing, why),
+        Unreached::TokenSecretRefInvalid { .. } | Unreached::TokenSecretForeign { .. } => {
+            State::Refused(Reason::OperatorTokenSecretRefInvalid, why)
+        }
+        Unreached::TokenSecretUnavailable { .. } | Unreached::TokenSecretUnread { .. } => {
+            State::Pending(Reason::OperatorTokenSecretUnavailable, why)
+        }
+        Unreached::AdmissionDisabled { .. } => State::Refused(Reason::AdmissionDisabled, why),
+        _ => State::Pending(Reason::OperatorAccessNotReady, why),
+    }
+}
+
+fn bootstrap(unreached: &Unreached, why: String) -> State {
+    match unreached {
+        Unreached::TokenSecretRefInvalid { .. } => State::Refused(Reason::BootstrapSecretUnavailable, why),
+        Unreached::AdmissionDisabled { .. } => State::Refused(Reason::AdmissionDisabled, why),
+        _ => State::Pending(Reason::BootstrapSecretUnavailable, why),
+    }
+}
+
+fn entitled(answer: &ExternalProvisioners) -> State {
+    match answer {
+        ExternalProvisioners::Entitled => {
+            State::Yes(Reason::Entitled, "the license covers external provisioners".to_owned())
+        }
+        ExternalProvisioners::Grace => {
+            let why = "the license has expired and covers external provisioners for a while still; renew it";
+            State::Yes(Reason::InGracePeriod, why.to_owned())
+        }
+        ExternalProvisioners::NotEntitled => {
+            let why = "the license of coderd does not cover external provisioners; add one that does. What runs goes on, \
+                       and keys are neither made nor deleted until then";
+            // The license may be on its way, with everything else of the same Git repository.
+            State::Pending(Reason::NotEntitled, why.to_owned())
+        }
+        ExternalProvisioners::NotSupported => {
+            let why =
+                "this build of coderd has no external provisioners; use an image with the enterprise code";
+            State::Refused(Reason::NotSupported, why.to_owned())
+        }
+        ExternalProvisioners::Forbidden(error) => State::Refused(Reason::Forbidden, error.to_string()),
+        ExternalProvisioners::Failed(error) => {
+            State::Pending(Reason::EntitlementsQueryFailed, error.to_string())
+        }
+    }
+}
+
+/// What is said of the key, and of its Secret.
+fn key(keyed: &Keyed, place: &SecretPlace, rival: Option<&str>) -> (State, State) {
+    let in_place = keyed.proven.is_some();
+    let secret = if in_place {
+        State::Yes(Reason::SecretReady, format!("Secret {} holds the key", place.secret))
+    } else {
+        State::Pending(Reason::Progressing, "the Secret does not hold a proven key yet".to_owned())
+    };
+    if let Some(error) = &keyed.error {
+        return (error_of(error), secret);
+    }
+    let ready = || {
+        State::Yes(Reason::ProvisionerKeyReady, "the key is in coderd, as the spec asks for it".to_owned())
+    };
+    let key = match keyed.wait {
+        Some(Wait::SecretNotOurs) => {
+            let why = format!(
+                "Secret {} belongs to somebody else; delete it, or set spec.key.secretName to another name",
+                place.secret
+            );
+            return (waiting_for_secret(in_place), State::Refused(Reason::SecretNotOurs, why));
+        }
+        Some(Wait::Claimed) => {
+            let why = format!(
+                "CoderProvisioner {} is older and has this key name in this organization; set spec.key.name to another",
+                rival.unwrap_or_default()
+            );
+            State::Refused(Reason::KeyNameConflict, why)
+        }
+        Some(Wait::TooMany) => {
+            let why = "too many earlier keys wait for control planes that cannot be asked, or earlier Secrets for pods that \
+                       do not come; mend those, see status.key";
+            State::Refused(Reason::TooManyRetiring, why.to_owned())
+        }
+        Some(Wait::Entitlement) if !in_place => {
+            State::Pending(Reason::Progressing, "no key is made without a license that covers it".to_owned())
+        }
+        Some(Wait::Coderd) => {
+            State::Pending(Reason::ProvisionerKeyFailed, "coderd did not tell of its keys".to_owned())
+        }
+        Some(Wait::Rollout) if in_place => State::Yes(
+            Reason::KeyRotating,
+            "the key is in coderd; the one it replaces is deleted when no daemon uses it any more".to_owned(),
+        ),
+        _ if in_place => ready(),
+        _ => State::Pending(Reason::Progressing, "the key is being made".to_owned()),
+    };
+    (key, secret)
+}
+
+fn waiting_for_secret(in_place: bool) -> State {
+    if in_place {
+        return State::Yes(Reason::ProvisionerKeyReady, "the key is in coderd".to_owned());
+    }
+    State::Pending(Reason::Progressing, "no key is made before its Secret can hold it".to_owned())
+}
+
+fn error_of(error: &work::KeyError) -> State {
+    match error {
+        work::KeyError::Coderd(error) => failed(error),
+        work::KeyError::Kubernetes(error) => State::Pending(Reason::ProvisionerKeyFailed, error.to_string()),
+        work::KeyError::Filtered => State::Refused(Reason::ProvisionerKeyFailed, error.to_string()),
+    }
+}
+
+fn failed(error: &Error) -> State {
+    match error {
+        Error::RateLimited { .. } => State::Pending(Reason::RateLimited, error.to_string()),
+        error => State::Pending(Reason::ProvisionerKeyFailed, error.to_string()),
+    }
+}

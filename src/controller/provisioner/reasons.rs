@@ -1,0 +1,74 @@
+//! Every reason a CoderProvisioner has in a condition or an Event, once. Logic compares these variants, never text.
+//! The tables in `docs/` are made of them; which one holds is decided in `status` and in the steps.
+
+use crate::controller::status::reasons::reasons;
+
+reasons! {
+    /// Why a condition of a provisioner is what it is.
+    pub enum Reason {
+        Settled {
+            DaemonsConnected: "The Deployment is rolled out, and coderd sees daemons with the key.",
+            ScaledToZero: "No daemons are asked for, and none run.",
+            ControlPlaneAvailable: "The control plane is there and answers.",
+            OperatorAccessReady: "coderd accepts the operator's token.",
+            BootstrapSecretReady: "coderd accepts the token of `spec.bootstrap.credentialsSecretRef`.",
+            Entitled: "The license covers external provisioners.",
+            InGracePeriod: "The license has expired and covers external provisioners for a while still; renew it.",
+            ProvisionerKeyReady: "The key is in coderd, with the name and tags of the spec.",
+            KeyRotating: "A new key is in use, and the one it replaces goes when no daemon uses it any more.",
+            SecretReady: "The Secret holds the key.",
+            MinimumReplicasReady: "The Deployment has ready pods.",
+            Accepted: "The spec breaks no rule.",
+            Suspended: "`spec.suspend` is true: nothing is changed.",
+            NotRequested: "The spec does not ask for it.",
+            KeyCreated: "A provisioner key was made in coderd.",
+            KeyDeleted: "A provisioner key that is no longer used was deleted in coderd.",
+            KeyNameTaken: "Somebody else has a key of this name in coderd: it was left alone, and the next number is used.",
+            KeyLeftBehind: "A key of this object stays in coderd, because nobody can or should delete it.",
+        }
+        Progress {
+            Creating: "The Deployment is made when the key is there.",
+            RollingOut: "Pods are being made or replaced.",
+            ReplicasUnavailable: "The rollout was complete once: pods were lost, or added ones start.",
+            NoReplicasReady: "No pod of the Deployment is ready yet.",
+            NotApplied: "The Deployment could not be applied; Ready says why.",
+            WaitingForDaemons: "Pods run, and coderd does not see their daemons yet.",
+            WaitingForControlPlane: "The control plane has to answer first.",
+            Progressing: "It is being worked on.",
+            Stopping: "Daemons finish their builds before the key is deleted.",
+        }
+        NeedsYou {
+            InvalidSpec: "The object cannot be read; correct it as SpecAccepted says.",
+            RulesBroken: "The spec breaks rules that came after it was stored; it is worked on all the same.",
+            AdmissionDisabled: "The namespace has the label coder.com/admission=disabled, so that nothing is widened.",
+            AccountNotOurs: "Nothing is run as a ServiceAccount that this provisioner does not control.",
+            ChildConflict: "An object of the name of a child belongs to somebody else.",
+            ChildRefused: "The API server refuses a child.",
+            FinalizerRefused: "The API server does not let the operator set or remove its finalizer.",
+            RolloutStuck: "Kubernetes gave up waiting for the rollout, and its pods say why.",
+            ControlPlaneUnavailable: "There is no such control plane, or it does not answer.",
+            OperatorTokenSecretRefMissing: "The control plane names no token, and no database to make one in.",
+            OperatorTokenSecretRefInvalid: "The reference to the token cannot be used.",
+            OperatorTokenSecretUnavailable: "The Secret with the token, or its key, is not there.",
+            OperatorAccessDisabled: "The control plane has `spec.operatorAccess.disabled`.",
+            BootstrapSecretUnavailable: "The Secret of `spec.bootstrap.credentialsSecretRef`, or its key, is not there or not accepted.",
+            NotEntitled: "The license does not cover external provisioners; keys are neither made nor deleted.",
+            NotSupported: "This build of coderd has no external provisioners.",
+            Forbidden: "coderd does not let the operator's user see the license.",
+            OrganizationMissing: "coderd has no organization of this name, or does not show it.",
+            KeyNameConflict: "An older CoderProvisioner of this cluster has this key name in this organization.",
+            SecretNotOurs: "The Secret that is to hold the key belongs to somebody else.",
+            TooManyRetiring: "Too many keys wait for control planes that cannot be asked, or too many Secrets for pods.",
+        }
+        Fault {
+            ApplyFailed: "A child could not be applied; it is tried again.",
+            OperatorAccessNotReady: "The operator has no token that works yet.",
+            EntitlementsQueryFailed: "coderd did not say what the license covers.",
+            ProvisionerKeyFailed: "A call to coderd about the key failed.",
+            RateLimited: "coderd asked to be left alone for a while.",
+            RolloutSlow: "The rollout takes longer than its deadline, and its pods still start.",
+            DeadlineExceeded: "A reconcile ran out of time; the rest follows in the next one.",
+            CleanupFailed: "The key could not be deleted in coderd, so that the object stays; it is tried again.",
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! One reconcile of one provisioner: every step is a file of its name, and this is their order.
+//! What should be, and what is said about it, is decided there; nothing is decided here.
+
+use super::apply::{self, Applied, Work};
+use super::build::build;
+use super::dereference::{Dereferenced, Unread};
+use super::observed::Observed;
+use super::reconciler::Reconciler;
+use super::requeue::{action, is_waiting};
+use super::resolve::resolve;
+use crate::controller::children::OwnerState;
+use crate::controller::children::gate::Gate;
+use crate::controller::identity::ObjectKey;
+use crate::controller::object::{Subject, broken_rules, complete};
+use crate::controller::object_writer::Finalizing;
+use crate::controller::runtime::deadline::Deadline;
+use crate::controller::runtime::schedule::Action;
+use crate::controller::runtime::{reconcile, telemetry};
+use crate::kubernetes::CallError;
+use crds::CoderProvisioner;
+use crds::well_known::condition;
+use serde_json::Value;
+use std::time::{Duration, Instant};
+
+impl Reconciler {
+    /// One reconcile.
+    pub(crate) async fn reconcile(&self, key: ObjectKey) -> Action {
+        // On the heap, and so are its steps: all of them together are too much for the stack of a worker.
+        let reconcile = Box::pin(self.try_reconcile(&key));
+        reconcile::run(&self.objects, &self.telemetry, &key, reconcile).await
+    }
+
+    async fn try_reconcile(&self, key: &ObjectKey) -> Result<Action, CallError> {
+        // Keys are recorded in the status: each reconcile begins with the newest.
+        let Some(object) = self.objects.read(key).await? else {
+            self.forget(key);
+            return Ok(Action::AwaitChange);
+        };
+        telemetry::of_generation(object.generation);
+        self.requests.begin(key, object.request(), &self.child_cache);
+        if object.is_deleting() {
+            return Box::pin(self.finalize(&object)).await;
+        }
+        match complete::<CoderProvisioner>(&object.value, &self.config) {
+            Err(error) => self.write_unreadable(&object, format!("the object cannot be read: {error}")).await,
+            Ok(complete) if complete.spec.suspend == Some(true) => self.write_suspended(&object).await,
+            Ok(complete) => {
+                let broken = broken_rules::<CoderProvisioner>(&object.value);
+                Box::pin(self.work_on(&Subject { object, complete, broken })).await
+            }
+        }
+    }
+
+    /// The path: dereference, resolve, build, apply, observe, status, write.
+    async fn work_on(&self, subject: &Subject<CoderProvisioner>) -> Result<Action, CallError> {
+        let mut deadline = Deadline::from(Instant::now());
+        let read = match self.dereference(subject).await {
+            Ok(read) => read,
+            Err(Unread::Unreadable(why)) => return self.write_unreadable(&subject.object, why).await,
+            Err(Unread::Failed(error)) => return self.write_failed(&subject.object, error.to_string()).await,
+        };
+        // Before the first key is made, somebody must be there to delete it.
+        let object = &subject.object;
+        let finalizing = self.writer().set_finalizer(object, true).await?;
+        if finalizing == Finalizing::Written {
+            return Ok(Action::RequeueAfter(Duration::ZERO));
+        }
+        let (gate, applied) = match Box::pin(self.apply(subject, &read)).await {
+            Ok(applied) => applied,
+            Err(error) => return self.write_failed(object, error.to_string()).await,
+        };
+        // Children that were slow to come must not keep a key from being made: they would be as slow the next time.
+        deadline.begin_next(Instant::now());
+        let external = Box::pin(self.observe(subject, &read, &applied, &mut deadline)).await?;
+        self.note_looked(&object.key, &object.uid);
+        self.publish_key_events(object, &external).await;
+        if external.is_left_alone && is_ready(&object.value) {
+            // What worked a moment ago is not unready because it could not be asked now.
+            return Ok(Action::BackOff(external.pause()));
+        }
+        // Pods are started with a key once it is proven: at once.
+        let (read, gate, applied) = if external.is_news {
+            let read = read.with_proven(external.proven(), &self.config.cluster_domain);
+            match Box::pin(self.apply(subject, &read)).await {
+                Ok((gate, applied)) => (read, gate, applied),
+                Err(error) => return self.write_failed(object, error.to_string()).await,
+            }
+        } else {
+            (read, gate, applied)
+        };
+        let late = external.keyed.as_ref().is_some_and(|keyed| keyed.is_cut);
+        let late = late.then(|| deadline.told(Instant::now())).flatten();
+        let observed = Observed::new(subject, &gate, &applied, &external, &finalizing, late);
+        self.write(subject, &read, &applied, &external, &observed).await?;
+        let pause = self.patience(&object.key, is_waiting(&observed));
+        Ok(action(&observed, applied.pruned, external.retry, pause))
+    }
+
+    /// Resolves, builds and applies the children.
+    async fn apply(
+        &self,
+        subject: &Subject<CoderProvisioner>,
+        read: &Dereferenced,
+    ) -> Result<(Gate, Applied), CallError> {
+        let (object, resolved) = (&subject.object, resolve(&read.complete, read.facts()));
+        let children = build(&resolved);
+        let deployment = read.deployment.live.as_ref();
+        let work = Work {
+            kube: &self.kube,
+            cache: &self.child_cache,
+            pruned: &self.pruned,
+            key: &object.key,
+            asked_for: &object.asked_for(),
+            state: OwnerState { object: &object.value, uid: &object.uid, deployment },
+            resolved: &resolved,
+            children: &children,
+        };
+        // Only an object of the watch is let through nowhere, and this one was read.
+        let gate = apply::gate(work, object.origin, &read.deployment).await?.unwrap_or_default();
+        let applied = apply::apply(work, &gate).await;
+        Ok((gate, applied))
+    }
+}
+
+/// Whether an object says of this generation that it is ready.
+fn is_ready(object: &Value) -> bool {
+    let conditions = object["status"]["conditions"].as_array();
+    let mut ready = conditions.into_iter().flatten().filter(|one| one["type"] == condition::READY);
+    object["status"]["observedGeneration"] == object["metadata"]["generation"]
+        && ready.any(|one| one["status"] == "True")
+}

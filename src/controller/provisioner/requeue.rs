@@ -1,0 +1,96 @@
+//! Decides when a provisioner is looked at again after a reconcile. Pure: it knows what was observed and asks nobody.
+
+use super::key::steps::Wait;
+use super::observed::{Observed, Outside, State};
+use crate::coderd::Retry;
+use crate::controller::runtime::schedule::Action;
+use crate::controller::workload::rollout::Rollout;
+use std::time::Duration;
+
+/// How often something is looked at that somebody has to mend outside of the cluster.
+const REFUSED: Duration = Duration::from_secs(45);
+/// How often something that comes by itself is looked at when nobody tells us.
+const SOON: Duration = Duration::from_secs(30);
+
+/// Whether daemons are about to connect, or to go: only coderd knows when they did.
+pub(super) fn is_waiting(observed: &Observed) -> bool {
+    let is_complete = matches!(observed.rollout, Rollout::Complete(_));
+    is_complete && (observed.outside.daemons == Some(0) || observed.outside.wait == Some(Wait::Rollout))
+}
+
+/// When to look again; `recheck` is how often a key is verified that works, and daemons are looked for that are waited for.
+pub(super) fn action(observed: &Observed, pruned: bool, retry: Option<Retry>, recheck: Duration) -> Action {
+    if observed.late.is_some() || !observed.failed.is_empty() {
+        return Action::BackOff(Duration::ZERO);
+    }
+    match retry {
+        Some(Retry::After(pause)) => return Action::BackOff(pause),
+        Some(Retry::Backoff) => return Action::BackOff(Duration::ZERO),
+        Some(Retry::WhenChanged) => return Action::RequeueAfter(REFUSED),
+        None => {}
+    }
+    let Outside { control_plane, access, bootstrap, entitled, key, secret, wait, daemons: _ } =
+        &observed.outside;
+    let states = [control_plane, access, entitled, key, secret].into_iter().chain(bootstrap);
+    let blocked = observed.account.is_some()
+        || observed.withheld.is_some()
+        || observed.finalizer.is_some()
+        || ![&observed.conflicts, &observed.refused, &observed.unimportant].iter().all(|all| all.is_empty())
+        || matches!(observed.rollout, Rollout::Stuck(_))
+        || states.into_iter().any(|state| matches!(state, State::Refused(..) | State::Pending(..)));
+    match wait {
+        _ if is_waiting(observed) => Action::RequeueAfter(recheck),
+        // Watches tell of pods; the timer is for a watch that was cut.
+        Some(Wait::Rollout) => Action::RequeueAfter(SOON.min(recheck)),
+        _ if blocked || !pruned || wait.is_some() => Action::RequeueAfter(REFUSED.min(recheck)),
+        _ if is_under_way(&observed.rollout) => Action::RequeueAfter(SOON.min(recheck)),
+        _ => Action::RequeueAfter(recheck),
+    }
+}
+
+fn is_under_way(rollout: &Rollout) -> bool {
+    matches!(rollout, Rollout::UnderWay(_) | Rollout::Unavailable(_) | Rollout::Slow(_) | Rollout::Absent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::reasons::Reason;
+    use super::*;
+
+    fn settled() -> Observed {
+        let yes = || State::Yes(Reason::Accepted, String::new());
+        let outside = Outside {
+            control_plane: yes(),
+            access: yes(),
+            bootstrap: None,
+            entitled: yes(),
+            key: yes(),
+            secret: yes(),
+            wait: None,
+            daemons: Some(1),
+        };
+        Observed { rollout: Rollout::Complete(1), outside, ..Observed::nothing() }
+    }
+
+    #[test]
+    fn a_key_that_works_is_verified_after_a_while_and_trouble_sooner() {
+        let recheck = Duration::from_secs(300);
+        let after = |seconds| Action::RequeueAfter(Duration::from_secs(seconds));
+        let of = |observed: &Observed| action(observed, true, None, recheck);
+        assert_eq!(of(&settled()), after(300));
+        assert_eq!(action(&settled(), false, None, recheck), after(45), "something is left to remove");
+        let mut waiting = settled();
+        waiting.outside.daemons = Some(0);
+        assert!(is_waiting(&waiting) && !is_waiting(&settled()));
+        assert_eq!(action(&waiting, true, None, Duration::from_secs(10)), after(10), "later each time");
+        let mut rotating = settled();
+        rotating.outside.wait = Some(Wait::Rollout);
+        assert!(is_waiting(&rotating));
+        rotating.rollout = Rollout::UnderWay(String::new());
+        assert_eq!(of(&rotating), after(30), "watches tell of pods");
+        let mut refused = settled();
+        refused.outside.key = State::Refused(Reason::KeyNameConflict, String::new());
+        assert_eq!(of(&refused), after(45));
+        assert_eq!(action(&settled(), true, Some(Retry::Backoff), recheck), Action::BackOff(Duration::ZERO));
+    }
+}

@@ -1,0 +1,198 @@
+//! Decides every value that the children of a provisioner are built from, without an `Option` where there is a default. It is
+//! the only input of `build`. Pure: what the cluster holds comes in as a value.
+//!
+//! What is not known leaves what runs as it is. A control plane that is gone, or a key that is not proven yet, stops no
+//! daemon: image, address, trust and key are then those of the running Deployment, while replicas and everything else still
+//! follow the spec. Where nothing runs either, there is no Deployment until all of it is known.
+
+use super::running_values;
+use crate::controller::children::ChildOwner;
+use crate::controller::workload::pods::{self, PodSettings};
+use crate::controller::workload::{monitoring, volumes};
+use crds::names::provisioner::{key_secret, key_secret_key, service_account, workload};
+use crds::well_known::{app_name, default};
+use crds::{CoderControlPlane, CoderProvisioner, CoderProvisionerSpec};
+use k8s_openapi::api::rbac::v1::PolicyRule;
+use serde_json::Value;
+
+/// What the cluster says about an object before its children are built.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Facts<'a> {
+    /// The control plane it refers to, if it is there.
+    pub(crate) control_plane: Option<&'a ControlPlaneFacts>,
+    /// Checksum of the key in the Secret that the spec names, once that key is proven to work.
+    pub(crate) key_checksum: Option<&'a str>,
+    /// The Deployment that runs, if it is this object's.
+    pub(crate) running: Option<&'a Value>,
+}
+
+/// What daemons have from their control plane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ControlPlaneFacts {
+    /// The image it runs.
+    pub(crate) image: String,
+    /// Its address inside the cluster.
+    pub(crate) url: String,
+    /// The Secrets it serves HTTPS with, each once.
+    pub(crate) tls: Vec<String>,
+}
+
+impl ControlPlaneFacts {
+    /// Of a control plane that runs this image. None where it has no name or namespace yet.
+    pub(crate) fn of(control_plane: &CoderControlPlane, image: &str, cluster_domain: &str) -> Option<Self> {
+        let tls = control_plane.spec.tls.as_ref().map_or(&[][..], |tls| &tls.secret_names);
+        let url = webhooks::cluster_url(control_plane, cluster_domain)?;
+        Some(Self { image: image.to_owned(), url, tls: volumes::resolve(tls, &[]).tls })
+    }
+}
+
+/// A provisioner with every value that its children are built from.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ResolvedProvisioner {
+    /// Whom the children belong to.
+    pub(crate) owner: ChildOwner,
+    /// How many daemons.
+    pub(crate) replicas: i32,
+    /// Their pods.
+    pub(crate) pods: PodSettings,
+    /// What they may do in their namespace; nothing if the spec says so.
+    pub(crate) permissions: Option<Permissions>,
+    /// What they run with; none as long as it is not known and nothing runs.
+    pub(crate) daemons: Option<Daemons>,
+    /// The spec, for the fields that have no default.
+    pub(crate) spec: CoderProvisionerSpec,
+}
+
+/// What daemons may do in their namespace.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Permissions {
+    /// Whether workspaces may be Deployments.
+    pub(crate) deployments: bool,
+    /// What the spec adds.
+    pub(crate) extra_rules: Vec<PolicyRule>,
+}
+
+/// What daemons run with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Daemons {
+    /// Their image.
+    pub(crate) image: String,
+    /// The address of their control plane.
+    pub(crate) url: String,
+    /// The Secrets whose certificates they trust for it.
+    pub(crate) trusted: Vec<String>,
+    /// Where their key is.
+    pub(crate) key: KeySource,
+}
+
+/// Where a key is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KeySource {
+    /// The Secret.
+    pub(crate) secret: String,
+    /// The key inside it.
+    pub(crate) key: String,
+    /// Another one rolls the Deployment.
+    pub(crate) checksum: String,
+}
+
+/// The provisioner with every value that its children are built from. `complete` has every default of admission in it.
+pub(crate) fn resolve(complete: &CoderProvisioner, facts: Facts<'_>) -> ResolvedProvisioner {
+    let (owner, spec) = (owner(complete), &complete.spec);
+    let grace_period =
+        spec.termination_grace_period_seconds.unwrap_or(default::TERMINATION_GRACE_PERIOD_SECONDS);
+    let (account, metrics) =
+        (service_account(&owner.name, spec), monitoring::resolve_of_pods(spec.metrics.as_ref()));
+    ResolvedProvisioner {
+        replicas: spec.replicas.unwrap_or(default::REPLICAS),
+        pods: pods::resolve(spec.pod_fields(), &account, &[], metrics, grace_period),
+        permissions: permissions(spec),
+        daemons: daemons(&owner.name, spec, facts),
+        spec: spec.clone(),
+        owner,
+    }
+}
+
+/// Whom the children of a provisioner belong to.
+pub(crate) fn owner(provisioner: &CoderProvisioner) -> ChildOwner {
+    let metadata = &provisioner.metadata;
+    let name = metadata.name.clone().unwrap_or_default();
+    ChildOwner {
+        kind: "CoderProvisioner",
+        app_name: app_name::PROVISIONER,
+        namespace: metadata.namespace.clone().unwrap_or_default(),
+        uid: metadata.uid.clone(),
+        workload: workload(&name),
+        name,
+    }
+}
+
+fn permissions(spec: &CoderProvisionerSpec) -> Option<Permissions> {
+    let given = spec.rbac.clone().unwrap_or_default();
+    (given.workspace_perms != Some(false)).then(|| Permissions {
+        deployments: given.enable_deployments == Some(true),
+        extra_rules: given.extra_rules,
+    })
+}
+
+fn daemons(name: &str, spec: &CoderProvisionerSpec, facts: Facts<'_>) -> Option<Daemons> {
+    let running = facts.running.and_then(running_values::daemons);
+    let runs = running.as_ref();
+    let of_control_plane = facts.control_plane;
+    let named = spec.image.as_ref().filter(|image| !image.is_empty());
+    let image = named.or(of_control_plane.map(|plane| &plane.image)).or(runs.map(|runs| &runs.image))?;
+    let (url, trusted) = of_control_plane
+        .map(|plane| (&plane.url, &plane.tls))
+        .or(runs.map(|runs| (&runs.url, &runs.trusted)))?;
+    let proven = facts.key_checksum.map(|checksum| KeySource {
+        secret: key_secret(name, spec),
+        key: key_secret_key(spec).to_owned(),
+        checksum: checksum.to_owned(),
+    });
+    let key = proven.or_else(|| runs.map(|runs| runs.key.clone()))?;
+    Some(Daemons { image: image.clone(), url: url.clone(), trusted: trusted.clone(), key })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::build::fixtures::Provisioner;
+    use serde_json::json;
+
+    #[test]
+    fn the_image_follows_the_control_plane_unless_the_spec_names_one() {
+        let image = |given: Provisioner| given.resolved().daemons.unwrap().image;
+        let given = || Provisioner::test().of_control_plane_with_image("coder:v2");
+        assert_eq!(image(given()), "coder:v2");
+        assert_eq!(image(given().with("image", json!("mine:v1"))), "mine:v1");
+        assert_eq!(image(given().with("image", json!(""))), "coder:v2", "an empty one names none");
+    }
+
+    #[test]
+    fn without_a_control_plane_or_a_proven_key_what_runs_stays() {
+        let before = Provisioner::test().of_tls_control_plane(&["a"]).with_key_checksum("old");
+        let ran = before.resolved().daemons;
+        for left in [
+            Provisioner::test().without_control_plane().without_key(),
+            Provisioner::test().without_control_plane(),
+        ] {
+            assert_eq!(left.resolved().daemons, None, "nothing is known and nothing runs");
+        }
+        let running = || Provisioner::test().running(before.deployment());
+        assert_eq!(running().without_control_plane().without_key().resolved().daemons, ran);
+        let rotated = running().without_control_plane().with_key_checksum("new").resolved().daemons.unwrap();
+        assert_eq!((rotated.key.checksum.as_str(), rotated.url), ("new", ran.clone().unwrap().url));
+        let moved = running().without_key().with("key", json!({"secretName": "other"})).resolved();
+        assert_eq!(moved.daemons.unwrap().key, ran.unwrap().key, "the new Secret is not proven yet");
+        let scaled = running().without_control_plane().with("replicas", json!(0)).resolved();
+        assert_eq!(scaled.replicas, 0, "the spec still says how many");
+    }
+
+    #[test]
+    fn where_nothing_runs_there_is_no_deployment_until_all_is_known() {
+        for given in [Provisioner::test().without_key(), Provisioner::test().without_control_plane()] {
+            assert_eq!(given.children().deployment, None);
+            assert!(given.children().service_account.is_some() && given.children().role.is_some());
+        }
+        assert!(Provisioner::test().children().deployment.is_some());
+    }
+}

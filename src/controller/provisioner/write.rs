@@ -1,0 +1,161 @@
+//! Writes the status of a provisioner, and tells what was done to its keys. What the status says is decided in `status`.
+
+use super::apply::Applied;
+use super::dereference::Dereferenced;
+use super::key_event::KeyEvent;
+use super::observe::{External, organization_name, place};
+use super::observed::Observed;
+use super::reasons::Reason;
+use super::reconciler::Reconciler;
+use super::resolve::owner;
+use super::status::{findings, is_ready};
+use crate::controller::object::{Object, Origin, Subject};
+use crate::controller::runtime::schedule::Action;
+use crate::controller::status::conditions::{Finding, conditions};
+use crate::controller::status::partial;
+use crate::controller::workload::rollout;
+use crate::kubernetes::CallError;
+use crate::kubernetes::events::EventDraft;
+use crds::provisioner::ResolvedProvisioner;
+use crds::shared::SecretKeySelector;
+use crds::well_known::condition;
+use crds::{CoderProvisioner, CoderProvisionerStatus, KindStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use std::time::Duration;
+
+impl Reconciler {
+    /// The whole status.
+    pub(super) async fn write(
+        &self,
+        subject: &Subject<CoderProvisioner>,
+        read: &Dereferenced,
+        applied: &Applied,
+        external: &External,
+        observed: &Observed,
+    ) -> Result<(), CallError> {
+        // Keys were recorded meanwhile: the object is what it is since the last of them.
+        let object: Object<CoderProvisioner> =
+            Object::new(subject.object.key.clone(), Origin::Read, external.object.clone());
+        let findings = findings(observed);
+        let mut status = object.status.clone();
+        status.conditions = conditions(&findings, &status.conditions, object.generation, &now());
+        status.set_handled(object.generation, object.reconcile_at());
+        status.set_phase(is_ready(&findings));
+        describe(&mut status, read, applied, external);
+        self.writer().write_status(&object, &status, &[]).await
+    }
+
+    /// Only that something could not be read this time.
+    pub(super) async fn write_failed(
+        &self,
+        object: &Object<CoderProvisioner>,
+        why: String,
+    ) -> Result<Action, CallError> {
+        self.write_summary(object, &Observed { failed: vec![why], ..Observed::nothing() }).await?;
+        Ok(Action::BackOff(Duration::ZERO))
+    }
+
+    /// Only that the object cannot be read.
+    pub(super) async fn write_unreadable(
+        &self,
+        object: &Object<CoderProvisioner>,
+        why: String,
+    ) -> Result<Action, CallError> {
+        self.write_summary(object, &Observed { unreadable: Some(why), ..Observed::nothing() }).await?;
+        Ok(Action::AwaitChange)
+    }
+
+    async fn write_summary(
+        &self,
+        object: &Object<CoderProvisioner>,
+        observed: &Observed,
+    ) -> Result<(), CallError> {
+        let told = [condition::READY, condition::RECONCILING, condition::STALLED];
+        let is_told = |finding: &Finding| {
+            told.contains(&finding.type_)
+                || observed.unreadable.is_some() && finding.type_ == condition::SPEC_ACCEPTED
+        };
+        let findings: Vec<Finding> = findings(observed).into_iter().filter(is_told).collect();
+        let status = partial::summary(object, object.status.clone(), &findings, &now());
+        self.writer().write_status(object, &status, &[]).await
+    }
+
+    /// Only that it is suspended: nothing is changed and nothing asked.
+    pub(super) async fn write_suspended(
+        &self,
+        object: &Object<CoderProvisioner>,
+    ) -> Result<Action, CallError> {
+        let status = partial::suspended(object, object.status.clone(), Reason::Suspended, Vec::new(), &now());
+        self.writer().write_status(object, &status, &[]).await?;
+        Ok(Action::AwaitChange)
+    }
+
+    /// Tells what was done to keys.
+    pub(super) async fn publish_key_events(&self, object: &Object<CoderProvisioner>, external: &External) {
+        let Some(keyed) = &external.keyed else { return };
+        let made = keyed.made.iter().map(|name| KeyEvent::Created(name));
+        let deleted = keyed.deleted.iter().map(|name| KeyEvent::Deleted(name));
+        let left = keyed.left.iter().map(KeyEvent::Left);
+        let drafts: Vec<EventDraft> = made.chain(deleted).chain(left).map(|event| event.draft()).collect();
+        self.writer().publish(object, &drafts).await;
+    }
+}
+
+fn now() -> Time {
+    Time(Timestamp::now())
+}
+
+/// What there is to report besides conditions. What could not be asked now stays as it was told.
+fn describe(
+    status: &mut CoderProvisionerStatus,
+    read: &Dereferenced,
+    applied: &Applied,
+    external: &External,
+) {
+    let complete = &read.complete;
+    let owner = owner(complete);
+    if let Some(live) = &applied.deployment {
+        status.replicas = Some(rollout::replicas(Some(live)));
+        status.ready_replicas = Some(rollout::ready_replicas(Some(live)));
+    }
+    status.selector = Some(owner.selector_text());
+    status.version = external.version.clone().or(status.version.take());
+    status.pending_jobs = external.pending_jobs.map(count).or(status.pending_jobs);
+    if let Some(organization) = &external.organization {
+        status.organization_id = Some(organization.id.to_string());
+        status.organization_name = Some(organization.name.clone());
+    }
+    if let Some(keyed) = &external.keyed {
+        status.daemons = keyed.daemons.map(count).or(status.daemons);
+        if keyed.proven.is_some() {
+            status.control_plane_ref_name = Some(complete.spec.control_plane_ref.name.trim().to_owned());
+            status.control_plane_url.clone_from(&external.url);
+            let place = place(complete);
+            status.secret_ref = Some(SecretKeySelector { name: place.secret, key: Some(place.data_key) });
+        }
+    }
+    if let Some(current) = status.key.as_ref().and_then(|key| key.current.as_ref()) {
+        status.provisioner_key_id.clone_from(&current.id);
+        status.provisioner_key_name = Some(current.name.clone());
+        status.tags_hash = Some(current.tags_hash.clone());
+    }
+    let place = place(complete);
+    status.resolved = Some(ResolvedProvisioner {
+        image: read
+            .facts()
+            .control_plane
+            .map(|plane| complete.spec.image.clone().unwrap_or_else(|| plane.image.clone())),
+        replicas: complete.spec.replicas,
+        service_account_name: Some(crds::names::provisioner::service_account(&owner.name, &complete.spec)),
+        organization_name: Some(organization_name(complete).to_owned()),
+        key_name: Some(crds::names::provisioner::key(&owner.name, &complete.spec)),
+        key_secret_name: Some(place.secret),
+        key_secret_key: Some(place.data_key),
+        termination_grace_period_seconds: complete.spec.termination_grace_period_seconds,
+    });
+}
+
+fn count(number: usize) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}

@@ -1,0 +1,187 @@
+//! A control plane with a token that was given, and provisioners of it whose pods dial the double of coderd as daemons do: with
+//! the key that was in the Secret when the pod started.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use support::coderd::{Coderd, Role};
+use support::objects::{condition, is_observed, is_ready, text};
+use support::test_env::TestEnv;
+use support::wait::{holds, until};
+use tokio::sync::OnceCell;
+
+/// The operator under test.
+pub const BINARY: &str = env!("CARGO_BIN_EXE_coder-k8s");
+
+/// The environment that most tests of the suite share.
+pub struct ProvisionerEnv {
+    pub env: TestEnv,
+}
+
+static SHARED: OnceCell<Arc<ProvisionerEnv>> = OnceCell::const_new();
+
+impl std::ops::Deref for ProvisionerEnv {
+    type Target = TestEnv;
+
+    fn deref(&self) -> &TestEnv {
+        &self.env
+    }
+}
+
+impl ProvisionerEnv {
+    pub async fn shared() -> Arc<Self> {
+        SHARED
+            .get_or_init(async || {
+                let builder = TestEnv::builder(BINARY).nodes(2).flag("--verify-interval=10s");
+                Arc::new(Self { env: builder.start().await })
+            })
+            .await
+            .clone()
+    }
+
+    /// A namespace with a control plane that has a token for its operator.
+    pub async fn control_plane(&self, purpose: &str) -> String {
+        let ns = self.cluster.namespace(purpose).await;
+        let token = self.coderd().token_for(&[Role::TemplateAdmin]);
+        self.apply_secret(&ns, "operator-token", &json!({ "token": token })).await;
+        let spec = json!({ "operatorAccess": { "tokenSecretRef": { "name": "operator-token" } } });
+        self.apply_control_plane(&ns, "coder", &spec).await;
+        self.ready(&ns, "coder").await;
+        ns
+    }
+
+    /// Applies a provisioner of the control plane, whose key is named after the namespace: one double has the keys of all.
+    pub async fn apply_provisioner(&self, namespace: &str, name: &str, more: &Value) {
+        let mut object = support::objects::provisioner(namespace, name, "coder");
+        object["spec"]["key"] = json!({ "name": namespace });
+        for (field, value) in more.as_object().into_iter().flatten() {
+            object["spec"][field] = value.clone();
+        }
+        self.apply(&object).await;
+    }
+
+    pub async fn until_provisioner(
+        &self,
+        namespace: &str,
+        name: &str,
+        what: &str,
+        asked: impl Fn(&Value) -> bool,
+    ) -> Value {
+        self.until_object("coderprovisioner", namespace, name, what, asked).await
+    }
+
+    pub async fn provisioner_ready(&self, namespace: &str, name: &str) -> Value {
+        self.until_provisioner(namespace, name, "Ready", is_ready).await
+    }
+
+    pub async fn until_provisioner_reason(
+        &self,
+        namespace: &str,
+        name: &str,
+        about: &str,
+        reason: &str,
+    ) -> Value {
+        self.until_provisioner(namespace, name, &format!("{about} {reason}"), |object| {
+            condition(object, about)["reason"] == reason && is_observed(object)
+        })
+        .await
+    }
+
+    /// The plaintext in a Secret.
+    pub async fn plaintext(&self, namespace: &str, secret: &str, key: &str) -> Option<String> {
+        let secret = self.get("secret", namespace, secret).await?;
+        let encoded = secret["data"][key].as_str()?;
+        String::from_utf8(STANDARD.decode(encoded).ok()?).ok()
+    }
+
+    /// The names of the keys that coderd has whose name begins with that of the namespace.
+    pub fn keys(&self, namespace: &str) -> Vec<String> {
+        let keys = self.coderd().provisioner_keys("default").into_iter().map(|key| key.name);
+        keys.filter(|name| name.starts_with(namespace)).collect()
+    }
+
+    /// Waits until coderd has exactly these keys of the namespace.
+    pub async fn until_keys(&self, namespace: &str, names: &[&str]) {
+        let names: Vec<String> = names.iter().map(|name| format!("{namespace}{name}")).collect();
+        until(&format!("the keys {names:?}"), support::test_env::LIMIT, async || {
+            let keys = self.keys(namespace);
+            holds(keys == names, format!("{keys:?}"))
+        })
+        .await;
+    }
+}
+
+/// Dials for the pods of one provisioner, until it is dropped.
+pub struct Daemons {
+    task: tokio::task::JoinHandle<()>,
+    /// The plaintext that each pod was started with.
+    pub dialled: Arc<Mutex<BTreeMap<String, String>>>,
+}
+
+impl Drop for Daemons {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Daemons {
+    /// Follows the pods of a provisioner.
+    pub fn follow(env: &Arc<ProvisionerEnv>, namespace: &str, secret: &str, key: &str) -> Self {
+        let dialled: Arc<Mutex<BTreeMap<String, String>>> = Arc::default();
+        let (env, known) = (env.clone(), dialled.clone());
+        let (namespace, secret, key) = (namespace.to_owned(), secret.to_owned(), key.to_owned());
+        let task = tokio::spawn(async move {
+            loop {
+                follow_once(&env, &namespace, &secret, &key, &known).await;
+                // Stands in for daemons, which come and go whenever they like; no test waits by it.
+                tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+            }
+        });
+        Self { task, dialled }
+    }
+}
+
+async fn follow_once(
+    env: &ProvisionerEnv,
+    namespace: &str,
+    secret: &str,
+    key: &str,
+    known: &Mutex<BTreeMap<String, String>>,
+) {
+    let pods = env.get("pods", namespace, "").await.unwrap_or_default();
+    let pods = pods["items"].as_array().cloned().unwrap_or_default();
+    let is_daemon =
+        |pod: &&Value| text(pod, "/metadata/labels/app.kubernetes.io~1name") == "coder-provisioner";
+    let running: Vec<String> = pods
+        .iter()
+        .filter(is_daemon)
+        .filter(|pod| pod["status"]["phase"] == "Running" && pod["metadata"]["deletionTimestamp"].is_null())
+        .map(|pod| text(pod, "/metadata/name").to_owned())
+        .collect();
+    let gone: Vec<String> = {
+        let mut known = known.lock().unwrap();
+        let gone: Vec<String> = known.keys().filter(|name| !running.contains(name)).cloned().collect();
+        gone.iter().for_each(|name| _ = known.remove(name));
+        gone
+    };
+    for name in &gone {
+        disconnect(env.coderd(), name);
+    }
+    for name in running {
+        if known.lock().unwrap().contains_key(&name) {
+            continue;
+        }
+        let Some(plaintext) = env.plaintext(namespace, secret, key).await else { continue };
+        if env.coderd().connect_daemon(&plaintext, &name).is_ok() {
+            known.lock().unwrap().insert(name, plaintext);
+        }
+    }
+}
+
+/// A process that ends is listed for three more minutes: nobody here waits for them.
+fn disconnect(coderd: &Coderd, name: &str) {
+    coderd.disconnect_daemon(name);
+    coderd.forget_daemon(name);
+}
