@@ -127,7 +127,7 @@ impl<'a> Work<'a> {
             Found::Foreign => {
                 let place = context.kube.namespace();
                 let message =
-                    format!("Secret {name} in namespace {place} exists and is not ours; remove or rename it");
+                    format!("Secret {name} in namespace {place} exists and is not ours; delete it");
                 return Err(Trouble::lasting(Reason::SecretConflict, message));
             }
         };
