@@ -44,7 +44,9 @@ pub(crate) enum About {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unreached {
     /// It is being deleted.
-    #[error("control plane {control_plane} is being deleted; set spec.controlPlaneRef to another one, or delete this object")]
+    #[error(
+        "control plane {control_plane} is being deleted; set spec.controlPlaneRef to another one, or delete this object"
+    )]
     Going {
         /// Its name.
         control_plane: String,
@@ -330,7 +332,10 @@ mod tests {
             said("False", "DatabaseUrlMissing"),
             "; see condition OperatorAccessReady (DatabaseUrlMissing) of the CoderControlPlane"
         );
-        assert_eq!(said("Unknown", "NotNeeded"), "; see condition OperatorAccessReady (NotNeeded) of the CoderControlPlane");
+        assert_eq!(
+            said("Unknown", "NotNeeded"),
+            "; see condition OperatorAccessReady (NotNeeded) of the CoderControlPlane"
+        );
         assert_eq!(said("True", "TokenProven"), "", "it is not what stands in the way");
         for odd in ["", "two words", "line\nbreak", "x".repeat(LONGEST_REASON + 1).as_str()] {
             assert_eq!(said("False", odd), "");

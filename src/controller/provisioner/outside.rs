@@ -153,8 +153,7 @@ fn entitled(answer: &ExternalProvisioners) -> State {
             State::Pending(Reason::NotEntitled, why.to_owned())
         }
         ExternalProvisioners::NotSupported => {
-            let why =
-                "this build of coderd (open source) has no external provisioners; set spec.image of the CoderControlPlane to \
+            let why = "this build of coderd (open source) has no external provisioners; set spec.image of the CoderControlPlane to \
                        a ghcr.io/coder/coder image";
             State::Refused(Reason::NotSupported, why.to_owned())
         }
@@ -174,7 +173,10 @@ fn key(keyed: &Keyed, place: &SecretPlace, rival: Option<&str>) -> (State, State
     let secret = if in_place {
         State::Yes(Reason::SecretReady, format!("Secret {} holds the key", place.secret))
     } else {
-        State::Pending(Reason::Progressing, "the Secret does not hold a key that coderd accepts yet".to_owned())
+        State::Pending(
+            Reason::Progressing,
+            "the Secret does not hold a key that coderd accepts yet".to_owned(),
+        )
     };
     if let Some(error) = &keyed.error {
         return (error_of(error), secret);
@@ -203,12 +205,14 @@ fn key(keyed: &Keyed, place: &SecretPlace, rival: Option<&str>) -> (State, State
                        finish, see status.key";
             State::Refused(Reason::TooManyRetiring, why.to_owned())
         }
-        Some(Wait::Entitlement) if !in_place => {
-            State::Pending(Reason::Progressing, "waiting for a license that includes external provisioners".to_owned())
-        }
-        Some(Wait::Coderd) => {
-            State::Pending(Reason::ProvisionerKeyFailed, "coderd did not return its provisioner keys; retrying".to_owned())
-        }
+        Some(Wait::Entitlement) if !in_place => State::Pending(
+            Reason::Progressing,
+            "waiting for a license that includes external provisioners".to_owned(),
+        ),
+        Some(Wait::Coderd) => State::Pending(
+            Reason::ProvisionerKeyFailed,
+            "coderd did not return its provisioner keys; retrying".to_owned(),
+        ),
         Some(Wait::Rollout) if in_place => State::Yes(
             Reason::KeyRotating,
             "the key is in coderd; the one it replaces is deleted when no daemon uses it any more".to_owned(),

@@ -88,7 +88,8 @@ impl<K: Resource> LastSeen<K> {
     /// Takes over what there is now; returns what is wanted differently and what is gone.
     fn update(&mut self, now: Vec<Arc<K>>) -> (Vec<ObjectKey>, Vec<ObjectKey>) {
         let Difference { now, before } = self.objects.update(now);
-        let mut gone: BTreeSet<ObjectKey> = before.iter().map(|object| ObjectKey::of(object.meta())).collect();
+        let mut gone: BTreeSet<ObjectKey> =
+            before.iter().map(|object| ObjectKey::of(object.meta())).collect();
         let mut changed = Vec::new();
         for object in now {
             let (key, wanted) = entry(&*object);

@@ -136,9 +136,6 @@ mod tests {
         let why = "CleanupFailed";
         assert_eq!(new, [(READY, why), (RECONCILING, why), (STALLED, "Progressing"), (CLEANED_UP, why)]);
         assert_eq!(kept, [(EXPOSED, "Before"), (SUSPENDED, "Before")], "its suspension has not ended");
-        assert_eq!(
-            (phase, &*after.conditions[0].message),
-            (Some("Pending"), "a Role is there; retrying")
-        );
+        assert_eq!((phase, &*after.conditions[0].message), (Some("Pending"), "a Role is there; retrying"));
     }
 }
