@@ -42,6 +42,11 @@ impl KeyEvent<'_> {
                 Reason::KeyLeftBehind,
                 format!("provisioner key {name} stays in coderd; delete it there if nobody needs it"),
             ),
+            Self::Left(Left::WithOrganization(name)) => (
+                Severity::Normal,
+                Reason::KeyDeleted,
+                format!("provisioner key {name} is gone with its organization, which was deleted in coderd"),
+            ),
         };
         EventDraft { severity, reason: reason.to_string(), action: "ProvisionerKey".to_owned(), note }
     }

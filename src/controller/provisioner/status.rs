@@ -148,7 +148,8 @@ fn unfinished(observed: &Observed) -> Option<Because> {
         let none = outside.daemons == Some(0) && observed.rollout != Rollout::ScaledToZero;
         none.then(|| {
             let message = "the pods run, and coderd has not heard from their daemons yet; look at their logs if that lasts";
-            (Reason::WaitingForDaemons, message.to_owned())
+            let besides = all(&observed.unimportant).map_or_else(String::new, |besides| format!("; {besides}"));
+            (Reason::WaitingForDaemons, format!("{message}{besides}"))
         })
     };
     None.or_else(|| Some((Reason::ApplyFailed, all(&observed.failed)?)))

@@ -9,7 +9,7 @@ use crate::controller::runtime::queue::Queue;
 use crate::controller::runtime::watches::{Changed, WatchHandler};
 use crate::controller::workload::consumed::Source;
 use crate::kubernetes::{Change, Kept};
-use crds::CoderProvisioner;
+use crds::{CoderControlPlane, CoderProvisioner};
 use kube::Resource;
 use kube::core::ObjectMeta;
 use std::collections::BTreeMap;
@@ -18,6 +18,7 @@ use std::sync::Arc;
 /// Enqueues provisioners when something changed that concerns them.
 pub(crate) struct Triggers {
     provisioners: Provisioners,
+    control_planes: ControlPlanes,
     child_cache: Arc<ChildCache>,
     queue: Queue<ObjectKey>,
 }
@@ -26,10 +27,20 @@ impl Triggers {
     /// Triggers of one term of leadership.
     pub(crate) fn new(
         provisioners: Provisioners,
+        control_planes: ControlPlanes,
         child_cache: Arc<ChildCache>,
         queue: Queue<ObjectKey>,
     ) -> Self {
-        Self { provisioners, child_cache, queue }
+        Self { provisioners, control_planes, child_cache, queue }
+    }
+
+    /// Enqueues the provisioners of every control plane that serves with this Secret: their daemons trust what is in it.
+    fn enqueue_trusting(&self, secret: &ObjectMeta) {
+        let all = self.control_planes.all();
+        for one in all.iter().filter(|one| serves_with(one, secret)) {
+            let key = ObjectKey::of(one.meta());
+            self.enqueue(|provisioner| refers_to(provisioner, &key));
+        }
     }
 
     fn enqueue(&self, concerns: impl Fn(&Kept<CoderProvisioner>) -> bool) {
@@ -75,6 +86,24 @@ fn names_secret(provisioner: &Kept<CoderProvisioner>, metadata: &ObjectMeta) -> 
     here && provisioner.mentions(name) && provisioner.read().is_ok_and(|spec| is_named(&spec))
 }
 
+/// Whether a control plane serves HTTPS with a Secret of this name in its namespace.
+fn serves_with(control_plane: &Kept<CoderControlPlane>, secret: &ObjectMeta) -> bool {
+    let here = control_plane.meta().namespace == secret.namespace;
+    let name = secret.name.as_deref().unwrap_or_default();
+    let is_named = |plane: &CoderControlPlane| {
+        let mut names = plane.spec.tls.iter().flat_map(|tls| &tls.secret_names);
+        names.any(|one| one.trim() == name)
+    };
+    here && control_plane.mentions(name) && control_plane.read().is_ok_and(|plane| is_named(&plane))
+}
+
+/// Whether a provisioner is of this control plane.
+fn refers_to(provisioner: &Kept<CoderProvisioner>, control_plane: &ObjectKey) -> bool {
+    let here = provisioner.meta().namespace.as_ref() == Some(&control_plane.namespace);
+    here && provisioner.mentions(&control_plane.name)
+        && provisioner.read().is_ok_and(|one| one.spec.control_plane_ref.name.trim() == control_plane.name)
+}
+
 impl WatchHandler for Triggers {
     fn changed(&self, changed: Changed, change: &Change) {
         let metadata = &change.metadata;
@@ -87,6 +116,7 @@ impl WatchHandler for Triggers {
             Changed::Consumed(Source::Secret) => {
                 self.enqueue_owner(metadata);
                 self.enqueue(|one| names_secret(one, metadata));
+                self.enqueue_trusting(metadata);
             }
             Changed::Consumed(Source::ConfigMap) => {}
             Changed::Namespace => self.enqueue(|one| one.meta().namespace == metadata.name),
@@ -138,11 +168,7 @@ pub(crate) async fn follow_control_planes(
         let changed = |key: &&ObjectKey| now.get(*key) != before.get(*key);
         let keys: Vec<ObjectKey> = now.keys().chain(before.keys()).filter(changed).cloned().collect();
         for one in provisioners.all() {
-            let refers = |key: &ObjectKey| {
-                let may_be = one.meta().namespace.as_ref() == Some(&key.namespace) && one.mentions(&key.name);
-                may_be && one.read().is_ok_and(|one| one.spec.control_plane_ref.name.trim() == key.name)
-            };
-            if keys.iter().any(refers) {
+            if keys.iter().any(|key| refers_to(&one, key)) {
                 queue.enqueue(ObjectKey::of(one.meta()));
             }
         }
@@ -185,5 +211,24 @@ mod tests {
         assert!(names_secret(&provisioner, &secret("team", "token")));
         assert!(!names_secret(&provisioner, &secret("other", "token")));
         assert!(!names_secret(&provisioner, &secret("team", "else")));
+    }
+
+    #[test]
+    fn a_certificate_concerns_the_provisioners_of_whoever_serves_with_it() {
+        let text = json!({ "metadata": { "name": "coder", "namespace": "team" },
+            "spec": { "tls": { "secretNames": ["coder-tls"] }, "license": { "secretRef": { "name": "other" } } } });
+        let plane: Kept<CoderControlPlane> = from_str(&text.to_string()).unwrap();
+        let secret = |namespace: &str, name: &str| -> ObjectMeta {
+            from_value(json!({ "name": name, "namespace": namespace })).unwrap()
+        };
+        assert!(serves_with(&plane, &secret("team", "coder-tls")));
+        assert!(
+            !serves_with(&plane, &secret("other", "coder-tls"))
+                && !serves_with(&plane, &secret("team", "other"))
+        );
+        let text = json!({ "metadata": { "name": "b", "namespace": "team" }, "spec": { "controlPlaneRef": { "name": "coder" } } });
+        let provisioner: Kept<CoderProvisioner> = from_str(&text.to_string()).unwrap();
+        let key = |namespace: &str| ObjectKey { namespace: namespace.to_owned(), name: "coder".to_owned() };
+        assert!(refers_to(&provisioner, &key("team")) && !refers_to(&provisioner, &key("other")));
     }
 }
