@@ -4,10 +4,9 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
-use support::coderd::{Coderd, Role};
-use support::objects::{condition, is_observed, is_ready, text};
+use std::sync::Arc;
+use support::coderd::Role;
+use support::objects::{condition, is_observed, is_ready};
 use support::test_env::TestEnv;
 use support::wait::{holds, until};
 use tokio::sync::OnceCell;
@@ -111,77 +110,4 @@ impl ProvisionerEnv {
         })
         .await;
     }
-}
-
-/// Dials for the pods of one provisioner, until it is dropped.
-pub struct Daemons {
-    task: tokio::task::JoinHandle<()>,
-    /// The plaintext that each pod was started with.
-    pub dialled: Arc<Mutex<BTreeMap<String, String>>>,
-}
-
-impl Drop for Daemons {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-impl Daemons {
-    /// Follows the pods of a provisioner.
-    pub fn follow(env: &Arc<ProvisionerEnv>, namespace: &str, secret: &str, key: &str) -> Self {
-        let dialled: Arc<Mutex<BTreeMap<String, String>>> = Arc::default();
-        let (env, known) = (env.clone(), dialled.clone());
-        let (namespace, secret, key) = (namespace.to_owned(), secret.to_owned(), key.to_owned());
-        let task = tokio::spawn(async move {
-            loop {
-                follow_once(&env, &namespace, &secret, &key, &known).await;
-                // Stands in for daemons, which come and go whenever they like; no test waits by it.
-                tokio::time::sleep(std::time::Duration::from_millis(200)).await;
-            }
-        });
-        Self { task, dialled }
-    }
-}
-
-async fn follow_once(
-    env: &ProvisionerEnv,
-    namespace: &str,
-    secret: &str,
-    key: &str,
-    known: &Mutex<BTreeMap<String, String>>,
-) {
-    let pods = env.get("pods", namespace, "").await.unwrap_or_default();
-    let pods = pods["items"].as_array().cloned().unwrap_or_default();
-    let is_daemon =
-        |pod: &&Value| text(pod, "/metadata/labels/app.kubernetes.io~1name") == "coder-provisioner";
-    let running: Vec<String> = pods
-        .iter()
-        .filter(is_daemon)
-        .filter(|pod| pod["status"]["phase"] == "Running" && pod["metadata"]["deletionTimestamp"].is_null())
-        .map(|pod| text(pod, "/metadata/name").to_owned())
-        .collect();
-    let gone: Vec<String> = {
-        let mut known = known.lock().unwrap();
-        let gone: Vec<String> = known.keys().filter(|name| !running.contains(name)).cloned().collect();
-        gone.iter().for_each(|name| _ = known.remove(name));
-        gone
-    };
-    for name in &gone {
-        disconnect(env.coderd(), name);
-    }
-    for name in running {
-        if known.lock().unwrap().contains_key(&name) {
-            continue;
-        }
-        let Some(plaintext) = env.plaintext(namespace, secret, key).await else { continue };
-        if env.coderd().connect_daemon(&plaintext, &name).is_ok() {
-            known.lock().unwrap().insert(name, plaintext);
-        }
-    }
-}
-
-/// A process that ends is listed for three more minutes: nobody here waits for them.
-fn disconnect(coderd: &Coderd, name: &str) {
-    coderd.disconnect_daemon(name);
-    coderd.forget_daemon(name);
 }

@@ -6,7 +6,7 @@ mod keys_in_the_way;
 mod rare_looks;
 mod zombies;
 
-use env::{Daemons, ProvisionerEnv};
+use env::ProvisionerEnv;
 use serde_json::json;
 use support::objects::{condition, is_ready};
 
@@ -15,7 +15,7 @@ async fn a_provisioner_gets_a_key_runs_daemons_rotates_and_leaves_nothing() {
     let env = ProvisionerEnv::shared().await;
     let ns = env.control_plane("life").await;
     env.apply_provisioner(&ns, "builders", &json!({ "tags": { "environment": "on-prem" } })).await;
-    let daemons = Daemons::follow(&env, &ns, "builders-provisioner-key", "key");
+    let daemons = env.daemons(&ns).await;
 
     let first = env.provisioner_ready(&ns, "builders").await;
     assert_eq!(env.keys(&ns), std::slice::from_ref(&ns));
@@ -39,14 +39,8 @@ async fn a_provisioner_gets_a_key_runs_daemons_rotates_and_leaves_nothing() {
     assert!(!first.to_string().contains(&plaintext), "the plaintext is in the Secret alone");
 
     // Other tags are another key: it is made, rolled out, and then the first one goes.
-    let in_use = daemons.dialled.clone();
-    env.coderd().on_key_deletion(move |deletion| {
-        let in_use = in_use.lock().unwrap();
-        let holder = in_use.iter().find(|(_, plaintext)| deletion.had(plaintext));
-        holder.map_or(Ok(()), |(pod, _)| {
-            Err(format!("{} is deleted while pod {pod} uses it", deletion.key.name))
-        })
-    });
+    let users = daemons.users();
+    env.coderd().on_key_deletion(move |deletion| users.object_to(deletion));
     env.apply_provisioner(&ns, "builders", &json!({ "tags": { "environment": "cloud" } })).await;
     env.until_keys(&ns, &["-2"]).await;
     env.until_provisioner(&ns, "builders", "ready with the second key alone", |object| {
@@ -57,8 +51,7 @@ async fn a_provisioner_gets_a_key_runs_daemons_rotates_and_leaves_nothing() {
     let rotated = env.plaintext(&ns, "builders-provisioner-key", "key").await.unwrap();
     assert_ne!(rotated, plaintext);
 
-    // Pods end before the key goes; whoever follows them here may be a moment late.
-    env.coderd().on_key_deletion(|_| Ok(()));
+    // Pods end before the key goes, too.
     env.cluster.kubectl(&format!("delete coderprovisioner builders -n {ns} --wait=false")).await.expect_ok();
     env.until_gone("coderprovisioner", &ns, "builders").await;
     assert_eq!(env.keys(&ns), Vec::<String>::new());
@@ -86,7 +79,7 @@ async fn a_lost_secret_and_a_deleted_key_are_replaced_by_another_key() {
     let env = ProvisionerEnv::shared().await;
     let ns = env.control_plane("lost").await;
     env.apply_provisioner(&ns, "builders", &json!({})).await;
-    let _daemons = Daemons::follow(&env, &ns, "builders-provisioner-key", "key");
+    let _daemons = env.daemons(&ns).await;
     env.provisioner_ready(&ns, "builders").await;
     env.cluster.kubectl(&format!("delete secret builders-provisioner-key -n {ns}")).await.expect_ok();
     env.until_keys(&ns, &["-2"]).await;

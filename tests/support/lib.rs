@@ -8,6 +8,7 @@ pub mod campaign;
 pub mod canary;
 pub mod cluster;
 pub mod coderd;
+pub mod daemons;
 pub mod database_proxy;
 pub mod database_tokens;
 pub mod fault_proxy;
@@ -31,6 +32,7 @@ pub mod tools;
 pub mod wait;
 
 pub use cluster::{Cluster, ClusterOptions};
+pub use daemons::Daemons;
 pub use fault_proxy::{Fault, FaultProxy};
 pub use fleet::Fleet;
 pub use installation::Installation;

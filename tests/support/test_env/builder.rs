@@ -143,7 +143,7 @@ impl TestEnvBuilder {
                 options.flags.push(format!("--resolve=*.svc.cluster.local:443={}", double.tls_addr()));
             }
             options.flags.push(format!("--resolve=*.svc.cluster.local={}", double.addr()));
-            coderd = Some(double);
+            coderd = Some(Arc::new(double));
         }
         let mut operator = Operator::start(self.binary, &options).await;
         operator.ready(self.limit).await;

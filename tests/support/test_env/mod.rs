@@ -8,6 +8,7 @@ pub use builder::TestEnvBuilder;
 
 use crate::cluster::Cluster;
 use crate::coderd::Coderd;
+use crate::daemons::Daemons;
 use crate::fault_proxy::{FaultProxy, Journal};
 use crate::installation::Installation;
 use crate::objects::{self, condition, is_observed, is_ready};
@@ -34,7 +35,7 @@ pub struct TestEnv {
     pub cluster: Cluster,
     /// The operator's manifests in it.
     pub installation: Installation,
-    coderd: Option<Coderd>,
+    coderd: Option<Arc<Coderd>>,
     faults: Option<Faults>,
     binary: &'static str,
     options: OperatorOptions,
@@ -60,6 +61,14 @@ impl TestEnv {
     /// If the environment is without one.
     pub fn coderd(&self) -> &Coderd {
         self.coderd.as_ref().expect("an environment with a coderd")
+    }
+
+    /// Dials that double for the pods of the provisioners of a namespace, as daemons do.
+    pub async fn daemons(&self, namespace: &str) -> Daemons {
+        // It ends with this environment, not with whoever still dials.
+        let coderd = self.coderd.as_ref().map(Arc::downgrade).unwrap_or_default();
+        let client = self.cluster.client().await;
+        Daemons::follow(client, namespace, Duration::ZERO, move |_| coderd.upgrade())
     }
 
     /// The proxy between the operator and the API server.
