@@ -42,7 +42,8 @@ pub mod annotation {
     /// On the Secret of a provisioner key: data key, control plane, deployment, organization and name of the key whose
     /// plaintext it holds, so that the plaintext is shown to no other coderd.
     pub const KEY_OF: &str = "coder.com/provisioner-key-of";
-    /// On a control plane's pod template: a new value in a Secret or ConfigMap it reads rolls the Deployment.
+    /// On a control plane's pod template: a new value in a Secret or ConfigMap it reads rolls the Deployment. On a
+    /// provisioner's: another CA of a control plane with TLS does.
     pub const CHECKSUM: &str = "coder.com/checksum";
     /// Fingerprint of the manifest an object was made from, so that a field no longer wanted is noticed.
     pub const FINGERPRINT: &str = "coder.com/fingerprint";

@@ -87,6 +87,7 @@ impl Reconcilers {
         let there = self.dependants.provisioners.clone();
         let _daemons_shown = Telemetry::new(PROVISIONER, self.metrics.clone())
             .show(&daemons, move |namespace, name| there.named(namespace, name).is_some());
+        let _jobs_shown = self.metrics.pending_jobs.show(self.of_provisioners.job_counts());
         let handlers = self.handlers(&planes, &daemons);
         let kube = self.of_control_planes.kube();
         tokio::select! {
@@ -107,6 +108,7 @@ impl Reconcilers {
         );
         let of_provisioners = provisioner::Triggers::new(
             self.dependants.provisioners.clone(),
+            self.control_planes.clone(),
             self.of_provisioners.child_cache().clone(),
             daemons.clone(),
         );

@@ -2,6 +2,9 @@
 //! keys that are made, rotated, recovered and deleted, and what the status says of them.
 
 mod env;
+mod keys_in_the_way;
+mod rare_looks;
+mod zombies;
 
 use env::ProvisionerEnv;
 use serde_json::json;

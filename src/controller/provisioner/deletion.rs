@@ -15,6 +15,7 @@ use super::reasons::Reason;
 use super::reconciler::{KIND, Reconciler};
 use super::resolve::owner;
 use crate::coderd::client::Deletion;
+use crate::coderd::{Client, Error, Uuid};
 use crate::control_plane_access::control_planes::{self, Found};
 use crate::control_plane_access::credentials::Credentials;
 use crate::controller::children::{ChildKind, drift};
@@ -219,8 +220,8 @@ impl Reconciler {
         };
         let (owner, place) = (owner(&complete), place(&complete));
         let secrets = Secrets { kube: &self.kube, owner: &owner };
-        let is_unknown = record.keys().next().is_none()
-            && matches!(secrets.read(&place).await?.content, Content::Plaintext(..));
+        let found = secrets.read(&place).await?.content;
+        let is_unknown = record.keys().next().is_none() && matches!(found, Content::Plaintext(..));
         let unknown = if is_unknown { Unrecorded::Unknown } else { Unrecorded::Nothing };
         let name = complete.spec.control_plane_ref.name.trim();
         let control_plane = match control_planes::named(&self.control_planes, &object.key.namespace, name) {
@@ -252,8 +253,10 @@ impl Reconciler {
         if !is_unknown {
             return Ok(Unrecorded::Nothing);
         }
-        let organization = reached.client.organization(organization_name(&complete)).await?;
-        let home = Home { control_plane: uid, deployment, organization: organization.id };
+        let Some(organization) = organization_of(&reached.client, &complete, &found).await? else {
+            return Ok(Unrecorded::Nothing);
+        };
+        let home = Home { control_plane: uid, deployment, organization };
         homes.know(&home, &reached.client);
         let desired = desired(object, &complete, home, place);
         let mut known = Homes::new(&self.access, &self.control_planes, &object.key.namespace);
@@ -265,6 +268,7 @@ impl Reconciler {
             desired: &desired,
             has_finalizer: true,
             rolled: None,
+            patience: SignedDuration::ZERO,
             entitled: true,
             claimed: false,
             of_others: BTreeSet::new(),
@@ -302,6 +306,23 @@ impl Reconciler {
         let Some(live) = self.deployment(object, &name).await? else { return Ok(()) };
         let target = Target::of(ChildKind::Deployment.names(), &object.key.namespace, &name);
         self.kube.remove(target, live["metadata"]["uid"].as_str().unwrap_or_default()).await
+    }
+}
+
+/// The organization of a plaintext of which nothing is recorded: the one that the spec names or, where coderd has none of that
+/// name any more, the one that the key itself is in. None if coderd does not know the key: there is nothing to delete.
+async fn organization_of(
+    client: &Client,
+    complete: &CoderProvisioner,
+    found: &Content,
+) -> Result<Option<Uuid>, Error> {
+    let named = client.organization(organization_name(complete)).await;
+    match (named, found) {
+        (Ok(organization), _) => Ok(Some(organization.id)),
+        (Err(Error::NotFoundOrForbidden { .. }), Content::Plaintext(plaintext, _)) => {
+            Ok(client.identify_provisioner_key(plaintext).await?.map(|key| key.organization_id))
+        }
+        (Err(error), _) => Err(error),
     }
 }
 

@@ -44,6 +44,11 @@ impl KeyEvent<'_> {
                     "provisioner key {name} was left in coderd; if nobody uses it, run coder provisioner keys delete {name}"
                 ),
             ),
+            Self::Left(Left::WithOrganization(name)) => (
+                Severity::Normal,
+                Reason::KeyDeleted,
+                format!("provisioner key {name} is gone with its organization, which was deleted in coderd"),
+            ),
         };
         EventDraft { severity, reason: reason.to_string(), action: "ProvisionerKey".to_owned(), note }
     }

@@ -10,6 +10,7 @@ use crate::coderd::Error;
 use crate::control_plane_access::entitlement::ExternalProvisioners;
 use crate::control_plane_access::unreached::{About, Unreached};
 use crate::controller::checksum_key::KeyError;
+use std::collections::BTreeSet;
 
 impl Outside {
     /// Nothing outside could be asked.
@@ -83,7 +84,7 @@ impl Outside {
     /// With what became of the keys.
     pub(super) fn keyed(self, keyed: &Keyed, place: &SecretPlace, rival: Option<&str>) -> Self {
         let (key, secret) = key(keyed, place, rival);
-        Self { key, secret, wait: keyed.wait, daemons: keyed.daemons, ..self }
+        Self { key, secret, wait: keyed.wait, daemons: keyed.daemons.as_ref().map(BTreeSet::len), ..self }
     }
 
     /// Without the operator's own key, by which it knows what it has recorded.
@@ -191,6 +192,14 @@ fn key(keyed: &Keyed, place: &SecretPlace, rival: Option<&str>) -> (State, State
                 place.secret
             );
             return (waiting_for_secret(in_place), State::Refused(Reason::SecretNotOurs, why));
+        }
+        Some(Wait::SecretImmutable) => {
+            let why = format!(
+                "Secret {} is immutable, so that no other key can be written to it; delete it, which gives daemons a new key, or \
+                 set spec.key.secretName to another name",
+                place.secret
+            );
+            return (waiting_for_secret(in_place), State::Refused(Reason::SecretImmutable, why));
         }
         Some(Wait::Claimed) => {
             let why = format!(

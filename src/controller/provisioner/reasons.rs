@@ -24,6 +24,7 @@ reasons! {
             KeyCreated: "A provisioner key was made in coderd.",
             KeyDeleted: "A provisioner key that is no longer used was deleted in coderd.",
             KeyNameTaken: "Somebody else has a key of this name in coderd: it was left alone, and the next number is used.",
+            PodReplaced: "A pod was ready and coderd did not hear of its daemon for minutes: it was deleted, and another takes its place.",
             KeyLeftBehind: "A key of this object stays in coderd, because nobody can or should delete it.",
         }
         Progress {
@@ -58,6 +59,7 @@ reasons! {
             OrganizationMissing: "coderd has no organization of this name, or does not show it.",
             KeyNameConflict: "An older CoderProvisioner of this control plane has this key name in this organization.",
             SecretNotOurs: "The Secret that is to hold the key belongs to somebody else.",
+            SecretImmutable: "The Secret that is to hold the key is immutable, so that no other key can be written to it.",
             TooManyRetiring: "Too many earlier keys are in control planes that cannot be reached, or too many earlier Secrets are used by pods.",
         }
         Fault {

@@ -2,7 +2,9 @@
 //! Nothing that is remembered is an authority: a restart forgets all of it.
 
 use super::key::work::Proven;
+use super::pending_jobs::JobMemory;
 use super::reasons::Reason;
+use super::zombies::Silence;
 use crate::control_plane_access::ControlPlaneAccess;
 use crate::control_plane_access::control_planes::ControlPlanes;
 use crate::controller::checksum_key::ChecksumKey;
@@ -20,6 +22,7 @@ use crate::controller::status::reasons::Class;
 use crate::controller::status::transitions::Meaning;
 use crate::kubernetes::events::Events;
 use crate::kubernetes::{Kept, KindName, Kube, Reflected};
+use crate::serving::metrics::JobCount;
 use crds::well_known::finalizer;
 use crds::{CoderProvisioner, CoderProvisionerStatus};
 use std::collections::BTreeMap;
@@ -79,6 +82,10 @@ pub(crate) struct Reconciler {
     looked: Mutex<BTreeMap<ObjectKey, String>>,
     /// How often in a row each waited for daemons.
     waits: Mutex<BTreeMap<ObjectKey, u32>>,
+    /// Pods of each whose daemons coderd does not hear of, with the uid of the object.
+    silences: Mutex<BTreeMap<ObjectKey, (String, Silence)>>,
+    /// The builds that wait for each, for the metric.
+    pub(super) jobs: Arc<JobMemory>,
     /// How often a key that works is verified.
     pub(super) verify_interval: Duration,
 }
@@ -108,6 +115,8 @@ impl Reconciler {
             proven: Mutex::default(),
             looked: Mutex::default(),
             waits: Mutex::default(),
+            silences: Mutex::default(),
+            jobs: Arc::default(),
             verify_interval,
         }
     }
@@ -121,6 +130,8 @@ impl Reconciler {
         lock(&self.proven).clear();
         lock(&self.looked).clear();
         lock(&self.waits).clear();
+        lock(&self.silences).clear();
+        self.jobs.clear();
         *lock(&self.checksum_key) = Arc::default();
     }
 
@@ -132,6 +143,14 @@ impl Reconciler {
         lock(&self.proven).remove(key);
         lock(&self.looked).remove(key);
         lock(&self.waits).remove(key);
+        lock(&self.silences).remove(key);
+        self.jobs.forget(key);
+    }
+
+    /// What was counted of builds that wait, for whoever shows it.
+    pub(crate) fn job_counts(&self) -> impl Fn() -> Vec<JobCount> + Send + Sync + 'static {
+        let jobs = self.jobs.clone();
+        move || jobs.counts()
     }
 
     /// What is known of children, for whoever follows the cluster.
@@ -177,6 +196,22 @@ impl Reconciler {
         let waits = all.entry(key.clone()).or_default();
         *waits = waits.saturating_add(1);
         (FIRST_WAIT * 2_u32.pow((*waits - 1).min(6))).min(self.verify_interval)
+    }
+
+    /// What is remembered of pods whose daemons coderd does not hear of.
+    pub(super) fn silence(&self, key: &ObjectKey, uid: &str) -> Silence {
+        let all = lock(&self.silences);
+        all.get(key).filter(|(of, _)| of == uid).map(|(_, silence)| silence.clone()).unwrap_or_default()
+    }
+
+    /// Remembers it.
+    pub(super) fn note_silence(&self, key: &ObjectKey, uid: &str, silence: Silence) {
+        let mut all = lock(&self.silences);
+        if silence.is_nothing() {
+            all.remove(key);
+        } else {
+            all.insert(key.clone(), (uid.to_owned(), silence));
+        }
     }
 
     /// The key that pods of this object may be started with for this control plane.

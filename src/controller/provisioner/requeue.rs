@@ -48,6 +48,14 @@ pub(super) fn action(observed: &Observed, pruned: bool, retry: Option<Retry>, re
     }
 }
 
+/// The same, but no later than after this time.
+pub(super) fn sooner(action: Action, pause: Option<Duration>) -> Action {
+    match (action, pause) {
+        (Action::RequeueAfter(after), Some(pause)) => Action::RequeueAfter(after.min(pause)),
+        (action, _) => action,
+    }
+}
+
 fn is_under_way(rollout: &Rollout) -> bool {
     matches!(rollout, Rollout::UnderWay(_) | Rollout::Unavailable(_) | Rollout::Slow(_) | Rollout::Absent)
 }
@@ -91,6 +99,10 @@ mod tests {
         let mut refused = settled();
         refused.outside.key = State::Refused(Reason::KeyNameConflict, String::new());
         assert_eq!(of(&refused), after(45));
-        assert_eq!(action(&settled(), true, Some(Retry::Backoff), recheck), Action::BackOff(Duration::ZERO));
+        let failed = action(&settled(), true, Some(Retry::Backoff), recheck);
+        assert_eq!(failed, Action::BackOff(Duration::ZERO));
+        let minute = Some(Duration::from_secs(60));
+        assert_eq!(sooner(of(&settled()), minute), after(60), "a pod that may be a zombie");
+        assert_eq!((sooner(failed, minute), sooner(of(&settled()), None)), (failed, after(300)));
     }
 }

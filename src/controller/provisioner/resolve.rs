@@ -35,14 +35,18 @@ pub(crate) struct ControlPlaneFacts {
     pub(crate) url: String,
     /// The Secrets it serves HTTPS with, each once.
     pub(crate) tls: Vec<String>,
+    /// Changes when what is in them has to be trusted anew; none without TLS.
+    pub(crate) certificates: Option<String>,
 }
 
 impl ControlPlaneFacts {
-    /// Of a control plane that runs this image. None where it has no name or namespace yet.
+    /// Of a control plane that runs this image; what its certificates are is not known yet. None where it has no name or
+    /// namespace yet.
     pub(crate) fn of(control_plane: &CoderControlPlane, image: &str, cluster_domain: &str) -> Option<Self> {
         let tls = control_plane.spec.tls.as_ref().map_or(&[][..], |tls| &tls.secret_names);
         let url = webhooks::cluster_url(control_plane, cluster_domain)?;
-        Some(Self { image: image.to_owned(), url, tls: volumes::resolve(tls, &[]).tls })
+        let tls = volumes::resolve(tls, &[]).tls;
+        Some(Self { image: image.to_owned(), url, tls, certificates: None })
     }
 }
 
@@ -81,6 +85,8 @@ pub(crate) struct Daemons {
     pub(crate) url: String,
     /// The Secrets whose certificates they trust for it.
     pub(crate) trusted: Vec<String>,
+    /// Another one rolls the Deployment.
+    pub(crate) certificates: Option<String>,
     /// Where their key is.
     pub(crate) key: KeySource,
 }
@@ -141,16 +147,17 @@ fn daemons(name: &str, spec: &CoderProvisionerSpec, facts: Facts<'_>) -> Option<
     let of_control_plane = facts.control_plane;
     let named = spec.image.as_ref().filter(|image| !image.is_empty());
     let image = named.or(of_control_plane.map(|plane| &plane.image)).or(runs.map(|runs| &runs.image))?;
-    let (url, trusted) = of_control_plane
-        .map(|plane| (&plane.url, &plane.tls))
-        .or(runs.map(|runs| (&runs.url, &runs.trusted)))?;
+    let (url, trusted, certificates) = of_control_plane
+        .map(|plane| (&plane.url, &plane.tls, &plane.certificates))
+        .or(runs.map(|runs| (&runs.url, &runs.trusted, &runs.certificates)))?;
     let proven = facts.key_checksum.map(|checksum| KeySource {
         secret: key_secret(name, spec),
         key: key_secret_key(spec).to_owned(),
         checksum: checksum.to_owned(),
     });
     let key = proven.or_else(|| runs.map(|runs| runs.key.clone()))?;
-    Some(Daemons { image: image.clone(), url: url.clone(), trusted: trusted.clone(), key })
+    let (url, trusted, certificates) = (url.clone(), trusted.clone(), certificates.clone());
+    Some(Daemons { image: image.clone(), url, trusted, certificates, key })
 }
 
 #[cfg(test)]

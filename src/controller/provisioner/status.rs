@@ -152,7 +152,8 @@ fn unfinished(observed: &Observed) -> Option<Because> {
         let none = outside.daemons == Some(0) && observed.rollout != Rollout::ScaledToZero;
         none.then(|| {
             let message = "pods are running but coderd sees no daemon with the key yet; if this lasts, check the pod logs";
-            (Reason::WaitingForDaemons, message.to_owned())
+            let besides = all(&observed.unimportant).map_or_else(String::new, |besides| format!("; {besides}"));
+            (Reason::WaitingForDaemons, format!("{message}{besides}"))
         })
     };
     None.or_else(|| Some((Reason::ApplyFailed, all(&observed.failed)?)))

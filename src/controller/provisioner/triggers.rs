@@ -10,7 +10,7 @@ use crate::controller::runtime::replaced::{Difference, Replaced};
 use crate::controller::runtime::watches::{Changed, WatchHandler};
 use crate::controller::workload::consumed::Source;
 use crate::kubernetes::{Change, Kept};
-use crds::CoderProvisioner;
+use crds::{CoderControlPlane, CoderProvisioner};
 use kube::Resource;
 use kube::core::ObjectMeta;
 use std::collections::BTreeSet;
@@ -19,6 +19,7 @@ use std::sync::Arc;
 /// Enqueues provisioners when something changed that concerns them.
 pub(crate) struct Triggers {
     provisioners: Provisioners,
+    control_planes: ControlPlanes,
     child_cache: Arc<ChildCache>,
     queue: Queue<ObjectKey>,
 }
@@ -27,10 +28,20 @@ impl Triggers {
     /// Triggers of one term of leadership.
     pub(crate) fn new(
         provisioners: Provisioners,
+        control_planes: ControlPlanes,
         child_cache: Arc<ChildCache>,
         queue: Queue<ObjectKey>,
     ) -> Self {
-        Self { provisioners, child_cache, queue }
+        Self { provisioners, control_planes, child_cache, queue }
+    }
+
+    /// Enqueues the provisioners of every control plane that serves with this Secret: their daemons trust what is in it.
+    fn enqueue_trusting(&self, secret: &ObjectMeta) {
+        let all = self.control_planes.all();
+        for one in all.iter().filter(|one| serves_with(one, secret)) {
+            let key = ObjectKey::of(one.meta());
+            self.enqueue(|provisioner| refers_to(provisioner, &key));
+        }
     }
 
     fn enqueue(&self, concerns: impl Fn(&Kept<CoderProvisioner>) -> bool) {
@@ -76,6 +87,24 @@ fn names_secret(provisioner: &Kept<CoderProvisioner>, metadata: &ObjectMeta) -> 
     here && provisioner.mentions(name) && provisioner.read().is_ok_and(|spec| is_named(&spec))
 }
 
+/// Whether a control plane serves HTTPS with a Secret of this name in its namespace.
+fn serves_with(control_plane: &Kept<CoderControlPlane>, secret: &ObjectMeta) -> bool {
+    let here = control_plane.meta().namespace == secret.namespace;
+    let name = secret.name.as_deref().unwrap_or_default();
+    let is_named = |plane: &CoderControlPlane| {
+        let mut names = plane.spec.tls.iter().flat_map(|tls| &tls.secret_names);
+        names.any(|one| one.trim() == name)
+    };
+    here && control_plane.mentions(name) && control_plane.read().is_ok_and(|plane| is_named(&plane))
+}
+
+/// Whether a provisioner is of this control plane.
+fn refers_to(provisioner: &Kept<CoderProvisioner>, control_plane: &ObjectKey) -> bool {
+    let here = provisioner.meta().namespace.as_ref() == Some(&control_plane.namespace);
+    here && provisioner.mentions(&control_plane.name)
+        && provisioner.read().is_ok_and(|one| one.spec.control_plane_ref.name.trim() == control_plane.name)
+}
+
 impl WatchHandler for Triggers {
     fn changed(&self, changed: Changed, change: &Change) {
         let metadata = &change.metadata;
@@ -88,6 +117,7 @@ impl WatchHandler for Triggers {
             Changed::Consumed(Source::Secret) => {
                 self.enqueue_owner(metadata);
                 self.enqueue(|one| names_secret(one, metadata));
+                self.enqueue_trusting(metadata);
             }
             Changed::Consumed(Source::ConfigMap) => {}
             Changed::Namespace => self.enqueue(|one| one.meta().namespace == metadata.name),
@@ -144,19 +174,10 @@ pub(crate) async fn follow_control_planes(
         let Difference { now, before } = seen.update(control_planes.all());
         let changed: BTreeSet<ObjectKey> =
             now.iter().chain(&before).map(|one| ObjectKey::of(one.meta())).collect();
-        for one in all.iter().filter(|one| refers_to(one, &changed)) {
+        for one in all.iter().filter(|one| changed.iter().any(|key| refers_to(one, key))) {
             queue.enqueue(ObjectKey::of(one.meta()));
         }
     }
-}
-
-/// Whether a provisioner refers to one of these control planes. Only one that mentions a name is read.
-fn refers_to(provisioner: &Kept<CoderProvisioner>, control_planes: &BTreeSet<ObjectKey>) -> bool {
-    let here = |key: &&ObjectKey| provisioner.meta().namespace.as_ref() == Some(&key.namespace);
-    control_planes.iter().filter(here).any(|key| {
-        provisioner.mentions(&key.name)
-            && provisioner.read().is_ok_and(|one| one.spec.control_plane_ref.name.trim() == key.name)
-    })
 }
 
 #[cfg(test)]
@@ -183,12 +204,13 @@ mod tests {
         let text = json!({ "metadata": { "name": "b", "namespace": "team" },
             "spec": { "controlPlaneRef": { "name": " coder " }, "organizationName": "other" } });
         let provisioner: Kept<CoderProvisioner> = from_str(&text.to_string()).unwrap();
-        let changed = |namespace: &str, name: &str| {
-            BTreeSet::from([ObjectKey { namespace: namespace.to_owned(), name: name.to_owned() }])
+        let key = |namespace: &str, name: &str| ObjectKey {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
         };
-        assert!(refers_to(&provisioner, &changed("team", "coder")));
-        assert!(!refers_to(&provisioner, &changed("elsewhere", "coder")));
-        assert!(!refers_to(&provisioner, &changed("team", "other")), "it is mentioned, and not referred to");
+        assert!(refers_to(&provisioner, &key("team", "coder")));
+        assert!(!refers_to(&provisioner, &key("elsewhere", "coder")));
+        assert!(!refers_to(&provisioner, &key("team", "other")), "it is mentioned, and not referred to");
     }
 
     #[test]
@@ -202,5 +224,24 @@ mod tests {
         assert!(names_secret(&provisioner, &secret("team", "token")));
         assert!(!names_secret(&provisioner, &secret("other", "token")));
         assert!(!names_secret(&provisioner, &secret("team", "else")));
+    }
+
+    #[test]
+    fn a_certificate_concerns_the_provisioners_of_whoever_serves_with_it() {
+        let text = json!({ "metadata": { "name": "coder", "namespace": "team" },
+            "spec": { "tls": { "secretNames": ["coder-tls"] }, "license": { "secretRef": { "name": "other" } } } });
+        let plane: Kept<CoderControlPlane> = from_str(&text.to_string()).unwrap();
+        let secret = |namespace: &str, name: &str| -> ObjectMeta {
+            from_value(json!({ "name": name, "namespace": namespace })).unwrap()
+        };
+        assert!(serves_with(&plane, &secret("team", "coder-tls")));
+        assert!(
+            !serves_with(&plane, &secret("other", "coder-tls"))
+                && !serves_with(&plane, &secret("team", "other"))
+        );
+        let text = json!({ "metadata": { "name": "b", "namespace": "team" }, "spec": { "controlPlaneRef": { "name": "coder" } } });
+        let provisioner: Kept<CoderProvisioner> = from_str(&text.to_string()).unwrap();
+        let key = |namespace: &str| ObjectKey { namespace: namespace.to_owned(), name: "coder".to_owned() };
+        assert!(refers_to(&provisioner, &key("team")) && !refers_to(&provisioner, &key("other")));
     }
 }

@@ -127,7 +127,7 @@ fn describe(
         status.organization_name = Some(organization.name.clone());
     }
     if let Some(keyed) = &external.keyed {
-        status.daemons = keyed.daemons.map(count).or(status.daemons);
+        status.daemons = external.outside.daemons.map(count).or(status.daemons);
         if keyed.proven.is_some() {
             status.control_plane_ref_name = Some(complete.spec.control_plane_ref.name.trim().to_owned());
             status.control_plane_url.clone_from(&external.url);
