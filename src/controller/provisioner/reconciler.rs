@@ -16,8 +16,6 @@ use crate::controller::object_writer::ObjectWriter;
 use crate::controller::runtime::context::ReconcilerContext;
 use crate::controller::runtime::object_reader::ObjectReader;
 use crate::controller::runtime::telemetry::Telemetry;
-use crate::controller::status::reasons::Class;
-use crate::controller::status::transitions::Meaning;
 use crate::kubernetes::events::Events;
 use crate::kubernetes::{Kept, KindName, Kube, Reflected};
 use crds::well_known::finalizer;
@@ -38,17 +36,10 @@ pub(crate) type Provisioners = Reflected<Kept<CoderProvisioner>>;
 
 impl ReconciledKind for CoderProvisioner {
     type Status = CoderProvisionerStatus;
+    type Reason = Reason;
     const NAME: KindName = KIND;
     const RULES: Kind = Kind::Provisioner;
     const FINALIZER: Finalizer = Finalizer(finalizer::PROVISIONER);
-
-    fn meaning(reason: &str) -> Meaning {
-        match Reason::parse(reason) {
-            Some(Reason::RollingOut) => Meaning::Rollout,
-            Some(reason) if reason.class() == Class::Progress => Meaning::Progress,
-            _ => Meaning::Other,
-        }
-    }
 }
 
 /// A key that was proven to work, and in which control plane's coderd.
