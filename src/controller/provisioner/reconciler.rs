@@ -61,7 +61,7 @@ pub(crate) struct Reconciler {
     pub(super) events: Events,
     pub(super) telemetry: Telemetry,
     pub(super) pruned: PruneMemory,
-    pub(super) child_cache: Arc<ChildCache>,
+    pub(super) child_cache: ChildCache,
     checksum_key: Mutex<Arc<ChecksumKey>>,
     pub(super) requests: Requests,
     /// What pods may be started with: the last key that was proven for each.
@@ -82,7 +82,7 @@ impl Reconciler {
         control_planes: ControlPlanes,
         verify_interval: Duration,
     ) -> Self {
-        let ReconcilerContext { kube, events, telemetry, config, access } = context;
+        let ReconcilerContext { kube, children: child_cache, events, telemetry, config, access } = context;
         Self {
             objects: ObjectReader::new(kube.clone(), provisioners.clone()),
             kube,
@@ -93,7 +93,7 @@ impl Reconciler {
             events,
             telemetry,
             pruned: PruneMemory::default(),
-            child_cache: Arc::default(),
+            child_cache,
             checksum_key: Mutex::default(),
             requests: Requests::default(),
             proven: Mutex::default(),
@@ -106,7 +106,6 @@ impl Reconciler {
     /// Forgets what another leader may have changed meanwhile.
     pub(crate) fn begin_term(&self) {
         self.objects.forget_all();
-        self.child_cache.forget_all();
         self.pruned.clear();
         self.requests.clear();
         lock(&self.proven).clear();
@@ -123,11 +122,6 @@ impl Reconciler {
         lock(&self.proven).remove(key);
         lock(&self.looked).remove(key);
         lock(&self.waits).remove(key);
-    }
-
-    /// What is known of children, for whoever follows the cluster.
-    pub(crate) fn child_cache(&self) -> &Arc<ChildCache> {
-        &self.child_cache
     }
 
     /// Reads provisioners, for whoever follows the cluster.

@@ -1,9 +1,9 @@
 //! Decides which provisioners to look at when something else changed: a child, their key's Secret, a Secret they name, their
 //! control plane, their namespace. It keeps no objects: names and labels pass through, contents are read when they are needed.
 
-use super::reconciler::Provisioners;
+use super::reconciler::{KIND, Provisioners};
 use crate::control_plane_access::control_planes::ControlPlanes;
-use crate::controller::children::{ChildCache, ChildKind};
+use crate::controller::children::ChildKind;
 use crate::controller::identity::ObjectKey;
 use crate::controller::runtime::queue::Queue;
 use crate::controller::runtime::watches::{Changed, WatchHandler};
@@ -13,23 +13,17 @@ use crds::CoderProvisioner;
 use kube::Resource;
 use kube::core::ObjectMeta;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// Enqueues provisioners when something changed that concerns them.
 pub(crate) struct Triggers {
     provisioners: Provisioners,
-    child_cache: Arc<ChildCache>,
     queue: Queue<ObjectKey>,
 }
 
 impl Triggers {
     /// Triggers of one term of leadership.
-    pub(crate) fn new(
-        provisioners: Provisioners,
-        child_cache: Arc<ChildCache>,
-        queue: Queue<ObjectKey>,
-    ) -> Self {
-        Self { provisioners, child_cache, queue }
+    pub(crate) fn new(provisioners: Provisioners, queue: Queue<ObjectKey>) -> Self {
+        Self { provisioners, queue }
     }
 
     fn enqueue(&self, concerns: impl Fn(&Kept<CoderProvisioner>) -> bool) {
@@ -39,17 +33,11 @@ impl Triggers {
     }
 
     /// Enqueues the owner of an object, by the controller it names.
-    fn enqueue_owner(&self, metadata: &ObjectMeta) {
+    fn enqueue_controller(&self, metadata: &ObjectMeta) {
         if let Some(key) = owner(metadata)
             && self.provisioners.named(&key.namespace, &key.name).is_some()
         {
             self.queue.enqueue(key);
-        }
-    }
-
-    fn enqueue_asking_for(&self, kind: ChildKind) {
-        if kind == ChildKind::PodMonitor {
-            self.enqueue(|one| one.mentions("podMonitor"));
         }
     }
 }
@@ -76,16 +64,20 @@ fn names_secret(provisioner: &Kept<CoderProvisioner>, metadata: &ObjectMeta) -> 
 }
 
 impl WatchHandler for Triggers {
+    fn kind(&self) -> &'static str {
+        KIND[1]
+    }
+
+    fn enqueue_owner(&self, key: ObjectKey) {
+        self.queue.enqueue(key);
+    }
+
     fn changed(&self, changed: Changed, change: &Change) {
         let metadata = &change.metadata;
         match changed {
-            Changed::Child(kind) => {
-                // Whoever changed it may have taken off what says whose it is.
-                self.child_cache.seen(kind, change).into_iter().for_each(|owner| self.queue.enqueue(owner));
-                self.enqueue_owner(metadata);
-            }
+            Changed::Child(_) => self.enqueue_controller(metadata),
             Changed::Consumed(Source::Secret) => {
-                self.enqueue_owner(metadata);
+                self.enqueue_controller(metadata);
                 self.enqueue(|one| names_secret(one, metadata));
             }
             Changed::Consumed(Source::ConfigMap) => {}
@@ -94,32 +86,16 @@ impl WatchHandler for Triggers {
     }
 
     fn found(&self, _: ChildKind, change: &Change) {
-        self.enqueue_owner(&change.metadata);
+        self.enqueue_controller(&change.metadata);
     }
 
-    fn listing(&self, kind: ChildKind) {
-        self.child_cache.begin_list(kind);
-    }
-
-    fn listed(&self, kind: ChildKind) {
-        self.child_cache.end_list(kind).into_iter().for_each(|owner| self.queue.enqueue(owner));
-    }
-
-    fn relisted(&self) {
+    fn enqueue_all(&self) {
         self.enqueue(|_| true);
     }
 
-    fn doubted(&self, kind: ChildKind) {
-        self.child_cache.doubt(kind);
-    }
-
-    fn served(&self, kind: ChildKind) {
-        self.enqueue_asking_for(kind);
-    }
-
-    fn unserved(&self, kind: ChildKind) {
-        if self.child_cache.unserved(kind) {
-            self.enqueue_asking_for(kind);
+    fn enqueue_asking_for(&self, kind: ChildKind) {
+        if kind == ChildKind::PodMonitor {
+            self.enqueue(|one| one.mentions("podMonitor"));
         }
     }
 }
