@@ -48,9 +48,13 @@ fn summary(observed: &Observed) -> [Finding; 3] {
     let ready = match (&observed.object.rollout, observed.outside.daemons) {
         (Rollout::ScaledToZero, _) => (Reason::ScaledToZero, "no replicas are requested".to_owned()),
         (_, Some(1)) => (Reason::DaemonsConnected, "coderd sees 1 daemon with the key".to_owned()),
-        (_, daemons) => (
+        (_, Some(daemons)) => {
+            (Reason::DaemonsConnected, format!("coderd sees {daemons} daemons with the key"))
+        }
+        (_, None) => (
             Reason::DaemonsConnected,
-            format!("coderd sees {} daemons with the key", daemons.unwrap_or_default()),
+            "the Deployment is rolled out; coderd did not return its list of daemons, so connections were not checked"
+                .to_owned(),
         ),
     };
     let standing = Standing {
@@ -105,7 +109,7 @@ fn unfinished(observed: &Observed) -> Option<Because> {
     let daemons = || {
         let none = outside.daemons == Some(0) && observed.object.rollout != Rollout::ScaledToZero;
         none.then(|| {
-            let message = "the pods run, and coderd has not heard from their daemons yet; look at their logs if that lasts";
+            let message = "pods are running but coderd sees no daemon with the key yet; if this lasts, check the pod logs";
             (Reason::WaitingForDaemons, message.to_owned())
         })
     };

@@ -49,9 +49,7 @@ impl<R: KindReason> Standing<R> {
         }
         if let Some((reason, message)) = self.unfinished {
             let (reason, message) = match late {
-                Some(late) => {
-                    (SharedReason::DeadlineExceeded.into(), format!("{late}; until then {message}"))
-                }
+                Some(late) => (SharedReason::DeadlineExceeded.into(), format!("{late}; pending: {message}")),
                 None => (reason, message),
             };
             return [

@@ -68,7 +68,7 @@ fn what_there_was_no_time_for_is_told_and_takes_nothing_away() {
         (ConditionStatus::False, Reason::DeadlineExceeded.as_str()),
         "the license was never there"
     );
-    assert!(ready.message.starts_with("the reconcile had its 30 seconds; until then m"), "{}", ready.message);
+    assert!(ready.message.starts_with("the reconcile had its 30 seconds; pending: m"), "{}", ready.message);
     assert_eq!(reconciling.status, ConditionStatus::True);
 }
 

@@ -93,7 +93,7 @@ fn what_somebody_has_to_mend_comes_before_what_comes_by_itself() {
     });
     let ready = &findings(&late)[0];
     assert_eq!(ready.reason, Reason::DeadlineExceeded.as_str());
-    assert_eq!(ready.message, "it had its time; until then it failed");
+    assert_eq!(ready.message, "it had its time; pending: it failed");
 }
 
 #[test]

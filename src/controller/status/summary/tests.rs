@@ -72,7 +72,7 @@ fn whatever_needs_somebody_comes_first_and_only_what_is_done_is_ready() {
 #[test]
 fn what_there_was_no_time_for_is_the_reason_while_something_is_to_come() {
     let [ready, _, stalled] = standing(None, Some(Reason::SecretMissing)).summary(Some("it had its time"));
-    assert_eq!((ready.reason, &*ready.message), ("DeadlineExceeded", "it had its time; until then why"));
+    assert_eq!((ready.reason, &*ready.message), ("DeadlineExceeded", "it had its time; pending: why"));
     assert_eq!((stalled.reason, &*stalled.message), ("Progressing", "reconciliation is in progress"));
     let [_, _, stalled] = standing(None, Some(Reason::SecretMissing)).summary(None);
     assert!(stalled.message.starts_with("waiting for the object named in Ready"), "{}", stalled.message);
