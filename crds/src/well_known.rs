@@ -115,6 +115,16 @@ pub mod default {
     pub const ORGANIZATION: &str = "default";
     /// Seconds coderd may take to stop.
     pub const CONTROL_PLANE_GRACE_PERIOD_SECONDS: i64 = 60;
+    /// Pods that may be missing where a budget does not say.
+    pub const MAX_UNAVAILABLE: i32 = 1;
+    /// Seconds between two probes.
+    pub const PROBE_PERIOD_SECONDS: i32 = 10;
+    /// Seconds that a probe may take.
+    pub const PROBE_TIMEOUT_SECONDS: i32 = 1;
+    /// Successes of a probe in a row that count.
+    pub const PROBE_SUCCESSES: i32 = 1;
+    /// Failures of a probe in a row that count.
+    pub const PROBE_FAILURES: i32 = 3;
     /// Failures of the startup probe, ten seconds apart, before coderd is restarted: six hours. It answers only after it
     /// has migrated its database, which can take hours after a large jump, and a restart would begin it anew.
     pub const STARTUP_FAILURES: i32 = 2160;

@@ -92,7 +92,7 @@ impl Reconciler {
         let late = external.keyed.as_ref().is_some_and(|keyed| keyed.is_cut);
         let late = late.then(|| deadline.told(Instant::now())).flatten();
         let mut observed = Observed::new(subject, &gate, &applied, &external, &finalizing, late);
-        observed.unimportant.extend(silent.told);
+        observed.object.problems.unimportant.extend(silent.told);
         self.write(subject, &read, &applied, &external, &observed).await?;
         let pause = self.patience(&object.key, is_waiting(&observed));
         Ok(sooner(action(&observed, applied.pruned, external.retry, pause), silent.again))

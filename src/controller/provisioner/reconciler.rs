@@ -18,8 +18,6 @@ use crate::controller::object_writer::ObjectWriter;
 use crate::controller::runtime::context::ReconcilerContext;
 use crate::controller::runtime::object_reader::ObjectReader;
 use crate::controller::runtime::telemetry::Telemetry;
-use crate::controller::status::reasons::Class;
-use crate::controller::status::transitions::Meaning;
 use crate::kubernetes::events::Events;
 use crate::kubernetes::{Kept, KindName, Kube, Reflected};
 use crate::serving::metrics::JobCount;
@@ -41,17 +39,10 @@ pub(crate) type Provisioners = Reflected<Kept<CoderProvisioner>>;
 
 impl ReconciledKind for CoderProvisioner {
     type Status = CoderProvisionerStatus;
+    type Reason = Reason;
     const NAME: KindName = KIND;
     const RULES: Kind = Kind::Provisioner;
     const FINALIZER: Finalizer = Finalizer(finalizer::PROVISIONER);
-
-    fn meaning(reason: &str) -> Meaning {
-        match Reason::parse(reason) {
-            Some(Reason::RollingOut) => Meaning::Rollout,
-            Some(reason) if reason.class() == Class::Progress => Meaning::Progress,
-            _ => Meaning::Other,
-        }
-    }
 }
 
 /// A key that was proven to work, and in which control plane's coderd.
@@ -73,7 +64,7 @@ pub(crate) struct Reconciler {
     pub(super) events: Events,
     pub(super) telemetry: Telemetry,
     pub(super) pruned: PruneMemory,
-    pub(super) child_cache: Arc<ChildCache>,
+    pub(super) child_cache: ChildCache,
     checksum_key: Mutex<Arc<ChecksumKey>>,
     pub(super) requests: Requests,
     /// What pods may be started with: the last key that was proven for each.
@@ -98,7 +89,7 @@ impl Reconciler {
         control_planes: ControlPlanes,
         verify_interval: Duration,
     ) -> Self {
-        let ReconcilerContext { kube, events, telemetry, config, access } = context;
+        let ReconcilerContext { kube, children: child_cache, events, telemetry, config, access } = context;
         Self {
             objects: ObjectReader::new(kube.clone(), provisioners.clone()),
             kube,
@@ -109,7 +100,7 @@ impl Reconciler {
             events,
             telemetry,
             pruned: PruneMemory::default(),
-            child_cache: Arc::default(),
+            child_cache,
             checksum_key: Mutex::default(),
             requests: Requests::default(),
             proven: Mutex::default(),
@@ -124,7 +115,6 @@ impl Reconciler {
     /// Forgets what another leader may have changed meanwhile.
     pub(crate) fn begin_term(&self) {
         self.objects.forget_all();
-        self.child_cache.forget_all();
         self.pruned.clear();
         self.requests.clear();
         lock(&self.proven).clear();
@@ -151,11 +141,6 @@ impl Reconciler {
     pub(crate) fn job_counts(&self) -> impl Fn() -> Vec<JobCount> + Send + Sync + 'static {
         let jobs = self.jobs.clone();
         move || jobs.counts()
-    }
-
-    /// What is known of children, for whoever follows the cluster.
-    pub(crate) fn child_cache(&self) -> &Arc<ChildCache> {
-        &self.child_cache
     }
 
     /// Reads provisioners, for whoever follows the cluster.

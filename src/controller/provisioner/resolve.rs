@@ -10,7 +10,7 @@ use crate::controller::children::ChildOwner;
 use crate::controller::workload::pods::{self, PodSettings};
 use crate::controller::workload::{monitoring, volumes};
 use crds::names::provisioner::{key_secret, key_secret_key, service_account, workload};
-use crds::well_known::{app_name, default};
+use crds::well_known::app_name;
 use crds::{CoderControlPlane, CoderProvisioner, CoderProvisionerSpec};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde_json::Value;
@@ -105,13 +105,11 @@ pub(crate) struct KeySource {
 /// The provisioner with every value that its children are built from. `complete` has every default of admission in it.
 pub(crate) fn resolve(complete: &CoderProvisioner, facts: Facts<'_>) -> ResolvedProvisioner {
     let (owner, spec) = (owner(complete), &complete.spec);
-    let grace_period =
-        spec.termination_grace_period_seconds.unwrap_or(default::TERMINATION_GRACE_PERIOD_SECONDS);
     let (account, metrics) =
         (service_account(&owner.name, spec), monitoring::resolve_of_pods(spec.metrics.as_ref()));
     ResolvedProvisioner {
-        replicas: spec.replicas.unwrap_or(default::REPLICAS),
-        pods: pods::resolve(spec.pod_fields(), &account, &[], metrics, grace_period),
+        replicas: spec.replicas_or_default(),
+        pods: pods::resolve(spec.pod_fields(), &account, &[], metrics, spec.grace_period_or_default()),
         permissions: permissions(spec),
         daemons: daemons(&owner.name, spec, facts),
         spec: spec.clone(),
@@ -135,10 +133,9 @@ pub(crate) fn owner(provisioner: &CoderProvisioner) -> ChildOwner {
 
 fn permissions(spec: &CoderProvisionerSpec) -> Option<Permissions> {
     let given = spec.rbac.clone().unwrap_or_default();
-    (given.workspace_perms != Some(false)).then(|| Permissions {
-        deployments: given.enable_deployments == Some(true),
-        extra_rules: given.extra_rules,
-    })
+    given
+        .grants_workspaces()
+        .then(|| Permissions { deployments: given.grants_deployments(), extra_rules: given.extra_rules })
 }
 
 fn daemons(name: &str, spec: &CoderProvisionerSpec, facts: Facts<'_>) -> Option<Daemons> {

@@ -6,18 +6,13 @@ use super::resolve::{Daemons, KeySource};
 use crate::controller::workload::running;
 use crds::well_known::annotation;
 use jiff::Timestamp;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 /// The object with the replicas of the Deployment that runs where it names none. Its image is never kept so: it follows the
 /// control plane.
 pub(super) fn with_running_values(object: &Value, deployment: Option<&Value>) -> Value {
-    let mut given = object.clone();
-    let Some(deployment) = deployment else { return given };
-    if !given["spec"].is_object() {
-        given["spec"] = Value::Object(Map::new());
-    }
-    running::keep_replicas(&mut given["spec"], deployment);
-    given
+    let Some(deployment) = deployment else { return object.clone() };
+    running::with_running_replicas(object, deployment)
 }
 
 /// What the daemons of a Deployment run with, as far as it is all there: one that somebody changed beyond that is no

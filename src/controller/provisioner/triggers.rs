@@ -1,9 +1,9 @@
 //! Decides which provisioners to look at when something else changed: a child, their key's Secret, a Secret they name, their
 //! control plane, their namespace. It keeps no objects: names and labels pass through, contents are read when they are needed.
 
-use super::reconciler::Provisioners;
+use super::reconciler::{KIND, Provisioners};
 use crate::control_plane_access::control_planes::ControlPlanes;
-use crate::controller::children::{ChildCache, ChildKind};
+use crate::controller::children::ChildKind;
 use crate::controller::identity::ObjectKey;
 use crate::controller::runtime::queue::Queue;
 use crate::controller::runtime::replaced::{Difference, Replaced};
@@ -14,13 +14,11 @@ use crds::{CoderControlPlane, CoderProvisioner};
 use kube::Resource;
 use kube::core::ObjectMeta;
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 /// Enqueues provisioners when something changed that concerns them.
 pub(crate) struct Triggers {
     provisioners: Provisioners,
     control_planes: ControlPlanes,
-    child_cache: Arc<ChildCache>,
     queue: Queue<ObjectKey>,
 }
 
@@ -29,10 +27,9 @@ impl Triggers {
     pub(crate) fn new(
         provisioners: Provisioners,
         control_planes: ControlPlanes,
-        child_cache: Arc<ChildCache>,
         queue: Queue<ObjectKey>,
     ) -> Self {
-        Self { provisioners, control_planes, child_cache, queue }
+        Self { provisioners, control_planes, queue }
     }
 
     /// Enqueues the provisioners of every control plane that serves with this Secret: their daemons trust what is in it.
@@ -51,17 +48,11 @@ impl Triggers {
     }
 
     /// Enqueues the owner of an object, by the controller it names.
-    fn enqueue_owner(&self, metadata: &ObjectMeta) {
+    fn enqueue_controller(&self, metadata: &ObjectMeta) {
         if let Some(key) = owner(metadata)
             && self.provisioners.named(&key.namespace, &key.name).is_some()
         {
             self.queue.enqueue(key);
-        }
-    }
-
-    fn enqueue_asking_for(&self, kind: ChildKind) {
-        if kind == ChildKind::PodMonitor {
-            self.enqueue(|one| one.mentions("podMonitor"));
         }
     }
 }
@@ -106,16 +97,20 @@ fn refers_to(provisioner: &Kept<CoderProvisioner>, control_plane: &ObjectKey) ->
 }
 
 impl WatchHandler for Triggers {
+    fn kind(&self) -> &'static str {
+        KIND[1]
+    }
+
+    fn enqueue_owner(&self, key: ObjectKey) {
+        self.queue.enqueue(key);
+    }
+
     fn changed(&self, changed: Changed, change: &Change) {
         let metadata = &change.metadata;
         match changed {
-            Changed::Child(kind) => {
-                // Whoever changed it may have taken off what says whose it is.
-                self.child_cache.seen(kind, change).into_iter().for_each(|owner| self.queue.enqueue(owner));
-                self.enqueue_owner(metadata);
-            }
+            Changed::Child(_) => self.enqueue_controller(metadata),
             Changed::Consumed(Source::Secret) => {
-                self.enqueue_owner(metadata);
+                self.enqueue_controller(metadata);
                 self.enqueue(|one| names_secret(one, metadata));
                 self.enqueue_trusting(metadata);
             }
@@ -125,32 +120,16 @@ impl WatchHandler for Triggers {
     }
 
     fn found(&self, _: ChildKind, change: &Change) {
-        self.enqueue_owner(&change.metadata);
+        self.enqueue_controller(&change.metadata);
     }
 
-    fn listing(&self, kind: ChildKind) {
-        self.child_cache.begin_list(kind);
-    }
-
-    fn listed(&self, kind: ChildKind) {
-        self.child_cache.end_list(kind).into_iter().for_each(|owner| self.queue.enqueue(owner));
-    }
-
-    fn relisted(&self) {
+    fn enqueue_all(&self) {
         self.enqueue(|_| true);
     }
 
-    fn doubted(&self, kind: ChildKind) {
-        self.child_cache.doubt(kind);
-    }
-
-    fn served(&self, kind: ChildKind) {
-        self.enqueue_asking_for(kind);
-    }
-
-    fn unserved(&self, kind: ChildKind) {
-        if self.child_cache.unserved(kind) {
-            self.enqueue_asking_for(kind);
+    fn enqueue_asking_for(&self, kind: ChildKind) {
+        if kind == ChildKind::PodMonitor {
+            self.enqueue(|one| one.mentions("podMonitor"));
         }
     }
 }
