@@ -1,7 +1,10 @@
 //! CoderProvisioner on a real API server with the real Deployment controller on simulated nodes and a strict double of coderd:
 //! keys that are made, rotated, recovered and deleted, and what the status says of them.
 
+mod dropped;
 mod env;
+mod proxied;
+mod stale;
 
 use env::ProvisionerEnv;
 use serde_json::json;
