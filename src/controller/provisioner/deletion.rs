@@ -304,11 +304,10 @@ impl Reconciler {
     }
 }
 
-/// What is said of an object that stays, with the way out.
+/// What is said of an object that stays, with the way out, which is not to be lost where a message is cut.
 fn held(why: &str) -> String {
     format!(
-        "the provisioner key cannot be deleted: {why}. To let this object go and leave the key in coderd, set the annotation \
-         coder.com/release-external: \"true\""
+        "its key cannot be deleted: {why}. To leave it in coderd, set the annotation coder.com/release-external: \"true\""
     )
 }
 
