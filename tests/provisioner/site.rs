@@ -51,6 +51,7 @@ pub fn api(client: &Client, kind: &str, namespace: &str) -> Api<DynamicObject> {
         "deployment" => ("apps", "v1", "Deployment", "deployments"),
         "replicaset" => ("apps", "v1", "ReplicaSet", "replicasets"),
         "secret" => ("", "v1", "Secret", "secrets"),
+        "service" => ("", "v1", "Service", "services"),
         "serviceaccount" => ("", "v1", "ServiceAccount", "serviceaccounts"),
         "pod" => ("", "v1", "Pod", "pods"),
         "role" => ("rbac.authorization.k8s.io", "v1", "Role", "roles"),

@@ -17,6 +17,8 @@ use support::objects::{self, is_ready, text};
 use support::wait::holds;
 
 const FINALIZER: &str = "coder.com/provisioner-key-cleanup";
+/// What that operator runs where nobody names an image.
+const IMAGE: &str = "ghcr.io/coder/coder:latest";
 /// What that operator writes into a status.
 const STATUS: [&str; 12] = [
     "observedGeneration",
@@ -67,7 +69,10 @@ pub async fn lay_out(cluster: &Cluster, double: &Double) -> Former {
     left.create("secret", objects::secret(&ns, "operator-token", &json!({ "token": token }))).await;
     let spec = json!({ "service": { "port": double.port },
         "operatorAccess": { "tokenSecretRef": { "name": "operator-token" } } });
-    left.create("codercontrolplane", objects::control_plane(&ns, "coder", &spec)).await;
+    let plane = left.create("codercontrolplane", objects::control_plane(&ns, "coder", &spec)).await;
+    for (kind, child) in left.of_control_plane(&plane["metadata"]["uid"]) {
+        left.create(kind, child).await;
+    }
     let provisioners = names().into_iter().map(async |name| (name.clone(), left.provisioner(&name).await));
     let keys = futures::future::join_all(provisioners).await.into_iter().collect();
     Former { ns, double: double.clone(), keys }
@@ -87,6 +92,31 @@ impl Left {
         let parameters = PostParams { field_manager: Some("coder-k8s".to_owned()), ..Default::default() };
         let made = api(&self.client, kind, &self.ns).create(&parameters, &object).await;
         serde_json::to_value(made.unwrap_or_else(|error| panic!("{kind}: {error}"))).unwrap()
+    }
+
+    /// The server that the daemons work for, as that operator leaves it.
+    fn of_control_plane(&self, uid: &Value) -> [(&'static str, Value); 2] {
+        let labels = json!({ "app.kubernetes.io/name": "coder-control-plane", "app.kubernetes.io/instance": "coder",
+            "app.kubernetes.io/managed-by": "coder-k8s" });
+        let owner = json!([{ "apiVersion": "coder.com/v1alpha1", "kind": "CoderControlPlane", "name": "coder",
+            "uid": uid, "controller": true, "blockOwnerDeletion": true }]);
+        let metadata =
+            json!({ "name": "coder", "namespace": self.ns, "labels": labels, "ownerReferences": owner });
+        let container = json!({ "name": "coder", "image": IMAGE, "args": ["--http-address=0.0.0.0:8080"] });
+        [
+            (
+                "deployment",
+                json!({ "apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata,
+                "spec": { "replicas": 1, "selector": { "matchLabels": labels },
+                    "template": { "metadata": { "labels": labels }, "spec": { "containers": [container] } } } }),
+            ),
+            (
+                "service",
+                json!({ "apiVersion": "v1", "kind": "Service", "metadata": metadata,
+                "spec": { "type": "ClusterIP", "selector": labels,
+                    "ports": [{ "name": "http", "port": self.double.port, "targetPort": 8080 }] } }),
+            ),
+        ]
     }
 
     /// A provisioner with all its children and its key in coderd; returns the id of the key.
@@ -175,7 +205,7 @@ impl Left {
         }
         let (rbac, verbs) =
             ("rbac.authorization.k8s.io/v1", ["get", "list", "watch", "create", "update", "patch", "delete"]);
-        let container = json!({ "name": "provisioner", "image": "ghcr.io/coder/coder:latest",
+        let container = json!({ "name": "provisioner", "image": IMAGE,
             "command": ["coder"], "args": ["provisioner", "start"],
             "env": [{ "name": "CODER_URL", "value": self.url() },
                 { "name": "CODER_PROVISIONER_DAEMON_KEY",

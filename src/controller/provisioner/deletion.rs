@@ -304,10 +304,10 @@ impl Reconciler {
     }
 }
 
-/// What is said of an object that stays, with the way out, which is not to be lost where a message is cut.
+/// What is said of an object that stays. The way out comes before the cause, which may be longer than a message.
 fn held(why: &str) -> String {
     format!(
-        "its key cannot be deleted: {why}. To leave it in coderd, set the annotation coder.com/release-external: \"true\""
+        "its key cannot be deleted (to leave it in coderd, set the annotation coder.com/release-external: \"true\"): {why}"
     )
 }
 
