@@ -23,7 +23,7 @@ pub mod finalizer {
 
 /// Annotations, on our own objects unless the constant says otherwise.
 pub mod annotation {
-    /// Any new value asks for one more pass; it is echoed in `status.lastHandledReconcileAt`.
+    /// Any new value asks for one more reconcile; it is echoed in `status.lastHandledReconcileAt`.
     pub const RECONCILE_AT: &str = "coder.com/reconcile-at";
     /// `"true"` lets a deleted object go without removing what it made in coderd.
     pub const RELEASE_EXTERNAL: &str = "coder.com/release-external";

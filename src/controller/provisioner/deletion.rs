@@ -65,7 +65,7 @@ impl Reconciler {
         let sealing = match checksum_key.get(&self.kube).await {
             Ok(sealing) => sealing,
             Err(error) => {
-                self.tell_held(object, Reason::CleanupFailed, &error.to_string()).await?;
+                self.tell_held(object, Reason::CleanupFailed, &held(&error.to_string())).await?;
                 return Ok(Action::BackOff(Duration::ZERO));
             }
         };
@@ -76,7 +76,7 @@ impl Reconciler {
         match end {
             Ok(End::LetGo(all)) => self.let_go(&object, &all).await,
             Ok(End::Stopping) => {
-                let why = "daemons finish their builds before the key is deleted";
+                let why = "waiting for daemons to finish their builds";
                 self.tell_held(&object, Reason::Stopping, why).await?;
                 Ok(Action::RequeueAfter(SOON))
             }
@@ -84,7 +84,8 @@ impl Reconciler {
                 self.tell_held(&object, Reason::CleanupFailed, &held(&why)).await?;
                 Ok(Action::BackOff(Duration::ZERO))
             }
-            Err(KeyError::Kubernetes(error)) => Err(error),
+            // Somebody has changed it since: the next reconcile looks again.
+            Err(KeyError::Kubernetes(error)) if error.is_outdated() => Err(error),
             Err(error) => {
                 self.tell_held(&object, Reason::CleanupFailed, &held(&error.to_string())).await?;
                 Ok(Action::BackOff(Duration::ZERO))
@@ -159,12 +160,12 @@ impl Reconciler {
                 }
                 EndStep::Blocked => {
                     let why = homes.unreached.clone();
-                    return Ok(End::Held(why.unwrap_or_else(|| "its coderd cannot be asked".to_owned())));
+                    return Ok(End::Held(why.unwrap_or_else(|| "coderd is unreachable".to_owned())));
                 }
                 EndStep::LetGo(left) => return Ok(End::LetGo(left)),
             }
         }
-        Ok(End::Held("there was no time for all of its keys".to_owned()))
+        Ok(End::Held("more keys remain".to_owned()))
     }
 
     /// Deletes a key; one that coderd still lists afterwards, or cannot delete, is left behind.
@@ -304,10 +305,12 @@ impl Reconciler {
     }
 }
 
-/// What is said of an object that stays. The way out comes before the cause, which may be longer than a message.
+/// What is said of an object that stays, with the way out.
 fn held(why: &str) -> String {
+    // The way out comes first: a long cause is cut.
     format!(
-        "its key cannot be deleted (to leave it in coderd, set the annotation coder.com/release-external: \"true\"): {why}"
+        "the provisioner key cannot be deleted yet; to leave it in coderd, set the annotation \
+         coder.com/release-external: \"true\". Cause: {why}"
     )
 }
 

@@ -129,7 +129,9 @@ impl Reconciler {
                 ));
             }
             Found::Unreadable(why) => {
-                let why = format!("CoderControlPlane {name} cannot be read: {why}");
+                let why = format!(
+                    "CoderControlPlane {name} is invalid ({why}); correct it, see its condition SpecAccepted"
+                );
                 return Ok(External::without(
                     Outside::without_control_plane(bootstrapped, why),
                     object,

@@ -28,7 +28,7 @@ pub(super) enum State {
 impl State {
     /// Something that nobody can tell before the control plane answers.
     pub(super) fn waiting() -> Self {
-        Self::Unknown(Reason::WaitingForControlPlane, "the control plane has to answer first".to_owned())
+        Self::Unknown(Reason::WaitingForControlPlane, "waiting for the control plane".to_owned())
     }
 }
 

@@ -64,7 +64,7 @@ fn summary(observed: &Observed) -> [Finding; 3] {
     }
     if let Some((reason, message)) = unfinished(observed) {
         let (reason, message) = match &observed.late {
-            Some(late) => (Reason::DeadlineExceeded, format!("{late}; until then {message}")),
+            Some(late) => (Reason::DeadlineExceeded, format!("{late}; pending: {message}")),
             None => (reason, message),
         };
         return [
@@ -76,9 +76,13 @@ fn summary(observed: &Observed) -> [Finding; 3] {
     let (reason, mut message) = match (&observed.rollout, observed.outside.daemons) {
         (Rollout::ScaledToZero, _) => (Reason::ScaledToZero, "no replicas are requested".to_owned()),
         (_, Some(1)) => (Reason::DaemonsConnected, "coderd sees 1 daemon with the key".to_owned()),
-        (_, daemons) => (
+        (_, Some(daemons)) => {
+            (Reason::DaemonsConnected, format!("coderd sees {daemons} daemons with the key"))
+        }
+        (_, None) => (
             Reason::DaemonsConnected,
-            format!("coderd sees {} daemons with the key", daemons.unwrap_or_default()),
+            "the Deployment is rolled out; coderd did not return its list of daemons, so connections were not checked"
+                .to_owned(),
         ),
     };
     if let Some(besides) = all(&observed.unimportant) {
@@ -147,7 +151,7 @@ fn unfinished(observed: &Observed) -> Option<Because> {
     let daemons = || {
         let none = outside.daemons == Some(0) && observed.rollout != Rollout::ScaledToZero;
         none.then(|| {
-            let message = "the pods run, and coderd has not heard from their daemons yet; look at their logs if that lasts";
+            let message = "pods are running but coderd sees no daemon with the key yet; if this lasts, check the pod logs";
             (Reason::WaitingForDaemons, message.to_owned())
         })
     };

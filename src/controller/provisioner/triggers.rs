@@ -6,13 +6,14 @@ use crate::control_plane_access::control_planes::ControlPlanes;
 use crate::controller::children::{ChildCache, ChildKind};
 use crate::controller::identity::ObjectKey;
 use crate::controller::runtime::queue::Queue;
+use crate::controller::runtime::replaced::{Difference, Replaced};
 use crate::controller::runtime::watches::{Changed, WatchHandler};
 use crate::controller::workload::consumed::Source;
 use crate::kubernetes::{Change, Kept};
 use crds::CoderProvisioner;
 use kube::Resource;
 use kube::core::ObjectMeta;
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Enqueues provisioners when something changed that concerns them.
@@ -131,28 +132,31 @@ pub(crate) async fn follow_control_planes(
     provisioners: Provisioners,
     queue: Queue<ObjectKey>,
 ) {
-    let mut before = versions(&control_planes);
+    let mut seen = Replaced::default();
     loop {
         control_planes.changed().await;
-        let now = versions(&control_planes);
-        let changed = |key: &&ObjectKey| now.get(*key) != before.get(*key);
-        let keys: Vec<ObjectKey> = now.keys().chain(before.keys()).filter(changed).cloned().collect();
-        for one in provisioners.all() {
-            let refers = |key: &ObjectKey| {
-                let may_be = one.meta().namespace.as_ref() == Some(&key.namespace) && one.mentions(&key.name);
-                may_be && one.read().is_ok_and(|one| one.spec.control_plane_ref.name.trim() == key.name)
-            };
-            if keys.iter().any(refers) {
-                queue.enqueue(ObjectKey::of(one.meta()));
-            }
+        let all = provisioners.all();
+        if all.is_empty() {
+            // Nobody has to be told, and whoever comes later looks at its control plane itself.
+            seen = Replaced::default();
+            continue;
         }
-        before = now;
+        let Difference { now, before } = seen.update(control_planes.all());
+        let changed: BTreeSet<ObjectKey> =
+            now.iter().chain(&before).map(|one| ObjectKey::of(one.meta())).collect();
+        for one in all.iter().filter(|one| refers_to(one, &changed)) {
+            queue.enqueue(ObjectKey::of(one.meta()));
+        }
     }
 }
 
-fn versions(control_planes: &ControlPlanes) -> BTreeMap<ObjectKey, Option<String>> {
-    let all = control_planes.all();
-    all.iter().map(|one| (ObjectKey::of(one.meta()), one.meta().resource_version.clone())).collect()
+/// Whether a provisioner refers to one of these control planes. Only one that mentions a name is read.
+fn refers_to(provisioner: &Kept<CoderProvisioner>, control_planes: &BTreeSet<ObjectKey>) -> bool {
+    let here = |key: &&ObjectKey| provisioner.meta().namespace.as_ref() == Some(&key.namespace);
+    control_planes.iter().filter(here).any(|key| {
+        provisioner.mentions(&key.name)
+            && provisioner.read().is_ok_and(|one| one.spec.control_plane_ref.name.trim() == key.name)
+    })
 }
 
 #[cfg(test)]
@@ -172,6 +176,19 @@ mod tests {
         let builders = ObjectKey { namespace: "team".to_owned(), name: "builders".to_owned() };
         assert_eq!(of("CoderProvisioner", true), Some(builders));
         assert_eq!((of("CoderProvisioner", false), of("CoderControlPlane", true)), (None, None));
+    }
+
+    #[test]
+    fn a_control_plane_concerns_whoever_refers_to_it_in_its_namespace() {
+        let text = json!({ "metadata": { "name": "b", "namespace": "team" },
+            "spec": { "controlPlaneRef": { "name": " coder " }, "organizationName": "other" } });
+        let provisioner: Kept<CoderProvisioner> = from_str(&text.to_string()).unwrap();
+        let changed = |namespace: &str, name: &str| {
+            BTreeSet::from([ObjectKey { namespace: namespace.to_owned(), name: name.to_owned() }])
+        };
+        assert!(refers_to(&provisioner, &changed("team", "coder")));
+        assert!(!refers_to(&provisioner, &changed("elsewhere", "coder")));
+        assert!(!refers_to(&provisioner, &changed("team", "other")), "it is mentioned, and not referred to");
     }
 
     #[test]

@@ -46,7 +46,7 @@ pub(crate) fn cleanup_failed<K: ReconciledKind>(
     why: &str,
     now: &Time,
 ) -> K::Status {
-    let (reason, message) = (reason.into(), format!("{why}; it is tried again"));
+    let (reason, message) = (reason.into(), format!("{why}; retrying"));
     let findings = [
         Finding::no(condition::READY, reason, &*message),
         Finding::yes(condition::RECONCILING, reason, &*message),
@@ -136,9 +136,6 @@ mod tests {
         let why = "CleanupFailed";
         assert_eq!(new, [(READY, why), (RECONCILING, why), (STALLED, "Progressing"), (CLEANED_UP, why)]);
         assert_eq!(kept, [(EXPOSED, "Before"), (SUSPENDED, "Before")], "its suspension has not ended");
-        assert_eq!(
-            (phase, &*after.conditions[0].message),
-            (Some("Pending"), "a Role is there; it is tried again")
-        );
+        assert_eq!((phase, &*after.conditions[0].message), (Some("Pending"), "a Role is there; retrying"));
     }
 }

@@ -22,7 +22,7 @@ pub(super) const EVERYWHERE: Role = Role {
                 resources: &["codercontrolplanes", "coderprovisioners"],
             },
             verbs: &["get", "patch"],
-            reason: "A pass reads the object as it is now; the patch is for our finalizer alone.",
+            reason: "A reconcile reads the object as it is now; the patch is for our finalizer alone.",
         },
         Grant {
             on: On::Resources {

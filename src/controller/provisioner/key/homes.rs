@@ -136,7 +136,7 @@ impl<'a> Homes<'a> {
                 Found::There(control_plane) => control_plane,
                 Found::Gone => return Elsewhere::Gone,
                 Found::Unreadable(why) => {
-                    self.unreached = Some(format!("its control plane cannot be read: {why}"));
+                    self.unreached = Some(format!("its CoderControlPlane is invalid ({why}); correct it"));
                     return Elsewhere::Unreachable;
                 }
                 Found::Unlisted => return Elsewhere::Unreachable,

@@ -33,7 +33,7 @@ pub(crate) enum KeyError {
     Kubernetes(#[from] CallError),
     /// What coderd lists lacks a key that it knows.
     #[error(
-        "coderd does not list provisioner keys to the operator's user; its role in coderd was lowered, or its token is of a user without the role template-admin"
+        "coderd hides provisioner keys from the user of this token; give that user the role template-admin in coderd, or use another token"
     )]
     Filtered,
 }
