@@ -9,7 +9,6 @@ use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::Client;
 use kube::api::Api;
 use kube::runtime::watcher::{self, Event};
-use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -138,7 +137,8 @@ impl Started {
     /// What the environment of a running pod says; none of one that does not run.
     fn read(pod: &Pod) -> Option<Self> {
         let object = serde_json::to_value(pod).expect("a pod is JSON");
-        let runs = object["status"]["phase"] == "Running" && object["metadata"]["deletionTimestamp"].is_null();
+        let runs =
+            object["status"]["phase"] == "Running" && object["metadata"]["deletionTimestamp"].is_null();
         let variables = object["spec"]["containers"][0]["env"].as_array().filter(|_| runs)?;
         let variable = |name: &str| variables.iter().find(|one| one["name"] == name);
         let (url, key) = (variable("CODER_URL")?, variable("CODER_PROVISIONER_DAEMON_KEY")?);
@@ -227,7 +227,9 @@ impl Follower {
     async fn dial(&mut self) {
         let waiting = self.started.iter_mut().filter(|(_, pod)| pod.connected.is_none());
         for (name, pod) in waiting {
-            let Some(plaintext) = plaintext(&self.secrets, &pod.secret, &pod.data_key).await else { continue };
+            let Some(plaintext) = plaintext(&self.secrets, &pod.secret, &pod.data_key).await else {
+                continue;
+            };
             let Some(coderd) = (self.coderd_at)(&pod.url) else { continue };
             if coderd.connect_daemon(&plaintext, name).is_ok() {
                 self.users.dialled().insert(name.clone(), plaintext);
@@ -252,7 +254,7 @@ pub fn by_service(url: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::{from_value, json};
+    use serde_json::{Value, from_value, json};
 
     fn pod(phase: &str, deleted: Value) -> Pod {
         let env = json!([
