@@ -1,7 +1,7 @@
 //! What a control plane goes through, each as the state before, a change, and how to tell that it is done.
 //! It never says in which order the operator gets there: that is what is recorded.
 
-use super::{is_gone, is_ready};
+use super::{is_gone, is_ready, names_of};
 use serde_json::{Value, json};
 use support::campaign::{Change, Kind, Prepared, Subject, Target, Workload};
 use support::coderd::license_with;
@@ -20,14 +20,8 @@ pub const TARGET: Target = Target {
     keys: None,
 };
 
-/// The names of rights in other namespaces carry a hash of where they come from.
 fn names(home: &str) -> Vec<(String, String)> {
-    use crds::names::control_plane::{workspace_role, workspace_role_binding};
-    let named = |name: String, role: &str| (name, role.to_owned());
-    vec![
-        named(workspace_role(home, "coder", "coder"), "{workspace-role}"),
-        named(workspace_role_binding(home, "coder", "coder"), "{workspace-role-binding}"),
-    ]
+    names_of(home, "coder").into()
 }
 
 fn email(uid: &str) -> String {

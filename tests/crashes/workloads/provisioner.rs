@@ -1,7 +1,7 @@
 //! What a provisioner and its keys go through, with two control planes, each with a coderd of its own, and keys of others in
 //! each. It never says in which order the operator gets there: that is what is recorded.
 
-use super::{is_gone, is_ready};
+use super::{is_gone, is_ready, names_of};
 use serde_json::{Value, json};
 use support::campaign::{Change, Keys, Kind, Plan, Prepared, Subject, Target, Then, Tolerance, Workload};
 use support::fault_proxy::CrashTiming;
@@ -22,7 +22,7 @@ pub const TARGET: Target = Target {
         kind: Kind("coder.com", "v1alpha1", "CoderProvisioner", "coderprovisioners"),
         name: "builders",
     },
-    names: |_| Vec::new(),
+    names: |home| [names_of(home, "coder"), names_of(home, "other")].concat(),
     email: |_| String::new(),
     flags: &["--verify-interval=1s", "--log-level=debug"],
     keys: Some(Keys {
