@@ -1,7 +1,7 @@
 //! What can come between the operator and the API server besides its own death: each fault is shown to bite, and that the
 //! operator converges all the same.
 
-use crate::workloads::TARGET;
+use crate::workloads::control_plane::TARGET;
 use serde_json::{Value, json};
 use std::ops::Deref;
 use std::time::Instant;

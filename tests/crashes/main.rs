@@ -1,12 +1,13 @@
-//! The operator dies at every write it makes, in three ways, and the next one brings a control plane to the same end as
-//! if nothing had happened; and what else can come between it and the API server is healed.
+//! The operator dies at every write it makes, in three ways, and the next one brings a control plane, or a provisioner with its
+//! keys, to the same end as if nothing had happened; and what else can come between it and the API server is healed.
 
 mod faults;
 mod workloads;
 
 use std::collections::BTreeMap;
-use support::campaign::{Campaign, Plan, Recorded, Workload, representative};
+use support::campaign::{Campaign, Plan, Recorded, Target, Workload, representative};
 use support::fault_proxy::CrashTiming;
+use workloads::{control_plane, provisioner};
 
 /// Runs at the same time: most of a run is waiting, for a rollout and for processes to start.
 const PARALLEL_RUNS: usize = 4;
@@ -29,31 +30,75 @@ async fn recorded(
     recorded
 }
 
-fn leaked(workloads: Vec<Workload>) -> &'static [Workload] {
-    Box::leak(workloads.into_boxed_slice())
+/// Runs the plans that are chosen of each workload.
+async fn campaign(target: Target, workloads: Vec<Workload>, chosen: impl Fn(Vec<Plan>) -> Vec<Plan>) {
+    let workloads: &'static [Workload] = Box::leak(workloads.into_boxed_slice());
+    let campaign = Campaign::start(target, PARALLEL_RUNS).await;
+    let recorded = recorded(campaign, workloads).await;
+    let plans: Vec<Plan> = recorded.values().flat_map(|one| chosen(one.planned.plans.clone())).collect();
+    campaign.run(workloads, recorded, plans).await;
+}
+
+/// `CRASH_PLANS=words` runs only the plans whose description contains the words.
+fn words() -> String {
+    std::env::var("CRASH_PLANS").unwrap_or_default()
+}
+
+/// Those that may have such a plan: others need not be recorded.
+fn asked_for(all: Vec<Workload>) -> Vec<Workload> {
+    let words = words();
+    let name = words.split_once(':').map(|(name, _)| name);
+    all.into_iter().filter(|workload| name.is_none_or(|name| workload.name == name)).collect()
+}
+
+fn described(plans: Vec<Plan>) -> Vec<Plan> {
+    let words = words();
+    plans.into_iter().filter(|plan| plan.to_string().contains(&words)).collect()
+}
+
+fn named(all: Vec<Workload>, names: &[&str]) -> Vec<Workload> {
+    all.into_iter().filter(|workload| names.contains(&workload.name)).collect()
 }
 
 /// What `make test` has time for: the workloads in which most can be lost, at points as far apart as they can be.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_representative_part_of_the_campaign_converges() {
-    let chosen = |workload: &Workload| ["token", "deletion"].contains(&workload.name);
-    let workloads = leaked(workloads::all().into_iter().filter(chosen).collect());
-    let campaign = Campaign::start(workloads::TARGET, PARALLEL_RUNS).await;
-    let recorded = recorded(campaign, workloads).await;
-    let some = recorded.values().flat_map(|one| representative(one.planned.plans.clone(), 3));
-    campaign.run(workloads, recorded, some.collect()).await;
+    let workloads = named(control_plane::all(), &["token", "deletion"]);
+    campaign(control_plane::TARGET, workloads, |plans| representative(plans, 3)).await;
 }
 
-/// `CRASH_PLANS=words` runs only the plans whose description contains the words.
+/// The same of provisioners: the plaintext of the first key is lost, and a rotation is cut off.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_representative_part_of_the_provisioners_campaign_converges() {
+    let workloads = named(provisioner::all(), &["rotate-tags"]);
+    let is_made =
+        |plan: &Plan| plan.point.mutation.contains("POST") && plan.timing == CrashTiming::AnswerLost;
+    let chosen = |plans: Vec<Plan>| {
+        let lost: Vec<Plan> = plans.iter().filter(|plan| is_made(plan)).cloned().collect();
+        [lost, representative(plans, 3)].concat()
+    };
+    campaign(provisioner::TARGET, workloads, chosen).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes: make test-faults"]
-async fn every_plan_of_the_campaign_converges() {
-    let words = std::env::var("CRASH_PLANS").unwrap_or_default();
-    let workloads = leaked(workloads::all());
-    let campaign = Campaign::start(workloads::TARGET, PARALLEL_RUNS).await;
-    let recorded = recorded(campaign, workloads).await;
-    let plans = recorded.values().flat_map(|one| one.planned.plans.clone());
-    let plans: Vec<Plan> = plans.filter(|plan| plan.to_string().contains(&words)).collect();
-    assert!(!plans.is_empty(), "no plan is described by {words:?}");
-    campaign.run(workloads, recorded, plans).await;
+async fn every_plan_of_the_control_planes_campaign_converges() {
+    campaign(control_plane::TARGET, asked_for(control_plane::all()), described).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes minutes: make test-faults"]
+async fn every_plan_of_the_provisioners_campaign_converges() {
+    campaign(provisioner::TARGET, asked_for(provisioner::all()), described).await;
+}
+
+/// What must hold for keys is checked in every run of that campaign; this shows that each of it would be noticed.
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_must_never_happen_to_a_key_is_noticed() {
+    let workloads: &'static [Workload] =
+        Box::leak(named(provisioner::all(), &["rotate-tags"]).into_boxed_slice());
+    let noticed = Campaign::start(provisioner::TARGET, 1).await.sabotaged(&workloads[0]).await.join("\n");
+    for number in 1..=10 {
+        assert!(noticed.contains(&format!("I{number}: ")), "I{number} was broken; noticed:\n{noticed}");
+    }
 }

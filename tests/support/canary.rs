@@ -16,6 +16,11 @@ impl Canary {
         Self { value: format!("cnry+{purpose}/{:x}=", std::process::id()) }
     }
 
+    /// A value that somebody else made, as long as secrets are.
+    pub fn of(value: &str) -> Self {
+        Self { value: value.to_owned() }
+    }
+
     /// The value to plant.
     pub fn value(&self) -> &str {
         &self.value

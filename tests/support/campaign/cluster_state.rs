@@ -65,6 +65,12 @@ pub(super) async fn objects_in(client: &Client, namespaces: &[String]) -> Result
     Ok(lists.into_iter().flatten().collect())
 }
 
+/// The Events of a namespace, as text.
+pub(super) async fn events_in(client: &Client, namespace: &str) -> Result<String, String> {
+    let events = list(client, &Kind("events.k8s.io", "v1", "Event", "events"), namespace).await?;
+    Ok(events.iter().map(Value::to_string).collect::<Vec<_>>().join("\n"))
+}
+
 /// What the operator keeps in its own namespace.
 pub(super) async fn operator_secrets(client: &Client, operator: &str) -> Result<Vec<Value>, String> {
     list(client, &Kind("", "v1", "Secret", "secrets"), operator).await

@@ -2,9 +2,12 @@
 //! what is left in the end. What the workloads are, and of which operator, is for the suite to say.
 
 mod cluster_state;
+mod coderds;
 mod end_state;
+mod invariants;
 mod plan;
 mod run;
+mod sabotage;
 
 pub use cluster_state::Kind;
 pub use end_state::EndState;
@@ -27,7 +30,7 @@ const RECORDINGS: usize = 2;
 /// Runs in which a point must be reached at least once: how often a status is written depends on the machine's load.
 const TRIES: usize = 3;
 /// A point that is not reached within this time after the change is not reached.
-const REACHED_WITHIN: Duration = Duration::from_secs(30);
+const REACHED_WITHIN: Duration = Duration::from_secs(60);
 const RELEASE: &str = "v2.36.1";
 
 /// The object a campaign is about.
@@ -50,6 +53,37 @@ pub struct Target {
     pub names: fn(&str) -> Vec<(String, String)>,
     /// The address of the operator's user in coderd, by the subject's uid.
     pub email: fn(&str) -> String,
+    /// More flags of the operator.
+    pub flags: &'static [&'static str],
+    /// What it has in coderd, if it has provisioner keys.
+    pub keys: Option<Keys>,
+}
+
+/// The provisioner keys of a subject, and the coderds they are in. Its pods dial there as daemons do, and what must hold for
+/// keys is checked in every run.
+#[derive(Debug, Clone, Copy)]
+pub struct Keys {
+    /// Control planes, each with a coderd of its own. Manifests say `{token:NAME}` for the token of one.
+    pub control_planes: &'static [&'static str],
+    /// Organizations of each coderd besides the default one.
+    pub organizations: &'static [&'static str],
+    /// Keys of others in each coderd: organization and name.
+    pub of_others: &'static [(&'static str, &'static str)],
+    /// Names of first keys.
+    pub names: &'static [&'static str],
+    /// What may differ in the end after a plan.
+    pub tolerance: fn(&Plan) -> Tolerance,
+}
+
+/// What may differ in the end from an undisturbed run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tolerance {
+    /// Nothing.
+    Nothing,
+    /// The number of the key, in its name and beside it: a plaintext was lost, and its key was replaced by the next one.
+    KeyNumber,
+    /// That, and how often pods were rolled out: there were fewer keys on the way.
+    Rollouts,
 }
 
 /// Whether a subject is as it should be; none is one that is not there.
@@ -62,6 +96,34 @@ pub enum Change {
     Apply(Vec<Value>),
     /// The subject is deleted.
     Delete,
+    /// Its namespace is deleted.
+    DeleteNamespace,
+    /// An object in its namespace, by kind and name, is changed by a merge patch.
+    Patch(Kind, &'static str, Value),
+    /// An object in its namespace, by kind and name, is deleted.
+    DeleteObject(Kind, &'static str),
+}
+
+/// When what there is before a change is done, and writes begin to count.
+#[derive(Debug, Clone, Copy)]
+pub enum Prepared {
+    /// From the start: there is nothing yet.
+    Nothing,
+    /// When the subject is so.
+    Subject(Expectation),
+    /// When another object in its namespace is so; there is no subject yet.
+    Other(Subject, Expectation),
+}
+
+/// A second change.
+#[derive(Debug, Clone)]
+pub struct Then {
+    /// When it happens.
+    pub when: Expectation,
+    /// Whether it also happens as soon as the operator is dead: the next one finds it.
+    pub while_dead: bool,
+    /// What happens.
+    pub change: Change,
 }
 
 /// Something that an operator does in many steps. Manifests say `{home}` for the subject's namespace, `{operator}` for the
@@ -74,10 +136,12 @@ pub struct Workload {
     pub other_namespaces: &'static [&'static str],
     /// What there is before.
     pub before: Vec<Value>,
-    /// When that is done; none if there is no subject yet.
-    pub prepared: Option<Expectation>,
+    /// When that is done.
+    pub prepared: Prepared,
     /// What happens.
     pub change: Change,
+    /// What happens then.
+    pub then: Option<Then>,
     /// When that is done.
     pub done: Expectation,
 }
@@ -178,7 +242,12 @@ impl Campaign {
             chosen.into_iter().map(|plan| (plan.clone(), workload(&plan))).collect();
         let runs = self
             .in_parallel(jobs, |installation, (plan, workload)| {
-                Box::pin(self.tried(installation, workload, plan, &recorded[workload.name].end))
+                Box::pin(async move {
+                    let tried =
+                        self.tried(installation, workload, plan.clone(), &recorded[workload.name].end).await;
+                    // Whoever waits for hundreds of others to end learns of it at once.
+                    tried.inspect_err(|why| println!("FAILED {plan}:\n{why}\n"))
+                })
             })
             .await;
         let mut times: BTreeMap<&str, Vec<Duration>> = BTreeMap::new();
@@ -228,17 +297,23 @@ impl Campaign {
         installation: &'static Installation,
         workload: &'static Workload,
     ) -> Result<Recording, String> {
-        let mut run = WorkloadRun::prepare(&self.environment, installation, workload).await;
+        let run = WorkloadRun::prepare(&self.environment, installation, workload).await;
         let recording = async {
             run.run_up_to_change(None).await?;
+            run.make_changes().await?;
             run.until_done().await?;
             run.until_quiet().await?;
             let points = run.journal.points();
             run.until_settled().await?;
+            run.until_steady(LIMIT).await?;
+            run.check_invariants().await?;
             Ok(Recording { points, end: run.end_state().await? })
         };
         let recording = recording.await;
-        let recording = recording.map_err(|why: String| format!("{why}\n{}", run.log_tail()));
+        let recording = match recording {
+            Ok(recording) => Ok(recording),
+            Err(why) => Err(run.explained(why).await),
+        };
         run.clean_up().await;
         recording
     }
@@ -252,9 +327,11 @@ impl Campaign {
         expected: &'static EndState,
     ) -> Result<Duration, String> {
         for _ in 0..TRIES {
-            let mut run = WorkloadRun::prepare(&self.environment, installation, workload).await;
-            let outcome = disturbed(&mut run, &plan, expected).await;
-            let outcome = outcome.map_err(|why| format!("{why}\n{}", run.log_tail()));
+            let run = WorkloadRun::prepare(&self.environment, installation, workload).await;
+            let outcome = match disturbed(&run, &plan, expected).await {
+                Ok(outcome) => Ok(outcome),
+                Err(why) => Err(run.explained(why).await),
+            };
             run.clean_up().await;
             if let Outcome::Converged(time) = outcome? {
                 return Ok(time);
@@ -265,21 +342,24 @@ impl Campaign {
 }
 
 /// Runs a workload, kills its operator as planned, starts another and waits until everything is as it should be.
-async fn disturbed(run: &mut WorkloadRun<'_>, plan: &Plan, expected: &EndState) -> Result<Outcome, String> {
+async fn disturbed(run: &WorkloadRun<'_>, plan: &Plan, expected: &EndState) -> Result<Outcome, String> {
     let began = Instant::now();
     run.run_up_to_change(Some((plan.point.clone(), plan.timing))).await?;
-    if tokio::time::timeout(REACHED_WITHIN, run.journal.reached()).await.is_err() {
+    let (changed, reached) = futures::join!(run.make_changes(), run.killed_within(REACHED_WITHIN));
+    changed?;
+    if !reached {
         return Ok(Outcome::NotReached);
     }
-    run.kill_operator();
-    run.journal.reopen();
-    run.start_operator().await;
     run.until_done().await?;
     run.until_settled().await?;
+    let tolerated = |state: EndState| run.tolerant(state, plan);
+    let expected = tolerated(expected.clone());
     within("the same end as undisturbed", LIMIT, async || {
-        let difference = run.end_state().await?.difference(expected);
+        let difference = tolerated(run.end_state().await?).difference(&expected);
         holds(difference.is_empty(), format!("(- expected, + found)\n{}", difference.join("\n")))
     })
     .await?;
+    run.until_steady(LIMIT).await?;
+    run.check_invariants().await?;
     Ok(Outcome::Converged(began.elapsed()))
 }

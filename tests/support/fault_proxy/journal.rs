@@ -4,7 +4,7 @@
 use super::mutation::in_every_run;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
@@ -68,21 +68,31 @@ struct State {
 
 /// The writes of one run, shared by its proxies.
 pub struct Journal {
-    names: Vec<(String, String)>,
+    names: OnceLock<Vec<(String, String)>>,
     state: Mutex<State>,
     shut: watch::Sender<bool>,
 }
 
 impl Default for Journal {
     fn default() -> Self {
-        Self::new(Vec::new())
+        Self { names: OnceLock::new(), state: Mutex::default(), shut: watch::Sender::new(false) }
     }
 }
 
 impl Journal {
     /// A journal that counts nothing yet. Of each pair the first is a name of this run, the second what it is in all.
     pub fn new(names: Vec<(String, String)>) -> Self {
-        Self { names, state: Mutex::default(), shut: watch::Sender::new(false) }
+        let journal = Self::default();
+        journal.know(names);
+        journal
+    }
+
+    /// Gives the names of this run to a journal that has none yet.
+    ///
+    /// # Panics
+    /// If it has some.
+    pub fn know(&self, names: Vec<(String, String)>) {
+        assert!(self.names.set(names).is_ok(), "the journal has names already");
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -141,7 +151,8 @@ impl Journal {
             self.shut();
             return None;
         }
-        let mutation = in_every_run(&mutation.filter(|_| state.counting)?, &self.names);
+        let names = self.names.get().map_or(&[][..], Vec::as_slice);
+        let mutation = in_every_run(&mutation.filter(|_| state.counting)?, names);
         let count = state.counts.entry(mutation.clone()).or_default();
         *count += 1;
         let point = Point { mutation, occurrence: *count };

@@ -2,12 +2,14 @@
 //! hide what it watches, and end it at a write of the test's choice.
 //! Other clients use the API server directly: a frozen operator meets a cluster that goes on without it.
 
+mod inspector;
 mod journal;
 mod mutation;
 mod relay;
 mod rules;
 mod watches;
 
+pub use inspector::{Exchange, Inspector};
 pub(crate) use journal::Delivered;
 pub use journal::{CrashTiming, Journal, Point};
 pub use mutation::{System, in_every_run};
@@ -19,7 +21,7 @@ use relay::Upstream;
 use rules::Rules;
 use serde_json::Value;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -45,6 +47,7 @@ struct Shared {
     frozen: watch::Sender<bool>,
     held: watch::Sender<bool>,
     journal: Arc<Journal>,
+    inspector: OnceLock<Arc<dyn Inspector>>,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -85,6 +88,7 @@ impl FaultProxy {
             frozen: watch::Sender::new(false),
             held: watch::Sender::new(true),
             journal,
+            inspector: OnceLock::new(),
         });
         let server = tokio::spawn(relay::serve(listener, shared.clone()));
         Self { address, shared, _server: AbortOnDropHandle::new(server) }
@@ -157,6 +161,14 @@ impl FaultProxy {
     /// The events that were dropped so far.
     pub fn dropped(&self) -> Vec<Value> {
         locked(&self.shared.watches).dropped()
+    }
+
+    /// Shows every write to somebody from now on, before it is forwarded and when it was answered.
+    ///
+    /// # Panics
+    /// If somebody is shown them already.
+    pub fn inspect(&self, inspector: Arc<dyn Inspector>) {
+        assert!(self.shared.inspector.set(inspector).is_ok(), "somebody inspects this proxy already");
     }
 
     /// Every request so far.

@@ -1,6 +1,7 @@
 //! Carries requests to the API server or coderd and answers back, line by line where they are watches.
 //! It asks others what happens to each; it never changes what a request asks for, but from where a rewound watch goes on.
 
+use super::inspector::Exchange;
 use super::journal::{CrashTiming, Delivered};
 use super::mutation::{System, mutation};
 use super::rules::{self, Fault};
@@ -160,7 +161,7 @@ async fn forward(
     if shared.journal.is_shut(term) {
         return dead().await;
     }
-    let answer = exchange(shared, parts, body, &url).await?;
+    let answer = inspected(shared, parts, body, &url).await?;
     moving(shared).await;
     match timing {
         Some(CrashTiming::AnswerLost) => {
@@ -177,6 +178,31 @@ async fn forward(
         }
         _ => Ok(answer),
     }
+}
+
+/// Sends a request while somebody looks on, if anybody wants to.
+async fn inspected(
+    shared: &Arc<Shared>,
+    parts: http::request::Parts,
+    body: Bytes,
+    url: &str,
+) -> Result<Response<Body>, Broken> {
+    let Some(inspector) = shared.inspector.get() else { return exchange(shared, parts, body, url).await };
+    let shown = Exchange {
+        method: parts.method.to_string(),
+        path: parts.uri.path().to_owned(),
+        headers: parts.headers.clone(),
+        body: body.clone(),
+    };
+    inspector.request(&shown).await;
+    let answer = exchange(shared, parts, body, url).await?;
+    if shown.method == "GET" {
+        return Ok(answer);
+    }
+    let (parts, body) = answer.into_parts();
+    let body = body.collect().await?.to_bytes();
+    inspector.answered(&shown, parts.status, &body);
+    Ok(Response::from_parts(parts, whole(body)))
 }
 
 /// Nothing, holding something until the stream is dropped: the server does that when it has written what came before.

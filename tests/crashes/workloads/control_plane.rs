@@ -1,8 +1,9 @@
 //! What a control plane goes through, each as the state before, a change, and how to tell that it is done.
 //! It never says in which order the operator gets there: that is what is recorded.
 
+use super::{is_gone, is_ready, names_of};
 use serde_json::{Value, json};
-use support::campaign::{Change, Kind, Subject, Target, Workload};
+use support::campaign::{Change, Kind, Prepared, Subject, Target, Workload};
 use support::coderd::license_with;
 use support::objects::{self, condition};
 
@@ -15,16 +16,12 @@ pub const TARGET: Target = Target {
     },
     names,
     email,
+    flags: &[],
+    keys: None,
 };
 
-/// The names of rights in other namespaces carry a hash of where they come from.
 fn names(home: &str) -> Vec<(String, String)> {
-    use crds::names::control_plane::{workspace_role, workspace_role_binding};
-    let named = |name: String, role: &str| (name, role.to_owned());
-    vec![
-        named(workspace_role(home, "coder", "coder"), "{workspace-role}"),
-        named(workspace_role_binding(home, "coder", "coder"), "{workspace-role-binding}"),
-    ]
+    names_of(home, "coder").into()
 }
 
 fn email(uid: &str) -> String {
@@ -63,10 +60,6 @@ fn consenting(role: &str) -> Value {
         "metadata": { "name": role, "labels": { "coder.com/workspaces-from": "{home}" } } })
 }
 
-fn is_ready(subject: Option<&Value>) -> bool {
-    subject.is_some_and(objects::is_ready)
-}
-
 fn has(subject: Option<&Value>, name: &str, reason: &str) -> bool {
     is_ready(subject) && subject.is_some_and(|object| condition(object, name)["reason"] == reason)
 }
@@ -82,10 +75,6 @@ fn has_no_token(subject: Option<&Value>) -> bool {
 
 fn has_a_license(subject: Option<&Value>) -> bool {
     has_a_token(subject) && has(subject, "LicenseApplied", "Applied")
-}
-
-fn is_gone(subject: Option<&Value>) -> bool {
-    subject.is_none()
 }
 
 /// Everything a control plane goes through.
@@ -115,8 +104,9 @@ fn lifetime() -> Vec<Workload> {
             name: "creation",
             other_namespaces: &[],
             before: vec![database()],
-            prepared: None,
+            prepared: Prepared::Nothing,
             change: Change::Apply(vec![control_plane(&with_ingress())]),
+            then: None,
             done: is_ready,
         },
         Workload {
@@ -129,8 +119,9 @@ fn lifetime() -> Vec<Workload> {
                 license(),
                 control_plane(&everything),
             ],
-            prepared: Some(has_a_license),
+            prepared: Prepared::Subject(has_a_license),
             change: Change::Delete,
+            then: None,
             done: is_gone,
         },
     ]
@@ -144,24 +135,27 @@ fn access() -> Vec<Workload> {
             name: "token",
             other_namespaces: &[],
             before: vec![database(), plain()],
-            prepared: Some(is_ready),
+            prepared: Prepared::Subject(is_ready),
             change: Change::Apply(vec![provisioner()]),
+            then: None,
             done: has_a_token,
         },
         Workload {
             name: "license",
             other_namespaces: &[],
             before: vec![database(), license(), provisioner(), plain()],
-            prepared: Some(has_a_token),
+            prepared: Prepared::Subject(has_a_token),
             change: Change::Apply(vec![control_plane(&licensed())]),
+            then: None,
             done: has_a_license,
         },
         Workload {
             name: "revocation",
             other_namespaces: &[],
             before: vec![database(), provisioner(), plain()],
-            prepared: Some(has_a_token),
+            prepared: Prepared::Subject(has_a_token),
             change: Change::Apply(vec![control_plane(&json!({ "operatorAccess": { "disabled": true } }))]),
+            then: None,
             done: has_no_token,
         },
     ]
@@ -173,8 +167,9 @@ fn exposure() -> Vec<Workload> {
         name: "expose",
         other_namespaces: &[],
         before: vec![database(), control_plane(&with_ingress())],
-        prepared: Some(is_ready),
+        prepared: Prepared::Subject(is_ready),
         change: Change::Apply(vec![control_plane(&gateway)]),
+        then: None,
         done: is_ready,
     }]
 }
@@ -187,16 +182,18 @@ fn grants() -> Vec<Workload> {
             name: "grants-added",
             other_namespaces: &["first", "second"],
             before: before(&json!({})),
-            prepared: Some(is_ready),
+            prepared: Prepared::Subject(is_ready),
             change: Change::Apply(vec![control_plane(&with_grants())]),
+            then: None,
             done: is_ready,
         },
         Workload {
             name: "grants-removed",
             other_namespaces: &["first", "second"],
             before: before(&with_grants()),
-            prepared: Some(is_ready),
+            prepared: Prepared::Subject(is_ready),
             change: Change::Apply(vec![control_plane(&json!({}))]),
+            then: None,
             done: is_ready,
         },
     ]

@@ -1,0 +1,94 @@
+//! The coderds of one run: a double for each control plane, behind a proxy that counts what is written to it, with keys of
+//! others in it. It sets them up and says what is in them; it never judges it.
+
+use super::Keys;
+use crate::coderd::{Coderd, ProvisionerKey, Role, Uuid};
+use crate::fault_proxy::{FaultProxy, Journal};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The organization that every coderd has.
+const DEFAULT: &str = "default";
+
+/// A coderd of one run.
+pub(super) struct RunCoderd {
+    /// The control plane that leads to it.
+    pub(super) control_plane: &'static str,
+    pub(super) double: Arc<Coderd>,
+    /// What the operator reaches it through.
+    pub(super) proxy: FaultProxy,
+    /// The token of the control plane's operator.
+    pub(super) token: String,
+    /// The keys of others.
+    pub(super) foreign: Vec<Uuid>,
+    organizations: Vec<&'static str>,
+}
+
+impl RunCoderd {
+    /// One that a control plane leads to, as the campaign asks for it.
+    pub(super) async fn start(
+        control_plane: &'static str,
+        keys: Option<&Keys>,
+        journal: &Arc<Journal>,
+    ) -> Self {
+        let double = Arc::new(Coderd::builder().api_rate_limit(None).start().await);
+        let mut organizations = vec![DEFAULT];
+        for organization in keys.into_iter().flat_map(|keys| keys.organizations) {
+            double.add_organization(organization);
+            organizations.push(organization);
+        }
+        let foreign = keys.into_iter().flat_map(|keys| keys.of_others);
+        for (organization, name) in foreign {
+            double.add_provisioner_key(organization, name, &[]);
+        }
+        let proxy = FaultProxy::before_coderd(double.addr(), journal.clone()).await;
+        let token = double.token_for(&[Role::TemplateAdmin]);
+        let mut coderd = Self { control_plane, double, proxy, token, foreign: Vec::new(), organizations };
+        coderd.foreign = coderd.keys().into_iter().map(|(_, key)| key.id).collect();
+        coderd
+    }
+
+    /// Ids that are others in each run, and what they are in every run.
+    pub(super) fn names(&self) -> Vec<(String, String)> {
+        let (name, double) = (self.control_plane, &self.double);
+        let organization =
+            |word: &&str| (double.organization_id(word).to_string(), format!("{{{name}:{word}}}"));
+        let deployment = (double.deployment_id().to_string(), format!("{{{name}:deployment}}"));
+        self.organizations.iter().map(organization).chain([deployment]).collect()
+    }
+
+    /// Every key, with its organization.
+    pub(super) fn keys(&self) -> Vec<(&'static str, ProvisionerKey)> {
+        let of = |organization: &&'static str| {
+            let (organization, keys) = (*organization, self.double.provisioner_keys(organization));
+            keys.into_iter().map(move |key| (organization, key))
+        };
+        self.organizations.iter().flat_map(of).collect()
+    }
+
+    /// The keys that are not of others.
+    pub(super) fn own_keys(&self) -> Vec<(&'static str, ProvisionerKey)> {
+        self.keys().into_iter().filter(|(_, key)| !self.foreign.contains(&key.id)).collect()
+    }
+
+    /// What is in it, as lines that are the same in every run: keys with their tags, and how many daemons use each.
+    pub(super) fn described(&self) -> String {
+        let mut daemons: BTreeMap<Uuid, usize> = BTreeMap::new();
+        for daemon in self.double.daemons().into_iter().filter(|daemon| daemon.connected) {
+            *daemons.entry(daemon.key).or_default() += 1;
+        }
+        let keys = self.keys();
+        let mut lines: Vec<String> = keys
+            .iter()
+            .map(|(organization, key)| {
+                let users = daemons.remove(&key.id).unwrap_or_default();
+                let whose = if self.foreign.contains(&key.id) { "of others" } else { "ours" };
+                format!("{organization}/{} {:?}, {whose}, {users} daemons", key.name, key.tags)
+            })
+            .collect();
+        lines.sort();
+        let lost: usize = daemons.values().sum();
+        lines.push(format!("{lost} daemons with a key that is gone"));
+        lines.join("; ")
+    }
+}

@@ -1,0 +1,100 @@
+//! Does in a run what an operator must never do, through the same proxies, to show that each of it is noticed.
+//! The operator itself is dead by then: whatever is noticed was planted here.
+
+use super::coderds::RunCoderd;
+use super::run::WorkloadRun;
+use super::{Campaign, Workload};
+use bytes::Bytes;
+use http::Request;
+use http_body_util::Full;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// How long a planted writer is waited for to be quiet, which it never is.
+const STEADY_WITHIN: Duration = Duration::from_secs(2);
+
+impl Campaign {
+    /// Does everything that must never happen in one run of a workload, whose state before is prepared, and returns what was
+    /// noticed.
+    ///
+    /// # Panics
+    /// If the state before does not come about.
+    pub async fn sabotaged(&'static self, workload: &'static Workload) -> Vec<String> {
+        let run = WorkloadRun::prepare(&self.environment, &self.installations[0], workload).await;
+        if let Err(why) = run.run_up_to_change(None).await {
+            panic!("{}: {}", workload.name, run.explained(why).await);
+        }
+        let mut noticed = Vec::new();
+        noticed.extend(write_without_end(&run).await.err());
+        run.kill_operator().await;
+        sabotage(&run).await;
+        noticed.extend(run.check_invariants().await.err());
+        run.clean_up().await;
+        noticed
+    }
+}
+
+/// Writes as the operator, while a reconcile is waited for that writes nothing (I8).
+async fn write_without_end(run: &WorkloadRun<'_>) -> Result<(), String> {
+    let client = run.environment.cluster.client_of(&run.options.kubeconfig).await;
+    let subject = &run.environment.target.subject;
+    let (subjects, name) = (run.objects(&client, subject), subject.name);
+    let writing = async {
+        for number in 0_usize.. {
+            let patch = json!({ "metadata": { "annotations": { "planted": number.to_string() } } });
+            drop(subjects.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await);
+        }
+    };
+    tokio::select! {
+        () = writing => Ok(()),
+        steady = run.until_steady(STEADY_WITHIN) => steady,
+    }
+}
+
+async fn sabotage(run: &WorkloadRun<'_>) {
+    let (coderd, other) = (&run.coderds[0], &run.coderds[1]);
+    let organization = coderd.double.organization_id("default");
+    let keys = format!("/api/v2/organizations/{organization}/provisionerkeys");
+    let (_, current) = coderd.own_keys().remove(0);
+    let (_, foreign) =
+        coderd.keys().into_iter().find(|(_, key)| coderd.foreign.contains(&key.id)).expect("one");
+    // Keys that nobody recorded (I7), more than there may be (I3), and some of them stay (I1).
+    for name in ["stray-1", "stray-2", "stray-3"] {
+        send(coderd, "POST", &keys, &coderd.token, Some(json!({ "name": name, "tags": {} }))).await;
+    }
+    // A key of others (I5), and one that a Ready pod uses (I4), whose plaintext is still in the Secret (I2).
+    send(coderd, "DELETE", &format!("{keys}/{}", foreign.name), &coderd.token, None).await;
+    send(coderd, "DELETE", &format!("{keys}/{}", current.name), &coderd.token, None).await;
+    // The token of another control plane (I10).
+    send(coderd, "GET", &keys, &other.token, None).await;
+    // A plaintext in a status (I6), and a key that is older than the one before it (I9).
+    let client = run.environment.cluster.client_of(&run.options.kubeconfig).await;
+    let subject = &run.environment.target.subject;
+    let (subjects, name) = (run.objects(&client, subject), subject.name);
+    let shown = coderd.double.plaintext_of("default", "stray-1").expect("it was made");
+    for status in [
+        json!({ "controlPlaneURL": shown }),
+        json!({ "key": { "generation": 7 } }),
+        json!({ "key": { "generation": 0 } }),
+    ] {
+        let patch = Patch::Merge(json!({ "status": status }));
+        let written = subjects.patch_status(name, &PatchParams::default(), &patch).await;
+        written.expect("the operator may write a status");
+    }
+}
+
+/// Sends a request to a coderd as the operator would, and hears its answer.
+async fn send(coderd: &RunCoderd, method: &str, path: &str, token: &str, body: Option<Value>) {
+    let client = Client::builder(TokioExecutor::new()).build_http::<Full<Bytes>>();
+    let request = Request::builder()
+        .method(method)
+        .uri(format!("http://{}{path}", coderd.proxy.address()))
+        .header("coder-session-token", token)
+        .header("content-type", "application/json");
+    let body = body.map(|body| Bytes::from(body.to_string())).unwrap_or_default();
+    let request = request.body(Full::new(body)).expect("a request");
+    client.request(request).await.expect("coderd answers");
+}
