@@ -9,7 +9,6 @@ use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::Client;
 use kube::api::Api;
 use kube::runtime::watcher::{self, Event};
-use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -255,7 +254,7 @@ pub fn by_service(url: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::{from_value, json};
+    use serde_json::{Value, from_value, json};
 
     fn pod(phase: &str, deleted: Value) -> Pod {
         let env = json!([
