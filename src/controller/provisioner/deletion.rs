@@ -5,6 +5,7 @@ use super::key::ending::{self, EndStep, Ending};
 use super::key::homes::Homes;
 use super::key::record::{Home, Key, Record};
 use super::key::secret::{Content, Secrets};
+use super::key::seen::Desired;
 use super::key::steps::{Left, Unrecorded};
 use super::key::store::RecordStore;
 use super::key::stored::Sealer;
@@ -18,7 +19,7 @@ use crate::coderd::client::Deletion;
 use crate::coderd::{Client, Error, Uuid};
 use crate::control_plane_access::control_planes::{self, Found};
 use crate::control_plane_access::credentials::Credentials;
-use crate::controller::children::{ChildKind, drift};
+use crate::controller::children::{ChildKind, ChildOwner, drift};
 use crate::controller::object::{Object, Origin, complete};
 use crate::controller::runtime::schedule::Action;
 use crate::controller::status::partial;
@@ -225,8 +226,9 @@ impl Reconciler {
         };
         let (owner, place) = (owner(&complete), place(&complete));
         let secrets = Secrets { kube: &self.kube, owner: &owner };
-        let found = secrets.read(&place).await?.content;
-        let is_unknown = record.keys().next().is_none() && matches!(found, Content::Plaintext(..));
+        let is_recorded = record.keys().next().is_some();
+        let found = if is_recorded { Content::Nothing } else { secrets.read(&place).await?.content };
+        let is_unknown = matches!(found, Content::Plaintext(..));
         let unknown = if is_unknown { Unrecorded::Unknown } else { Unrecorded::Nothing };
         let name = complete.spec.control_plane_ref.name.trim();
         let control_plane = match control_planes::named(&self.control_planes, &object.key.namespace, name) {
@@ -264,13 +266,24 @@ impl Reconciler {
         let home = Home { control_plane: uid, deployment, organization };
         homes.know(&home, &reached.client);
         let desired = desired(object, &complete, home, place);
-        let mut known = Homes::new(&self.access, &self.control_planes, &object.key.namespace);
-        known.know(&desired.home, &reached.client);
+        self.unrecorded(&desired, &owner, &reached.client, record).await
+    }
+
+    /// What the Secret holds of which nothing is recorded.
+    async fn unrecorded(
+        &self,
+        desired: &Desired,
+        owner: &ChildOwner,
+        client: &Client,
+        record: &Record,
+    ) -> Result<Unrecorded, KeyError> {
+        let mut homes = Homes::new(&self.access, &self.control_planes, &owner.namespace);
+        homes.know(&desired.home, client);
         let mut work = KeyWork {
-            secrets,
-            homes: known,
-            client: &reached.client,
-            desired: &desired,
+            secrets: Secrets { kube: &self.kube, owner },
+            homes,
+            client,
+            desired,
             has_finalizer: true,
             rolled: None,
             patience: SignedDuration::ZERO,
