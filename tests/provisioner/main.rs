@@ -1,9 +1,12 @@
 //! CoderProvisioner on a real API server with the real Deployment controller on simulated nodes and a strict double of coderd:
 //! keys that are made, rotated, recovered and deleted, and what the status says of them.
 
+mod dropped;
 mod env;
 mod keys_in_the_way;
+mod proxied;
 mod rare_looks;
+mod stale;
 mod zombies;
 
 use env::ProvisionerEnv;

@@ -131,6 +131,7 @@ fn an_error_of_a_later_call_is_about_the_access_or_about_what_was_asked_for() {
         Error::Conflict { operation },
         Error::Server { operation, status: 500 },
         Error::Malformed { operation },
+        Error::Unauthorized { operation: Operation::IdentifyProvisionerKey },
     ] {
         assert!(!is_of_access(&about_the_call), "{about_the_call}");
     }
