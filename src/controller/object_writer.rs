@@ -91,8 +91,13 @@ impl<K: ReconciledKind> ObjectWriter<'_, K> {
 
     /// Lets go of an object that is being deleted; returns why it is held all the same, if it is.
     pub(crate) async fn release(&self, object: &Object<K>) -> Result<Option<String>, CallError> {
-        let after = self.kube.patch(object.target(), K::FINALIZER.remove(&object.value)).await?;
-        Ok(K::FINALIZER.is_on(&after).then(|| K::FINALIZER.refusal(&UNDONE)))
+        match self.kube.patch(object.target(), K::FINALIZER.remove(&object.value)).await {
+            Ok(after) => Ok(K::FINALIZER.is_on(&after).then(|| K::FINALIZER.refusal(&UNDONE))),
+            Err(error) if error.is_refused() && !error.is_outdated() => {
+                Ok(Some(K::FINALIZER.refusal(&error)))
+            }
+            Err(error) => Err(error),
+        }
     }
 }
 

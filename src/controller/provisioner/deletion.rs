@@ -97,12 +97,17 @@ impl Reconciler {
     async fn let_go(&self, object: &Object<CoderProvisioner>, all: &[Left]) -> Result<Action, CallError> {
         let drafts: Vec<EventDraft> = all.iter().map(|left| KeyEvent::Left(left).draft()).collect();
         self.writer().publish(object, &drafts).await;
-        if let Some(why) = self.writer().release(object).await? {
-            self.tell_held(object, Reason::FinalizerRefused, &why).await?;
-            return Ok(Action::BackOff(Duration::ZERO));
-        }
-        self.forget(&object.key);
-        Ok(Action::AwaitChange)
+        let (reason, why) = match self.writer().release(object).await {
+            Ok(None) => {
+                self.forget(&object.key);
+                return Ok(Action::AwaitChange);
+            }
+            Ok(Some(why)) => (Reason::FinalizerRefused, why),
+            Err(error) if error.is_outdated() || error.is_not_found() => return Err(error),
+            Err(error) => (Reason::CleanupFailed, error.to_string()),
+        };
+        self.tell_held(object, reason, &why).await?;
+        Ok(Action::BackOff(Duration::ZERO))
     }
 
     /// Whoever waits for the deletion looks at the object, not at our log.

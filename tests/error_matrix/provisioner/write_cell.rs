@@ -77,9 +77,7 @@ pub async fn run(env: &MatrixEnv, plane: &Plane, cell: Cell) {
     let strike = Strike::begin(env, plane, cell);
     provoke(&subject, phase).await;
     is_told(&subject, &strike, cell, since).await;
-    if cell.write.struck() == Struck::All {
-        strike.has_hit(&name, 2).await;
-    }
+    strike.has_hit(&name, cell.tries()).await;
     let healing = env.provisioners.seen(namespace);
     strike.over.store(true, Ordering::SeqCst);
     // What is refused is looked at within a minute; whoever mended it need not wait.

@@ -162,7 +162,7 @@ impl Write {
                 "cannot write the status of CoderProvisioner"
             }
             Self::Account => "cannot create ServiceAccount",
-            Self::AnnotatedAccount => "cannot apply ServiceAccount",
+            Self::AnnotatedAccount => "cannot patch ServiceAccount",
             Self::Role => "cannot apply Role",
             Self::RoleBinding => "cannot apply RoleBinding",
             Self::Budget => "cannot apply PodDisruptionBudget",
@@ -172,7 +172,7 @@ impl Write {
             Self::KeySecret => "cannot create Secret",
             Self::RotatedSecret => "cannot patch Secret",
             Self::FormerSecret => "cannot delete Secret",
-            Self::Event => "cannot create Event",
+            Self::Event => "cannot record Event",
         }
     }
 }
@@ -188,7 +188,9 @@ pub fn of(write: Write, wrong: Wrong) -> Cell {
         (Finalizer | Status | EndStatus | Release, Conflict) => Told::Nothing,
         (FormerSecret | FormerBudget | StoppedDeployment, Conflict) => Told::Nothing,
         (Finalizer, Forbidden) => Told::Condition("Stalled", "True", "FinalizerRefused", operation),
-        (Account | AnnotatedAccount | Role | RoleBinding | Budget | Deployment, Forbidden) => {
+        // Nothing runs as an account that is not there.
+        (Account, Forbidden) => Told::Condition("Stalled", "True", "AccountNotOurs", operation),
+        (AnnotatedAccount | Role | RoleBinding | Budget | Deployment, Forbidden) => {
             Told::Condition("Stalled", "True", "ChildRefused", operation)
         }
         (
@@ -198,8 +200,8 @@ pub fn of(write: Write, wrong: Wrong) -> Cell {
         (Intent | Attempt | Use | KeySecret | RotatedSecret | FormerSecret, _) => {
             Told::Condition("ProvisionerKeyReady", "False", "ProvisionerKeyFailed", operation)
         }
-        (StoppedDeployment, _) => Told::Condition("CleanedUp", "False", "CleanupFailed", operation),
-        (Release, _) => Told::Condition("CleanedUp", "False", "FinalizerRefused", operation),
+        (Release, Forbidden) => Told::Condition("CleanedUp", "False", "FinalizerRefused", operation),
+        (StoppedDeployment | Release, _) => Told::Condition("CleanedUp", "False", "CleanupFailed", operation),
         (Status | EndStatus, _) => Told::Log("reconcile failed; it is tried again", operation),
         (Event, _) => Told::Log("Event not recorded", operation),
     };
@@ -231,6 +233,16 @@ pub fn representative() -> Vec<Cell> {
 }
 
 impl Cell {
+    /// How often the fault strikes at least before it is over.
+    pub fn tries(&self) -> usize {
+        match (self.write, self.wrong) {
+            // Somebody else's, by its uid: it is left alone until it is asked for again.
+            (Write::FormerBudget, Wrong::Conflict) => 1,
+            _ if matches!(self.write.struck(), Struck::Only(_)) => 1,
+            _ => 2,
+        }
+    }
+
     /// A name that can be part of a namespace's.
     pub fn name(&self) -> String {
         format!("{:?}-{:?}", self.write, self.wrong).to_lowercase()
