@@ -115,30 +115,6 @@ async fn watches_that_are_rewound_make_and_delete_nothing() {
     env.coderd().assert_no_violations();
 }
 
-/// A control plane that no list has shown yet is not one that is gone: its key is not given up.
-#[tokio::test(flavor = "multi_thread")]
-async fn an_operator_that_does_not_know_the_control_planes_yet_lets_no_key_go() {
-    let env = Proxied::start("unlisted", "1h").await;
-    let daemons = daemons(&env).await;
-    made(&env).await;
-    env.hold_back(&[CONTROL_PLANES]);
-    env.restart(&[]).await;
-    let deleted = Instant::now();
-    let words = format!("delete coderprovisioner stale -n {} --wait=false", env.namespace);
-    env.cluster.kubectl(&words).await.expect_ok();
-    until("the object to be looked at", LIMIT, async || {
-        let seen = env.proxy().seen();
-        let mut read = seen.iter().filter(|seen| seen.at > deleted && seen.method == "GET");
-        holds(read.any(|seen| seen.path.ends_with("/coderprovisioners/stale")), "not yet")
-    })
-    .await;
-    assert_eq!((env.keys("stale").len(), env.asked("stale")), (1, (1, 0)));
-    env.proxy().release();
-    env.until_gone("coderprovisioner", &env.namespace, "stale").await;
-    assert_eq!((env.keys("stale").len(), env.asked("stale")), (0, (1, 1)));
-    drop(daemons);
-}
-
 /// Waits until a reconcile that began after this word was asked for is over.
 async fn settle(env: &Proxied, word: &str) {
     for word in [format!("{word}-1"), format!("{word}-2")] {
