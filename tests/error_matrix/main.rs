@@ -21,7 +21,7 @@ use tokio::sync::Semaphore;
 
 /// Cells of provisioners under way at the same time: the operator works on eight objects of a kind at once, and those that
 /// time out keep it waiting.
-const AT_ONCE: usize = 24;
+const AT_ONCE: usize = 28;
 
 /// Runs all cells, so many at the same time, each on a plane of its own.
 async fn run<C: Copy + Send + 'static, F: Future<Output = ()>>(
@@ -68,14 +68,9 @@ async fn run_cells(cells: Vec<Cell>) {
     run(cells, usize::MAX >> 4, Reach::Directly, wanted, cell::run).await;
 }
 
-async fn run_calls(cells: Vec<provisioner::table::Cell>) {
-    let wanted = |cell: &provisioner::table::Cell| Wanted::with_nothing(cell.name());
-    run(cells, AT_ONCE, Reach::Directly, wanted, provisioner::run).await;
-}
-
-async fn run_writes(cells: Vec<provisioner::writes::Cell>) {
-    let wanted = |cell: &provisioner::writes::Cell| Wanted::with_nothing(cell.name());
-    run(cells, AT_ONCE, Reach::ThroughFaultProxy, wanted, provisioner::run_write).await;
+async fn run_of_provisioners(cells: Vec<provisioner::Cell>, reach: Reach) {
+    let wanted = |cell: &provisioner::Cell| Wanted::with_nothing(cell.name());
+    run(cells, AT_ONCE, reach, wanted, provisioner::run).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -90,25 +85,20 @@ async fn the_whole_matrix() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_representative_part_of_the_calls_of_provisioners() {
-    run_calls(provisioner::table::representative()).await;
+async fn a_representative_part_of_the_calls_and_writes_of_provisioners() {
+    run_of_provisioners(provisioner::representative(), Reach::ThroughFaultProxy).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes on a busy machine: make test-faults"]
 async fn every_call_of_a_provisioner_with_every_fault() {
-    run_calls(provisioner::table::whole()).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_representative_part_of_the_writes_of_provisioners() {
-    run_writes(provisioner::writes::representative()).await;
+    run_of_provisioners(provisioner::calls(), Reach::Directly).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes on a busy machine: make test-faults"]
 async fn every_write_of_a_provisioner_with_every_fault() {
-    run_writes(provisioner::writes::whole()).await;
+    run_of_provisioners(provisioner::writes(), Reach::ThroughFaultProxy).await;
 }
 
 /// Without a call for this long, a control plane is at rest.

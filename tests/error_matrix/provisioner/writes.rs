@@ -238,6 +238,8 @@ impl Cell {
         match (self.write, self.wrong) {
             // Somebody else's, by its uid: it is left alone until it is asked for again.
             (Write::FormerBudget, Wrong::Conflict) => 1,
+            // One takes as long as a write may.
+            (_, Wrong::Timeout) => 1,
             _ if matches!(self.write.struck(), Struck::Only(_)) => 1,
             _ => 2,
         }
