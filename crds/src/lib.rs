@@ -13,6 +13,7 @@
 )]
 
 pub mod control_plane;
+pub mod defaults;
 pub mod exposure;
 mod kind_status;
 mod missing_spec;

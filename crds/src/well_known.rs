@@ -23,7 +23,7 @@ pub mod finalizer {
 
 /// Annotations, on our own objects unless the constant says otherwise.
 pub mod annotation {
-    /// Any new value asks for one more pass; it is echoed in `status.lastHandledReconcileAt`.
+    /// Any new value asks for one more reconcile; it is echoed in `status.lastHandledReconcileAt`.
     pub const RECONCILE_AT: &str = "coder.com/reconcile-at";
     /// `"true"` lets a deleted object go without removing what it made in coderd.
     pub const RELEASE_EXTERNAL: &str = "coder.com/release-external";
@@ -42,7 +42,8 @@ pub mod annotation {
     /// On the Secret of a provisioner key: data key, control plane, deployment, organization and name of the key whose
     /// plaintext it holds, so that the plaintext is shown to no other coderd.
     pub const KEY_OF: &str = "coder.com/provisioner-key-of";
-    /// On a control plane's pod template: a new value in a Secret or ConfigMap it reads rolls the Deployment.
+    /// On a control plane's pod template: a new value in a Secret or ConfigMap it reads rolls the Deployment. On a
+    /// provisioner's: another CA of a control plane with TLS does.
     pub const CHECKSUM: &str = "coder.com/checksum";
     /// Fingerprint of the manifest an object was made from, so that a field no longer wanted is noticed.
     pub const FINGERPRINT: &str = "coder.com/fingerprint";
@@ -114,6 +115,16 @@ pub mod default {
     pub const ORGANIZATION: &str = "default";
     /// Seconds coderd may take to stop.
     pub const CONTROL_PLANE_GRACE_PERIOD_SECONDS: i64 = 60;
+    /// Pods that may be missing where a budget does not say.
+    pub const MAX_UNAVAILABLE: i32 = 1;
+    /// Seconds between two probes.
+    pub const PROBE_PERIOD_SECONDS: i32 = 10;
+    /// Seconds that a probe may take.
+    pub const PROBE_TIMEOUT_SECONDS: i32 = 1;
+    /// Successes of a probe in a row that count.
+    pub const PROBE_SUCCESSES: i32 = 1;
+    /// Failures of a probe in a row that count.
+    pub const PROBE_FAILURES: i32 = 3;
     /// Failures of the startup probe, ten seconds apart, before coderd is restarted: six hours. It answers only after it
     /// has migrated its database, which can take hours after a large jump, and a restart would begin it anew.
     pub const STARTUP_FAILURES: i32 = 2160;

@@ -7,24 +7,27 @@ use crate::coderd::{Egress, Observer};
 use crate::control_plane_access::ControlPlaneAccess;
 use crate::control_plane_access::control_planes::ControlPlanes;
 use crate::control_plane_access::holds::Holds;
+use crate::controller::children::{ChildCache, SharedChildCache};
 use crate::controller::control_plane::{self, Dependants, follow_dependants, orphans};
 use crate::controller::identity::ObjectKey;
+use crate::controller::object::ReconciledKind;
 use crate::controller::provisioner::{self, follow_control_planes};
 use crate::controller::runtime::context::ReconcilerContext;
 use crate::controller::runtime::objects;
 use crate::controller::runtime::queue::Queue;
 use crate::controller::runtime::telemetry::Telemetry;
 use crate::controller::runtime::verify;
-use crate::controller::runtime::watches::{self, OnWatchError, WatchHandler, WatchHandlers};
+use crate::controller::runtime::watches::{self, OnWatchError, Router};
 use crate::kubernetes::events::Events;
 use crate::serving::metrics::{CoderdRequest, Metrics, Named};
+use crds::{CoderControlPlane, CoderProvisioner};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// As metrics and logs call them.
-const CONTROL_PLANE: &str = "CoderControlPlane";
-const PROVISIONER: &str = "CoderProvisioner";
+/// As metrics, logs and whoever routes changes call them.
+const CONTROL_PLANE: &str = CoderControlPlane::NAME[1];
+const PROVISIONER: &str = CoderProvisioner::NAME[1];
 
 /// What the leader does: everything is looked at once, then again whenever something changes.
 pub(super) fn work(context: &Context, control_planes: ControlPlanes, dependants: Dependants) -> Work {
@@ -37,6 +40,7 @@ pub(super) fn work(context: &Context, control_planes: ControlPlanes, dependants:
 
 /// The reconcilers, and what they share.
 struct Reconcilers {
+    children: Arc<SharedChildCache>,
     of_control_planes: Arc<control_plane::Reconciler>,
     of_provisioners: Arc<provisioner::Reconciler>,
     control_planes: ControlPlanes,
@@ -51,20 +55,21 @@ type Keys = Queue<ObjectKey>;
 
 impl Reconcilers {
     fn new(context: &Context, control_planes: ControlPlanes, dependants: Dependants) -> Self {
-        let access = access(context);
+        let (access, children) = (access(context), Arc::new(SharedChildCache::default()));
         let of_control_planes = control_plane::Reconciler::new(
-            reconciler_context(context, CONTROL_PLANE, &access),
+            reconciler_context(context, CONTROL_PLANE, &access, &children),
             control_planes.clone(),
             context.flags.namespace_consent,
             dependants.clone(),
         );
         let of_provisioners = provisioner::Reconciler::new(
-            reconciler_context(context, PROVISIONER, &access),
+            reconciler_context(context, PROVISIONER, &access, &children),
             dependants.provisioners.clone(),
             control_planes.clone(),
             context.flags.verify_interval,
         );
         Self {
+            children,
             of_control_planes: Arc::new(of_control_planes),
             of_provisioners: Arc::new(of_provisioners),
             control_planes,
@@ -78,6 +83,7 @@ impl Reconcilers {
 
     /// One term of leadership.
     async fn lead(&self, stop: CancellationToken) {
+        self.children.forget_all();
         self.of_control_planes.begin_term();
         self.of_provisioners.begin_term();
         let (planes, daemons) = (Queue::default(), Queue::default());
@@ -87,41 +93,35 @@ impl Reconcilers {
         let there = self.dependants.provisioners.clone();
         let _daemons_shown = Telemetry::new(PROVISIONER, self.metrics.clone())
             .show(&daemons, move |namespace, name| there.named(namespace, name).is_some());
-        let handlers = self.handlers(&planes, &daemons);
+        let _jobs_shown = self.metrics.pending_jobs.show(self.of_provisioners.job_counts());
+        let router = Arc::new(self.router(&planes, &daemons));
         let kube = self.of_control_planes.kube();
         tokio::select! {
-            () = watches::follow(kube, handlers.clone(), on_watch_error(&self.metrics)) => {}
-            () = self.reconcile_control_planes(&planes, &handlers, stop.clone()) => {}
-            () = self.reconcile_provisioners(&daemons, &handlers, stop) => {}
+            () = watches::follow(kube, router.clone(), on_watch_error(&self.metrics)) => {}
+            () = verify::follow(kube, &router, self.verify_interval) => {}
+            () = self.reconcile_control_planes(&planes, stop.clone()) => {}
+            () = self.reconcile_provisioners(&daemons, stop) => {}
             () = orphans::remove(kube, &self.events, &self.control_planes, self.orphan_times) => {}
         }
     }
 
-    fn handlers(&self, planes: &Keys, daemons: &Keys) -> WatchHandlers {
+    /// Whom the watches tell: every kind, with its own queue.
+    fn router(&self, planes: &Keys, daemons: &Keys) -> Router {
         let of_control_planes = control_plane::Triggers::new(
             self.control_planes.clone(),
             self.of_control_planes.grant_index().clone(),
-            self.of_control_planes.child_cache().clone(),
             self.of_control_planes.kube().namespace(),
             planes.clone(),
         );
         let of_provisioners = provisioner::Triggers::new(
             self.dependants.provisioners.clone(),
-            self.of_provisioners.child_cache().clone(),
+            self.control_planes.clone(),
             daemons.clone(),
         );
-        Arc::new([
-            Arc::new(of_control_planes) as Arc<dyn WatchHandler>,
-            Arc::new(of_provisioners) as Arc<dyn WatchHandler>,
-        ])
+        Router::new(self.children.clone(), vec![Box::new(of_control_planes), Box::new(of_provisioners)])
     }
 
-    async fn reconcile_control_planes(
-        &self,
-        queue: &Keys,
-        handlers: &WatchHandlers,
-        stop: CancellationToken,
-    ) {
+    async fn reconcile_control_planes(&self, queue: &Keys, stop: CancellationToken) {
         let (reconciler, interval) = (&self.of_control_planes, self.verify_interval);
         // As it was before the first reconcile: whatever changes after that is told.
         let seen = self.dependants.seen();
@@ -132,16 +132,14 @@ impl Reconcilers {
         let (all, dependants) = (self.control_planes.clone(), self.dependants.clone());
         tokio::select! {
             () = reconciles => {}
-            () = verify::follow(reconciler.kube(), reconciler.child_cache(), handlers, queue, interval) => {}
             () = verify::follow_objects(reconciler.objects(), queue, interval) => {}
             () = objects::follow(all.clone(), queue.clone(), |key| reconciler.forget(key)) => {}
             () = follow_dependants(dependants, seen, all, queue.clone()) => {}
         }
     }
 
-    async fn reconcile_provisioners(&self, queue: &Keys, handlers: &WatchHandlers, stop: CancellationToken) {
+    async fn reconcile_provisioners(&self, queue: &Keys, stop: CancellationToken) {
         let (reconciler, interval) = (&self.of_provisioners, self.verify_interval);
-        let kube = self.of_control_planes.kube();
         let reconciles = queue.run(stop, |key| {
             let reconciler = reconciler.clone();
             async move { reconciler.reconcile(key).await }
@@ -149,7 +147,6 @@ impl Reconcilers {
         let (all, planes) = (self.dependants.provisioners.clone(), self.control_planes.clone());
         tokio::select! {
             () = reconciles => {}
-            () = verify::follow(kube, reconciler.child_cache(), handlers, queue, interval) => {}
             () = verify::follow_objects(reconciler.objects(), queue, interval) => {}
             () = objects::follow(all.clone(), queue.clone(), |key| reconciler.forget(key)) => {}
             () = follow_control_planes(planes, all, queue.clone()) => {}
@@ -162,9 +159,11 @@ fn reconciler_context(
     context: &Context,
     kind: &'static str,
     access: &ControlPlaneAccess,
+    children: &Arc<SharedChildCache>,
 ) -> ReconcilerContext {
     ReconcilerContext {
         kube: context.kube.clone(),
+        children: ChildCache::of(kind, children.clone()),
         events: context.events.clone(),
         telemetry: Telemetry::new(kind, context.metrics.clone()),
         config: context.flags.config(),

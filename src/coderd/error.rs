@@ -85,7 +85,7 @@ impl Operation {
 
     /// Whether it is made without a token: who refuses it is not coderd but something in between. The call that shows a
     /// provisioner key is one of them: what coderd says of a key it does not know is an answer, not a refusal.
-    fn is_open(self) -> bool {
+    pub(crate) fn is_open(self) -> bool {
         matches!(self, Self::Healthz | Self::BuildInfo | Self::Entitlements | Self::IdentifyProvisionerKey)
     }
 

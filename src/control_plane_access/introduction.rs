@@ -33,8 +33,8 @@ pub(crate) async fn introduce(client: Client) -> Result<(Client, Identity), Unin
 pub(crate) fn hint(error: &Error) -> &'static str {
     match error {
         Error::Redirected { .. } => {
-            "; with an https access URL and CODER_REDIRECT_TO_ACCESS_URL it answers over TLS only: set spec.tls, or unset \
-             that variable"
+            "; with an https access URL and CODER_REDIRECT_TO_ACCESS_URL it answers over TLS only: set spec.tls of the CoderControlPlane, \
+             or unset that variable"
         }
         _ => "",
     }

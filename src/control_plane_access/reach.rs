@@ -208,19 +208,20 @@ fn generated(
     })
 }
 
-/// Whether an error says that coderd, or the way to it, or the token is no longer what it was.
+/// Whether an error says that coderd, or the way to it, or the token is no longer what it was. Whoever refuses a call that
+/// sends no token says nothing of the token.
 fn is_of_access(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::Unauthorized { .. }
-            | Error::RateLimited { .. }
-            | Error::NotCoderd { .. }
-            | Error::Unreachable { .. }
-            | Error::TimedOut { .. }
-            | Error::Tls { .. }
-            | Error::Refused { .. }
-            | Error::Redirected { .. }
-    )
+    match error {
+        Error::Unauthorized { operation } => !operation.is_open(),
+        Error::RateLimited { .. }
+        | Error::NotCoderd { .. }
+        | Error::Unreachable { .. }
+        | Error::TimedOut { .. }
+        | Error::Tls { .. }
+        | Error::Refused { .. }
+        | Error::Redirected { .. } => true,
+        _ => false,
+    }
 }
 
 /// The child of this kind that is called like the Deployment.

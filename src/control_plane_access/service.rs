@@ -61,8 +61,8 @@ impl fmt::Display for Told<'_> {
             ),
             Refusal::Changed => write!(
                 out,
-                "coderd is not contacted and no token is sent: the type or selector of Service {name} was changed; undo \
-                 that, or end spec.suspend, so that the operator does"
+                "coderd is not contacted and no token is sent: the type or selector of Service {name} was changed; \
+                 revert that, or set spec.suspend of the CoderControlPlane to false so that the operator does"
             ),
         }
     }

@@ -44,7 +44,9 @@ pub(crate) enum About {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unreached {
     /// It is being deleted.
-    #[error("control plane {control_plane} is being deleted; nothing is done in its coderd any more")]
+    #[error(
+        "control plane {control_plane} is being deleted; set spec.controlPlaneRef to another one, or delete this object"
+    )]
     Going {
         /// Its name.
         control_plane: String,
@@ -73,7 +75,7 @@ pub(crate) enum Unreached {
     },
     /// coderd asked to be left alone.
     // Without the time that is left: a message that changes by the second would be written by the second.
-    #[error("coderd had too many requests (429); it is asked again after the time it set")]
+    #[error("coderd is rate limiting the operator (429); retrying after the time it set")]
     RateLimited {
         /// What is left of that time.
         left: Duration,
@@ -107,7 +109,7 @@ pub(crate) enum Unreached {
     },
     /// Nothing gives the operator a token.
     #[error(
-        "nothing gives the operator a token for control plane {control_plane}; set its spec.operatorAccess.tokenSecretRef, \
+        "the operator has no token source for control plane {control_plane}; set its spec.operatorAccess.tokenSecretRef, \
          or CODER_PG_CONNECTION_URL in its spec.extraEnv"
     )]
     TokenSecretRefMissing {
@@ -115,13 +117,13 @@ pub(crate) enum Unreached {
         control_plane: String,
     },
     /// The reference names no Secret.
-    #[error("{} names no Secret; set its name", holder.field())]
+    #[error("{} has no name; set it to that of a Secret", holder.field())]
     TokenSecretRefInvalid {
         /// Whose reference.
         holder: Holder,
     },
     /// The name of the operator's own Secret is taken.
-    #[error("Secret {secret} in namespace {namespace} exists and is not the operator's; remove or rename it")]
+    #[error("Secret {secret} in namespace {namespace} was not created by the operator; delete it")]
     TokenSecretForeign {
         /// The Secret.
         secret: String,
@@ -129,7 +131,7 @@ pub(crate) enum Unreached {
         namespace: String,
     },
     /// The Secret, its key or its content is not there.
-    #[error("{lacking}; {} refers to it", holder.field())]
+    #[error("{lacking} (referenced by {})", holder.field())]
     TokenSecretUnavailable {
         /// Who refers to it.
         holder: Holder,
@@ -137,7 +139,7 @@ pub(crate) enum Unreached {
         lacking: String,
     },
     /// The Secret could not be read this time.
-    #[error("{error}; {} refers to it", holder.field())]
+    #[error("{error} (Secret referenced by {})", holder.field())]
     TokenSecretUnread {
         /// Who refers to it.
         holder: Holder,
@@ -154,7 +156,7 @@ pub(crate) enum Unreached {
     },
     /// coderd does not accept the operator's own token.
     #[error(
-        "coderd does not accept the operator's token for control plane {control_plane} (401); another one is made{said}"
+        "coderd does not accept the operator's token for control plane {control_plane} (401); it is issuing a new one{said}"
     )]
     OwnTokenRejected {
         /// Its name.
@@ -232,7 +234,7 @@ impl Said {
         };
         let mut words =
             untrue.map(|one| one.reason.as_str()).filter(|word| !word.is_empty() && is_word(word));
-        Self(words.next().map(|word| format!("; the control plane says {type_}: {word}")))
+        Self(words.next().map(|word| format!("; see condition {type_} ({word}) of the CoderControlPlane")))
     }
 }
 
@@ -328,9 +330,12 @@ mod tests {
         };
         assert_eq!(
             said("False", "DatabaseUrlMissing"),
-            "; the control plane says OperatorAccessReady: DatabaseUrlMissing"
+            "; see condition OperatorAccessReady (DatabaseUrlMissing) of the CoderControlPlane"
         );
-        assert_eq!(said("Unknown", "NotNeeded"), "; the control plane says OperatorAccessReady: NotNeeded");
+        assert_eq!(
+            said("Unknown", "NotNeeded"),
+            "; see condition OperatorAccessReady (NotNeeded) of the CoderControlPlane"
+        );
         assert_eq!(said("True", "TokenProven"), "", "it is not what stands in the way");
         for odd in ["", "two words", "line\nbreak", "x".repeat(LONGEST_REASON + 1).as_str()] {
             assert_eq!(said("False", odd), "");

@@ -41,6 +41,15 @@ impl ObjectKey {
     }
 }
 
+/// An object of ours by its kind as well: two kinds may use one name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct OwnerKey {
+    /// Its kind.
+    pub kind: &'static str,
+    /// Its namespace and name.
+    pub key: ObjectKey,
+}
+
 /// The object that others are made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owner<'a> {

@@ -5,7 +5,7 @@ use super::children::Fingerprint;
 use super::children::pruned::AskedFor;
 use super::finalizer::Finalizer;
 use super::identity::{ObjectKey, Owner};
-use super::status::transitions::Meaning;
+use super::status::reasons::KindReason;
 use crate::kubernetes::{KindName, Target};
 use crds::KindStatus;
 use crds::well_known::annotation;
@@ -22,6 +22,9 @@ pub(crate) trait ReconciledKind:
     /// What it reports.
     type Status: KindStatus + Send + Sync;
 
+    /// Why its conditions are what they are.
+    type Reason: KindReason;
+
     /// Its apiVersion, kind and the plural of its path.
     const NAME: KindName;
 
@@ -30,9 +33,6 @@ pub(crate) trait ReconciledKind:
 
     /// Our finalizer on it: there is something to clean up that does not go with the object.
     const FINALIZER: Finalizer;
-
-    /// What a reason of it says of a condition that does not hold.
-    fn meaning(reason: &str) -> Meaning;
 }
 
 /// Where an object comes from.

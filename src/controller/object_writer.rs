@@ -4,6 +4,7 @@
 use super::object::{Object, ReconciledKind};
 use super::runtime::object_reader::ObjectReader;
 use super::runtime::telemetry::Telemetry;
+use super::status::reasons::KindReason;
 use super::status::transitions;
 use crate::kubernetes::events::{EventDraft, Events};
 use crate::kubernetes::{CallError, Kube};
@@ -52,7 +53,7 @@ impl<K: ReconciledKind> ObjectWriter<'_, K> {
         let written = self.kube.write_status(object.target(), status_patch(&object.value, &status)).await?;
         self.objects.written(&object.key, written.as_deref());
         self.telemetry.conditions(&object.key.namespace, &object.key.name, conditions);
-        let drafts = transitions::event_drafts(object.status.conditions(), conditions, K::meaning);
+        let drafts = transitions::event_drafts(object.status.conditions(), conditions, K::Reason::meaning);
         self.publish(object, &drafts).await;
         self.publish(object, more).await;
         Ok(())
@@ -91,8 +92,13 @@ impl<K: ReconciledKind> ObjectWriter<'_, K> {
 
     /// Lets go of an object that is being deleted; returns why it is held all the same, if it is.
     pub(crate) async fn release(&self, object: &Object<K>) -> Result<Option<String>, CallError> {
-        let after = self.kube.patch(object.target(), K::FINALIZER.remove(&object.value)).await?;
-        Ok(K::FINALIZER.is_on(&after).then(|| K::FINALIZER.refusal(&UNDONE)))
+        match self.kube.patch(object.target(), K::FINALIZER.remove(&object.value)).await {
+            Ok(after) => Ok(K::FINALIZER.is_on(&after).then(|| K::FINALIZER.refusal(&UNDONE))),
+            Err(error) if error.is_refused() && !error.is_outdated() => {
+                Ok(Some(K::FINALIZER.refusal(&error)))
+            }
+            Err(error) => Err(error),
+        }
     }
 }
 

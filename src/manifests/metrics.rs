@@ -7,7 +7,7 @@ use crate::serving::metrics::table::{Metric, TABLE};
 
 const OPENING: &str = "# Metrics\n\n\
     Every metric of `/metrics` on the metrics port; [operations.md](operations.md#ports) says who may read it. Labels come \
-    from closed sets, but for `namespace` and `name` of `coder_k8s_resource_condition`, whose objects have a bound. A metric \
+    from closed sets, but for `namespace` and `name` of objects, whose number has a bound. A metric \
     is declared from the start; a series is there once something happened.\n";
 
 /// `docs/metrics.md`.

@@ -120,6 +120,7 @@ async fn an_account_that_is_replaced_meanwhile_does_not_become_ours() {
     use coder_k8s::controller::children::{Child, ChildCache, ChildKind};
     use coder_k8s::controller::identity::ObjectKey;
     use coder_k8s::kubernetes::Kube;
+    use std::sync::Arc;
     let cluster: &'static Cluster = Cluster::shared().await;
     let namespace = cluster.namespace("replaced").await;
     let kube = Kube::connect(Some(&cluster.kubeconfig()), namespace.clone(), String::new()).await.unwrap();
@@ -130,8 +131,8 @@ async fn an_account_that_is_replaced_meanwhile_does_not_become_ours() {
             "namespace": namespace, "labels": { "a": value }, "ownerReferences": owner } })
     };
     let child = |manifest| Child::new(ChildKind::ServiceAccount, &namespace, "coder", manifest);
-    let (cache, key) =
-        (ChildCache::default(), ObjectKey { namespace: namespace.clone(), name: "coder".to_owned() });
+    let cache = ChildCache::of("CoderControlPlane", Arc::default());
+    let key = ObjectKey { namespace: namespace.clone(), name: "coder".to_owned() };
     let applier = Applier { kube: &kube, cache: &cache, owner: &key, snapshot: None };
     let made = applier.create_or_apply(&child(manifest("1")), |_| true).await;
     let ChildState::InPlace(made) = made else { panic!("{made:?}") };

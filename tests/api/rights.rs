@@ -100,6 +100,7 @@ fn needs_coderd(granted: &Right) -> bool {
         right("patch", "", "secrets"),
         right("delete", "", "secrets"),
         right("delete", "apps", "deployments"),
+        right("delete", "", "pods"),
     ];
     of_keys.contains(granted) || granted.ends_with("/podmonitors")
 }

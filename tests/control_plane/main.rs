@@ -17,6 +17,7 @@ mod shared;
 mod take_over;
 mod tenants;
 mod trouble;
+mod verified;
 mod watched;
 
 use serde_json::{Value, json};

@@ -3,25 +3,18 @@
 
 use crate::env::{MatrixEnv, Plane};
 use crate::table::{Broken, Call, Cell, Fault, Step, Then, Wrong};
+use crate::tries;
 use coder_k8s::coderd::client::Limits;
 use coder_k8s::coderd::{Client, Endpoint, Resolve};
 use coder_k8s::confidential::Confidential;
 use serde_json::{Value, json};
-use std::time::{Duration, Instant};
-use support::coderd::{Fault as CoderdFault, FaultHandle, Occurrence, license_with};
+use std::time::Instant;
+use support::coderd::{FaultHandle, Occurrence, license_with};
 use support::database_proxy::DatabaseFault;
 use support::objects::condition;
 use support::test_env::LIMIT;
 use support::until;
 use support::wait::holds;
-
-/// What a 429 asks for.
-const RETRY_AFTER: Duration = Duration::from_secs(3);
-/// Reconciles that the test itself causes, and those that follow from what they write.
-const CAUSED: u32 = 4;
-
-/// How long tries are counted at least.
-const WINDOW: Duration = Duration::from_secs(6);
 
 /// A running cell.
 struct Run<'a> {
@@ -35,14 +28,14 @@ pub async fn run(env: &MatrixEnv, plane: &Plane, cell: Cell) {
     let run = Run { env, plane, cell };
     run.prepare().await;
     let before = env.token(&plane.namespace).await;
-    let since = env.seen(&plane.namespace);
+    let since = env.control_planes.seen(&plane.namespace);
     let began = Instant::now();
     let fault = run.inject();
     run.provoke().await;
     run.is_told(since).await;
     run.is_tried_again(fault.as_ref(), began).await;
     run.is_bounded(fault.as_ref(), began).await;
-    let healing = env.seen(&plane.namespace);
+    let healing = env.control_planes.seen(&plane.namespace);
     run.heal();
     run.is_healed(healing).await;
     run.lost_nothing(before).await;
@@ -85,8 +78,10 @@ impl Run<'_> {
         env.secret(namespace, "license", &json!({ "license": jwt })).await;
         let license = self.with_license() && !matches!(self.cell.fault, Fault::Coderd(Call::Upload, _));
         let access = !self.strikes_the_making();
-        env.apply(namespace, &self.spec(access, license)).await;
-        env.until(namespace, "healthy at first", 0, |state| is_well(state, access, license)).await;
+        env.control_planes.apply(namespace, &self.spec(access, license)).await;
+        env.control_planes
+            .until(namespace, "healthy at first", 0, |state| is_well(state, access, license))
+            .await;
     }
 
     /// Who logs in to the database: somebody of its own where the fault is about that.
@@ -104,16 +99,7 @@ impl Run<'_> {
     fn inject(&self) -> Option<FaultHandle> {
         match self.cell.fault {
             Fault::Coderd(call, wrong) => {
-                let route = route(call);
-                let fault = match wrong {
-                    Wrong::Timeout => CoderdFault::hang(),
-                    Wrong::Reset => CoderdFault::cut_before_processing(),
-                    Wrong::Status(429) => CoderdFault::too_many_requests(RETRY_AFTER),
-                    Wrong::Status(code) => CoderdFault::status(code),
-                    Wrong::HalfBody => CoderdFault::half_body(),
-                    Wrong::MalformedJson => CoderdFault::malformed_json(),
-                };
-                Some(self.plane.coderd.inject(route, Occurrence::Every, fault))
+                Some(self.plane.coderd.inject(route(call), Occurrence::Every, tries::fault(wrong)))
             }
             Fault::Database(step, broken) => {
                 self.break_database(step, broken);
@@ -156,9 +142,9 @@ impl Run<'_> {
     async fn provoke(&self) {
         let namespace = &self.plane.namespace;
         if self.strikes_the_making() || matches!(self.cell.fault, Fault::Coderd(Call::Upload, _)) {
-            self.env.apply(namespace, &self.spec(true, self.with_license())).await;
+            self.env.control_planes.apply(namespace, &self.spec(true, self.with_license())).await;
         } else {
-            self.env.request_reconcile(namespace, "fault").await;
+            self.env.control_planes.request_reconcile(namespace, "fault").await;
         }
     }
 
@@ -172,7 +158,7 @@ impl Run<'_> {
                 && one["message"].as_str().unwrap_or_default().contains(self.cell.words)
         };
         let what = format!("{about} {status}/{reason} with {:?}", self.cell.words);
-        let state = self.env.until(&self.plane.namespace, &what, since, told).await;
+        let state = self.env.control_planes.until(&self.plane.namespace, &what, since, told).await;
         let ready = condition(&state, "Ready");
         assert_eq!(ready["status"] == "True", self.is_harmless(), "{}: {ready}", self.cell.name());
     }
@@ -190,9 +176,13 @@ impl Run<'_> {
         }
         if matches!(self.cell.fault, Fault::Coderd(_, Wrong::Status(429))) {
             // Whoever asks meanwhile does not shorten it.
-            self.env.request_reconcile(&self.plane.namespace, "impatient").await;
+            self.env.control_planes.request_reconcile(&self.plane.namespace, "impatient").await;
             let handled = |state: &Value| state["status"]["lastHandledReconcileAt"] == "impatient";
-            let state = self.env.until(&self.plane.namespace, "the poke to be handled", 0, handled).await;
+            let state = self
+                .env
+                .control_planes
+                .until(&self.plane.namespace, "the poke to be handled", 0, handled)
+                .await;
             let ready = condition(&state, "Ready");
             assert_eq!(ready["status"] == "True", self.is_harmless(), "{}, poked: {ready}", self.cell.name());
         }
@@ -215,24 +205,10 @@ impl Run<'_> {
         u32::try_from(count).unwrap()
     }
 
-    /// Pauses double: in t seconds there are about log2(t) tries, besides those that the test caused.
     async fn is_bounded(&self, fault: Option<&FaultHandle>, began: Instant) {
-        let name = self.cell.name();
-        until(&format!("{name}: enough time to count"), LIMIT, async || {
-            holds(began.elapsed() >= WINDOW, "not yet")
-        })
-        .await;
-        let seconds = u32::try_from(began.elapsed().as_secs()).unwrap();
-        let allowed = per_pass(self.cell.fault) * (CAUSED + (seconds + 1).ilog2() + 1);
-        let tries = self.tries(fault, began);
-        assert!(tries <= allowed, "{name}: {tries} tries in {seconds} s, {allowed} are allowed");
-        let calls = self.plane.coderd.calls();
-        for refused in calls.iter().filter(|call| call.status() == Some(429)) {
-            for next in calls.iter().filter(|call| call.index > refused.index) {
-                let pause = next.at.since(refused.at);
-                assert!(pause >= RETRY_AFTER, "{name}: {} came {pause:?} after a 429", next.route);
-            }
-        }
+        let tries = || self.tries(fault, began);
+        tries::are_bounded(&self.cell.name(), &self.plane.coderd, began, per_pass(self.cell.fault), tries)
+            .await;
     }
 
     fn heal(&self) {
@@ -267,7 +243,7 @@ impl Run<'_> {
         let (env, namespace) = (self.env, &self.plane.namespace);
         if self.cell.then == Then::Waits {
             // Within a minute it is looked at anyway; whoever mended it need not wait.
-            env.request_reconcile(namespace, "mended").await;
+            env.control_planes.request_reconcile(namespace, "mended").await;
         }
         let well = |state: &Value| is_well(state, true, self.with_license());
         if self.cell.fault == Fault::Database(Step::Connect, Broken::TlsRefused) {
@@ -279,7 +255,7 @@ impl Run<'_> {
         }
         // What was over by itself may have been so before the fault was.
         let since = if self.cell.then == Then::Over { since.saturating_sub(1) } else { since };
-        env.until(namespace, "healthy again", since, well).await;
+        env.control_planes.until(namespace, "healthy again", since, well).await;
     }
 
     async fn lost_nothing(&self, before: Option<String>) {

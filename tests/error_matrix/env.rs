@@ -1,35 +1,38 @@
-//! One environment and one PostgreSQL for many control planes, each with a coderd, a way to the database and
-//! a namespace of its own; and the history of every status, so that what was said for a moment counts, too.
+//! One environment and one PostgreSQL for many control planes, each with a coderd, a way to the database and a namespace of
+//! its own; and the history of every status of ours, so that what was said for a moment counts, too.
 
-use futures::StreamExt;
+use crate::followed::{Followed, History};
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
-use kube::runtime::{WatchStreamExt, watcher};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use support::cluster::pki::Ca;
 use support::coderd::{Coderd, DatabaseToken};
 use support::database_proxy::DatabaseProxy;
+use support::fault_proxy::FaultProxy;
 use support::postgres::Postgres;
-use support::test_env::LIMIT;
-use support::{Cluster, ClusterOptions, TestEnv, objects, sentences, until};
-use tokio_util::task::AbortOnDropHandle;
+use support::{Cluster, ClusterOptions, TestEnv, objects, sentences};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_coder-k8s");
 const RELEASE: &str = "v2.36.1";
-
-/// Everything the statuses said so far, by namespace.
-type History = Arc<Mutex<BTreeMap<String, Vec<Value>>>>;
 
 /// A [`TestEnv`] with everything the cells stand on.
 pub struct MatrixEnv {
     pub postgres: Arc<Postgres>,
     pub planes: Vec<Plane>,
+    /// The control plane `coder` of each namespace.
+    pub control_planes: Followed,
+    /// The provisioner `builders` of each namespace, where there is one.
+    pub provisioners: Followed,
     env: TestEnv,
     client: kube::Client,
-    history: History,
-    _watch: AbortOnDropHandle<()>,
+}
+
+/// How the operator reaches the API server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    Directly,
+    ThroughFaultProxy,
 }
 
 /// One control plane named `coder`, and what belongs to it alone.
@@ -51,9 +54,16 @@ pub struct Wanted {
     pub closed: bool,
 }
 
+impl Wanted {
+    /// One that needs no database.
+    pub fn with_nothing(name: String) -> Self {
+        Self { name, own_database: false, closed: false }
+    }
+}
+
 impl MatrixEnv {
     /// Sets everything up; the operator is told where each coderd and database is.
-    pub async fn start(wanted: Vec<Wanted>) -> Self {
+    pub async fn start(wanted: Vec<Wanted>, reach: Reach) -> Self {
         let cluster = Cluster::start(ClusterOptions { nodes: 2, ..Default::default() }).await;
         let ca = Ca::new("error-matrix");
         let postgres = Arc::new(Postgres::start_with_tls(&ca, &["*.team.svc.cluster.local"]));
@@ -73,6 +83,10 @@ impl MatrixEnv {
                 .flag(format!("--resolve={host}={}", plane.proxy.address()));
             planes.push(plane);
         }
+        if reach == Reach::ThroughFaultProxy {
+            let namespaces: Vec<&str> = planes.iter().map(|plane| plane.namespace.as_str()).collect();
+            builder = builder.through_fault_proxy(&namespaces);
+        }
         // Something that needs a token of every control plane, and that none of them is less ready without. Nothing serves
         // it, and nothing is asked for it: without a Service it counts as the API server's own.
         let aggregated = json!({ "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
@@ -83,22 +97,24 @@ impl MatrixEnv {
         cluster.kubectl_with_input(words, &aggregated.to_string()).await.expect_ok();
         let client = cluster.client().await;
         let env = builder.start().await;
-        let watch = tokio::spawn(follow(control_planes(client.clone(), None), history.clone()));
-        Self { postgres, planes, env, client, history, _watch: AbortOnDropHandle::new(watch) }
+        let control_planes = Followed::begin(&client, "CoderControlPlane", "coder", history);
+        let provisioners = Followed::begin(&client, "CoderProvisioner", "builders", History::default());
+        Self { postgres, planes, control_planes, provisioners, env, client }
     }
 
-    /// Applies the control plane of a namespace.
-    pub async fn apply(&self, namespace: &str, spec: &Value) {
-        let manifest = objects::control_plane(namespace, "coder", spec);
-        let planes = control_planes(self.client.clone(), Some(namespace));
-        planes.patch("coder", &PatchParams::apply("git").force(), &Patch::Apply(manifest)).await.unwrap();
+    /// What stands between the operator and the API server, where something does.
+    pub fn proxy(&self) -> &FaultProxy {
+        self.env.proxy()
     }
 
-    /// Requests a reconcile.
-    pub async fn request_reconcile(&self, namespace: &str, word: &str) {
-        let patch = json!({ "metadata": { "annotations": { "coder.com/reconcile-at": word } } });
-        let planes = control_planes(self.client.clone(), Some(namespace));
-        planes.patch("coder", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    /// The operator's log lines with this message.
+    pub async fn logged(&self, message: &str) -> Vec<Value> {
+        self.env.logged(message).await
+    }
+
+    /// An object as it is now.
+    pub async fn get(&self, kind: &str, namespace: &str, name: &str) -> Option<Value> {
+        self.env.get(kind, namespace, name).await
     }
 
     /// Makes a Secret.
@@ -111,14 +127,18 @@ impl MatrixEnv {
     /// The operator's token for a namespace's control plane, as it is kept.
     pub async fn token(&self, namespace: &str) -> Option<String> {
         let name = crds::names::control_plane::operator_token_secret(namespace, "coder");
-        let secret =
-            secrets(self.client.clone(), &self.env.installation.namespace).get_opt(&name).await.unwrap()?;
-        let kept = secret.data["data"]["token"].as_str().filter(|kept| !kept.is_empty())?;
+        self.kept(&self.env.installation.namespace, &name, "token").await
+    }
+
+    /// What a Secret keeps under a key.
+    pub async fn kept(&self, namespace: &str, name: &str, key: &str) -> Option<String> {
+        let secret = secrets(self.client.clone(), namespace).get_opt(name).await.unwrap()?;
+        let kept = secret.data["data"][key].as_str().filter(|kept| !kept.is_empty())?;
         let bytes: k8s_openapi::ByteString = serde_json::from_value(kept.into()).unwrap();
         Some(String::from_utf8(bytes.0).unwrap())
     }
 
-    /// Everything that was told of a control plane: all its states, and the Events.
+    /// Everything that was told in a namespace: all states of our objects, and the Events.
     pub async fn visible(&self, namespace: &str) -> String {
         let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("events.k8s.io", "v1", "Event"));
         let events = Api::<DynamicObject>::namespaced_with(self.client.clone(), namespace, &kind);
@@ -126,33 +146,11 @@ impl MatrixEnv {
         assert!(!events.is_empty(), "{namespace}: nothing was told");
         events.iter().for_each(|event| sentences::check_event(&event.data));
         let events = serde_json::to_string(&events).unwrap();
-        let history = self.history.lock().unwrap();
-        let states =
-            history.get(namespace).into_iter().flatten().inspect(|state| sentences::check_conditions(state));
-        let states = states.map(|state| state["status"].to_string());
+        let mut states = self.control_planes.states(namespace);
+        states.extend(self.provisioners.states(namespace));
+        states.iter().for_each(sentences::check_conditions);
+        let states = states.iter().map(|state| state["status"].to_string());
         states.chain([events]).collect()
-    }
-
-    /// How many states of a control plane were seen so far.
-    pub fn seen(&self, namespace: &str) -> usize {
-        self.history.lock().unwrap().get(namespace).map_or(0, Vec::len)
-    }
-
-    /// Waits until a control plane was, at or after a point in its history, as asked.
-    pub async fn until(
-        &self,
-        namespace: &str,
-        what: &str,
-        since: usize,
-        asked: impl Fn(&Value) -> bool,
-    ) -> Value {
-        until(&format!("{namespace}: {what}"), LIMIT, async || {
-            let history = self.history.lock().unwrap();
-            let states = history.get(namespace).map(Vec::as_slice).unwrap_or_default();
-            let found = states.get(since..).unwrap_or_default().iter().find(|state| asked(state)).cloned();
-            found.ok_or_else(|| states.last().map(|state| state["status"].to_string()).unwrap_or_default())
-        })
-        .await
     }
 }
 
@@ -203,28 +201,7 @@ fn email(history: &History, namespace: &str) -> String {
     format!("{}@coder-k8s.invalid", crds::names::control_plane::operator_user(uid.unwrap_or_default()))
 }
 
-fn control_planes(client: kube::Client, namespace: Option<&str>) -> Api<DynamicObject> {
-    let kind = GroupVersionKind::gvk("coder.com", "v1alpha1", "CoderControlPlane");
-    let kind = ApiResource::from_gvk_with_plural(&kind, "codercontrolplanes");
-    match namespace {
-        Some(namespace) => Api::namespaced_with(client, namespace, &kind),
-        None => Api::all_with(client, &kind),
-    }
-}
-
 fn secrets(client: kube::Client, namespace: &str) -> Api<DynamicObject> {
     let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "Secret"));
     Api::namespaced_with(client, namespace, &kind)
-}
-
-async fn follow(planes: Api<DynamicObject>, history: History) {
-    let watch = watcher(planes, watcher::Config::default());
-    // A pause after each failure: without one, this would never yield when the client is gone, and the runtime never end.
-    let mut states = watch.default_backoff().applied_objects().boxed();
-    while let Some(state) = states.next().await {
-        // A watch that fails is begun again by itself.
-        let Ok(state) = state.map(|state| serde_json::to_value(state).unwrap()) else { continue };
-        let namespace = state["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
-        history.lock().unwrap().entry(namespace).or_default().push(state);
-    }
 }

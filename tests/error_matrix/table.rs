@@ -84,7 +84,8 @@ pub struct Cell {
     pub then: Then,
 }
 
-const WRONGS: [Wrong; 10] = [
+/// Everything that goes wrong with a call.
+pub const WRONGS: [Wrong; 10] = [
     Wrong::Timeout,
     Wrong::Reset,
     Wrong::Status(401),
@@ -98,7 +99,7 @@ const WRONGS: [Wrong; 10] = [
 ];
 
 /// The words by which a message names what went wrong with a call.
-fn words(wrong: Wrong) -> &'static str {
+pub fn words(wrong: Wrong) -> &'static str {
     match wrong {
         Wrong::Timeout => "no answer in time",
         Wrong::Reset | Wrong::HalfBody => "the connection ended before the answer was complete",
@@ -113,7 +114,7 @@ fn words(wrong: Wrong) -> &'static str {
 }
 
 /// Before anybody has answered as coderd does it is not told what is there instead.
-const NOBODY: &str = "nothing answers at its Service, or not as coderd does";
+pub const NOBODY: &str = "nothing answers at its Service, or not as coderd does";
 
 fn of_call(call: Call, wrong: Wrong) -> Cell {
     use Then::{Over, Retried, Waits};

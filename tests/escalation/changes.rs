@@ -273,6 +273,19 @@ fn changes_of_addresses() -> Vec<Change> {
         change("credentials go to another control plane", Provisioner, [sent("coder"), sent("other")])
             .by(&["create pods"])
             .refused(boot_field, "CODER0506"),
+        change(
+            "daemons go to another control plane",
+            Provisioner,
+            [json!({}), json!({ "controlPlaneRef": { "name": "other" } })],
+        )
+        .by(&["get secrets"])
+        .refused("spec.controlPlaneRef", RUN_PODS),
+        change(
+            "the same by one who may run pods",
+            Provisioner,
+            [json!({}), json!({ "controlPlaneRef": { "name": "other" } })],
+        )
+        .by(&RUNS),
         change("credentials one may read go there", Provisioner, [sent("coder"), sent("other")])
             .by(&["get secrets payroll"])
             .refused("spec.controlPlaneRef", "CODER0509"),

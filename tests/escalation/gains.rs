@@ -183,6 +183,9 @@ fn code() -> Vec<Gain> {
         Gain::running(Provisioner, "organizationName", json!({ "organizationName": "of-others" })),
         Gain::running(Provisioner, "tags", json!({ "tags": { "environment": "production" } })),
         Gain::running(Provisioner, "deletionPolicy", json!({ "deletionPolicy": "Orphan" })),
+        Gain::running(Provisioner, "controlPlaneRef", json!({ "controlPlaneRef": { "name": "of-others" } })),
+        Gain::running(Provisioner, "key", json!({ "key": { "name": "of-others" } })),
+        Gain::running(Provisioner, "metrics", json!({ "metrics": { "podMonitor": { "interval": "30s" } } })),
     ];
     for kind in [ControlPlane, Provisioner, WorkspaceProxy] {
         let gain = |field: &str, value: Value| Gain::running(kind, field, json!({ field: value }));

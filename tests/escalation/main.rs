@@ -9,6 +9,7 @@ mod handed_on;
 mod outcome;
 mod reach;
 mod restricted;
+mod stolen_keys;
 mod tenant;
 
 use changes::{Change, changes};

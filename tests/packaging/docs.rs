@@ -2,6 +2,7 @@
 //! the shipped manifests and a running operator.
 
 mod migration;
+mod provisioner;
 mod reasons;
 
 use crds::well_known::{annotation, label};
@@ -9,6 +10,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 use support::installation::repository;
+use support::process::Process;
 use support::wait::holds;
 use support::{Cluster, ClusterOptions, Installation, Operator, until};
 
@@ -43,8 +45,10 @@ async fn every_command_in_the_docs_works() {
     cluster.kubectl("create namespace coder").await.expect_ok();
     let makefile = std::fs::read_to_string(repository().join("Makefile")).unwrap();
     let mut count = 0;
-    // Its commands undo each other: tests/packaging/docs/migration.rs runs them in their order.
-    for page in pages().into_iter().filter(|page| !page.ends_with("docs/migration.md")) {
+    // Their commands build on each other: tests/packaging/docs/ runs them in their order.
+    let walked =
+        |page: &PathBuf| page.ends_with("docs/migration.md") || page.ends_with("docs/provisioner.md");
+    for page in pages().into_iter().filter(|page| !walked(page)) {
         for line in commands(&std::fs::read_to_string(&page).unwrap()) {
             count += 1;
             let place = format!("{}: {line}", page.display());
@@ -140,7 +144,11 @@ fn left_by(owner: u32) -> Vec<String> {
     processes.collect()
 }
 
-async fn make_run_leaves_nothing_behind(signal: &str) {
+/// How long `make run` may take until it has shown everything: a rotation waits for daemons to end.
+const SHOWN_WITHIN: Duration = Duration::from_secs(240);
+
+/// Runs what `make run` runs until it says this.
+async fn make_run_until(said: &str) -> Process {
     let mut cargo = Command::new(env!("CARGO"));
     // Together with a suite, so that it has the features of one, and without what cargo told us of our package, which the build
     // script of ring takes for a change: otherwise most dependencies would be built again, now and in the next run.
@@ -154,16 +162,17 @@ async fn make_run_leaves_nothing_behind(signal: &str) {
     let folder = support::process::scratch_folder("make-run");
     let mut command = Command::new(PathBuf::from(BINARY).with_file_name("local-cluster"));
     command.arg(BINARY).arg("--publish").arg(folder.join("published"));
-    let mut run = support::process::Process::start("local-cluster", &folder, &mut command);
-    until("make run to be up", LIMIT, async || {
+    let mut run = Process::start("local-cluster", &folder, &mut command);
+    until("make run to be up", SHOWN_WITHIN, async || {
         run.check_running()?;
-        holds(run.log().contains("Ctrl-C stops everything"), run.log())
+        holds(run.log().contains(said), run.log())
     })
     .await;
-    let shown = run.log();
-    let access = ["condition=OperatorAccessReady", "no PostgreSQL on this machine"];
-    assert!(access.iter().any(|said| shown.contains(said)), "{shown}");
-    assert!(shown.contains("ghcr.io/coder/coder:v") && shown.contains("denied the request"), "{shown}");
+    run
+}
+
+/// Ends a run that is up, and waits until nothing of it is left.
+async fn leaves_nothing_behind(mut run: Process, signal: &str) {
     assert!(
         left_by(run.id()).len() >= 5,
         "etcd, API server, controller manager, scheduler, kwok: {:?}",
@@ -178,10 +187,26 @@ async fn make_run_leaves_nothing_behind(signal: &str) {
 
 #[tokio::test]
 async fn make_run_shows_a_system_and_ctrl_c_leaves_nothing_running() {
-    make_run_leaves_nothing_behind("INT").await;
+    let run = make_run_until("Ctrl-C stops everything").await;
+    let shown = run.log();
+    for said in [
+        "codercontrolplane.coder.com/coder condition met",
+        "denied the request",
+        "ghcr.io/coder/coder:v",
+        "coderprovisioner.coder.com/builders condition met",
+        "coderprovisioner.coder.com/builders patched",
+        "KeyCreated",
+        "KeyDeleted",
+    ] {
+        assert!(shown.contains(said), "{said} is not in:\n{shown}");
+    }
+    let keys: Vec<&str> = shown.lines().filter(|line| line.starts_with("{\"current\"")).collect();
+    let [before, after] = keys[..] else { panic!("{keys:?}") };
+    assert!(before.contains(r#""name":"builders""#) && after.contains(r#""name":"builders-2""#), "{keys:?}");
+    leaves_nothing_behind(run, "INT").await;
 }
 
 #[tokio::test]
 async fn even_a_killed_make_run_leaves_nothing_running() {
-    make_run_leaves_nothing_behind("KILL").await;
+    leaves_nothing_behind(make_run_until("--> ready after").await, "KILL").await;
 }

@@ -1,25 +1,44 @@
-//! A control plane with a token that was given, and provisioners of it whose pods dial the double of coderd as daemons do: with
-//! the key that was in the Secret when the pod started.
+//! What the tests of this suite share: a cluster with nodes in which an older operator ran before, our operator and doubles of
+//! coderd. Each test works at a [`Site`](crate::site::Site) of its own.
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use serde_json::{Value, json};
+use crate::take_over::{self, Former};
+use futures::FutureExt;
+use kube::Client;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 use std::sync::Arc;
-use support::coderd::Role;
-use support::objects::{condition, is_observed, is_ready};
-use support::test_env::TestEnv;
-use support::wait::{holds, until};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use support::coderd::Coderd;
+use support::daemons::Daemons;
+use support::{Cluster, ClusterOptions, TestEnv};
 use tokio::sync::OnceCell;
 
 /// The operator under test.
 pub const BINARY: &str = env!("CARGO_BIN_EXE_coder-k8s");
 
-/// The environment that most tests of the suite share.
-pub struct ProvisionerEnv {
-    pub env: TestEnv,
+/// Doubles of coderd that tests may take: one for every control plane.
+const DOUBLES: usize = 64;
+/// The port of the Service that leads to the first double.
+const FIRST_PORT: u16 = 8100;
+
+/// A double of coderd, which every Service with this port leads to.
+#[derive(Clone)]
+pub struct Double {
+    pub port: u16,
+    pub coderd: Arc<Coderd>,
 }
 
-static SHARED: OnceCell<Arc<ProvisionerEnv>> = OnceCell::const_new();
+/// The environment that the tests share.
+pub struct ProvisionerEnv {
+    pub env: TestEnv,
+    /// What the older operator left.
+    pub former: Former,
+    doubles: Vec<Double>,
+    taken: AtomicUsize,
+}
+
+static SHARED: OnceCell<ProvisionerEnv> = OnceCell::const_new();
 
 impl std::ops::Deref for ProvisionerEnv {
     type Target = TestEnv;
@@ -30,84 +49,54 @@ impl std::ops::Deref for ProvisionerEnv {
 }
 
 impl ProvisionerEnv {
-    pub async fn shared() -> Arc<Self> {
-        SHARED
-            .get_or_init(async || {
-                let builder = TestEnv::builder(BINARY).nodes(2).flag("--verify-interval=10s");
-                Arc::new(Self { env: builder.start().await })
-            })
-            .await
-            .clone()
+    pub async fn shared() -> &'static Self {
+        SHARED.get_or_init(Self::start).await
     }
 
-    /// A namespace with a control plane that has a token for its operator.
-    pub async fn control_plane(&self, purpose: &str) -> String {
-        let ns = self.cluster.namespace(purpose).await;
-        let token = self.coderd().token_for(&[Role::TemplateAdmin]);
-        self.apply_secret(&ns, "operator-token", &json!({ "token": token })).await;
-        let spec = json!({ "operatorAccess": { "tokenSecretRef": { "name": "operator-token" } } });
-        self.apply_control_plane(&ns, "coder", &spec).await;
-        self.ready(&ns, "coder").await;
-        ns
-    }
-
-    /// Applies a provisioner of the control plane, whose key is named after the namespace: one double has the keys of all.
-    pub async fn apply_provisioner(&self, namespace: &str, name: &str, more: &Value) {
-        let mut object = support::objects::provisioner(namespace, name, "coder");
-        object["spec"]["key"] = json!({ "name": namespace });
-        for (field, value) in more.as_object().into_iter().flatten() {
-            object["spec"][field] = value.clone();
+    async fn start() -> Self {
+        let mut doubles = Vec::new();
+        for port in (FIRST_PORT..).take(DOUBLES) {
+            let coderd = Coderd::builder().api_rate_limit(None).start().await;
+            doubles.push(Double { port, coderd: Arc::new(coderd) });
         }
-        self.apply(&object).await;
+        let cluster = Cluster::start(ClusterOptions { nodes: 2, ..Default::default() }).await;
+        let former = take_over::lay_out(&cluster, &doubles[0]).await;
+        let flags = doubles
+            .iter()
+            .map(|double| format!("--resolve=*.svc.cluster.local:{}={}", double.port, double.coderd.addr()));
+        let builder = TestEnv::builder(BINARY).in_cluster(&cluster).flags(flags);
+        let env = builder.flag("--verify-interval=4s").start().await;
+        Self { env, former, doubles, taken: AtomicUsize::new(1) }
     }
 
-    pub async fn until_provisioner(
-        &self,
-        namespace: &str,
-        name: &str,
-        what: &str,
-        asked: impl Fn(&Value) -> bool,
-    ) -> Value {
-        self.until_object("coderprovisioner", namespace, name, what, asked).await
-    }
-
-    pub async fn provisioner_ready(&self, namespace: &str, name: &str) -> Value {
-        self.until_provisioner(namespace, name, "Ready", is_ready).await
-    }
-
-    pub async fn until_provisioner_reason(
-        &self,
-        namespace: &str,
-        name: &str,
-        about: &str,
-        reason: &str,
-    ) -> Value {
-        self.until_provisioner(namespace, name, &format!("{about} {reason}"), |object| {
-            condition(object, about)["reason"] == reason && is_observed(object)
+    /// Follows the pods of a namespace as daemons do. One that has ended is listed that much longer.
+    pub fn daemons(&self, client: Client, namespace: &str, listed_for: Duration) -> Daemons {
+        let doubles = self.doubles.clone();
+        Daemons::follow(client, namespace, listed_for, move |url| {
+            let port = url.rsplit(':').next()?.parse().ok();
+            doubles.iter().find(|double| Some(double.port) == port).map(|double| double.coderd.clone())
         })
-        .await
     }
 
-    /// The plaintext in a Secret.
-    pub async fn plaintext(&self, namespace: &str, secret: &str, key: &str) -> Option<String> {
-        let secret = self.get("secret", namespace, secret).await?;
-        let encoded = secret["data"][key].as_str()?;
-        String::from_utf8(STANDARD.decode(encoded).ok()?).ok()
+    /// A double that no other test has.
+    pub fn double(&self) -> Double {
+        let number = self.taken.fetch_add(1, Ordering::Relaxed);
+        self.doubles.get(number).expect("there are doubles for all tests").clone()
     }
+}
 
-    /// The names of the keys that coderd has whose name begins with that of the namespace.
-    pub fn keys(&self, namespace: &str) -> Vec<String> {
-        let keys = self.coderd().provisioner_keys("default").into_iter().map(|key| key.name);
-        keys.filter(|name| name.starts_with(namespace)).collect()
-    }
+/// A case of a table: what it is called, and what is done.
+pub type Case<'a> = (String, Pin<Box<dyn Future<Output = ()> + 'a>>);
 
-    /// Waits until coderd has exactly these keys of the namespace.
-    pub async fn until_keys(&self, namespace: &str, names: &[&str]) {
-        let names: Vec<String> = names.iter().map(|name| format!("{namespace}{name}")).collect();
-        until(&format!("the keys {names:?}"), support::test_env::LIMIT, async || {
-            let keys = self.keys(namespace);
-            holds(keys == names, format!("{keys:?}"))
-        })
-        .await;
-    }
+/// Runs all cases at the same time: each waits for the cluster more than it computes.
+///
+/// # Panics
+/// If one fails, with the names of those that did.
+pub async fn run_all(cases: Vec<Case<'_>>) {
+    let run = cases.into_iter().map(async |(name, case)| {
+        let ended = AssertUnwindSafe(case).catch_unwind().await;
+        ended.is_err().then_some(name)
+    });
+    let failed: Vec<String> = futures::future::join_all(run).await.into_iter().flatten().collect();
+    assert!(failed.is_empty(), "these cases failed, see above: {failed:?}");
 }

@@ -1,5 +1,5 @@
-//! The requests a control plane may cost, as `tests/budget.yaml` lists them, and what a run really cost.
-//! A request that is not listed breaks the budget, and so does a row that nothing uses: the file says what is true.
+//! The requests that control planes and provisioners may cost, as `tests/budget.yaml` lists them, and what a run of control
+//! planes really cost. A request that is not listed breaks the budget, and so does a row that nothing uses: the file says what is true.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -8,8 +8,8 @@ use support::Fleet;
 use support::audit::Request;
 use support::installation::repository;
 
-/// By `verb resource`.
-type Rows<T> = BTreeMap<String, T>;
+/// By `verb resource`, or by the route of a call.
+pub type Rows<T> = BTreeMap<String, T>;
 
 /// What is allowed.
 #[derive(Debug, Deserialize)]
@@ -20,6 +20,21 @@ pub struct Budget {
     reads: Rows<f64>,
     events: Rows<f64>,
     start: Rows<usize>,
+    /// The same for a provisioner.
+    pub provisioners: ProvisionerBudget,
+}
+
+/// What is allowed for a provisioner.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProvisionerBudget {
+    pub writes: Rows<f64>,
+    pub writes_in_all: usize,
+    pub reads: Rows<f64>,
+    pub events: Rows<f64>,
+    pub calls: Rows<f64>,
+    pub recheck_reads: Rows<f64>,
+    pub recheck_calls: Rows<f64>,
 }
 
 /// What was asked.
@@ -101,7 +116,8 @@ impl Budget {
     }
 }
 
-fn differences(part: &str, allowed: &Rows<f64>, used: &Rows<f64>) -> Vec<String> {
+/// Everything in which the rows of a part differ from what is allowed, a line each.
+pub fn differences(part: &str, allowed: &Rows<f64>, used: &Rows<f64>) -> Vec<String> {
     let unused = allowed.keys().filter(|sort| !used.contains_key(*sort));
     let unused = unused.map(|sort| format!("{part}: nothing uses `{sort}`; remove the row"));
     let above = used.iter().filter_map(|(sort, used)| match allowed.get(sort) {

@@ -2,6 +2,7 @@
 //! requests that `tests/budget.yaml` allows, a second reconcile of all of them writes nothing, and a later one asks nothing.
 
 mod budget;
+mod provisioners;
 
 use budget::{Budget, Counted};
 use std::collections::BTreeSet;

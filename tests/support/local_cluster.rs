@@ -1,4 +1,5 @@
-//! `make run`: a cluster with simulated nodes, the shipped manifests, the built operator and a sample, until Ctrl-C.
+//! `make run`: a cluster with simulated nodes, the shipped manifests, the built operator, a control plane and a provisioner whose
+//! key is rotated, until Ctrl-C.
 //!
 //!   cargo run -p support --bin local-cluster -- target/debug/coder-k8s          stays up until Ctrl-C
 //!   --once            the same, then it ends
@@ -8,21 +9,26 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use support::coderd::Coderd;
+use support::coderd::{Coderd, Role};
 use support::database_tokens::Following;
 use support::installation::repository;
 use support::postgres::Postgres;
-use support::{Cluster, ClusterOptions, Installation, Operator, tools};
+use support::{Cluster, ClusterOptions, Daemons, Installation, Operator, tools, until};
 
 const READY_LIMIT: Duration = Duration::from_secs(60);
 const CODERD: &str = "v2.36.1";
 /// Where the sample's Secret says that the database is.
 const DATABASE_HOST: &str = "database.coder.svc";
+/// How long coderd goes on to list a daemon that has ended; it is three minutes in a real one.
+const LISTED_FOR: Duration = Duration::from_secs(3);
+/// The control plane and the provisioner of the samples.
+const CONTROL_PLANE: &str = "ccp/coder";
+const PROVISIONER: &str = "coderprovisioner/builders";
 /// What a user would type; each line is run as it is printed.
 const SHOWN: [&str; 8] = [
     "get ccp/coder -n coder -o jsonpath={.spec}",
     "get coder -A",
-    "get codercontrolplanes -n coder -o wide",
+    "get codercontrolplanes,coderprovisioners -n coder -o wide",
     "get deployment,service,serviceaccount,role,rolebinding -n coder",
     "explain codercontrolplane.spec.expose",
     "scale ccp/coder -n coder --replicas=2",
@@ -67,22 +73,16 @@ async fn main() {
     let secret = format!("create secret generic coder-database -n coder --from-literal=url={url}");
     cluster.kubectl(&secret).await.expect_ok();
     apply(&cluster, "kustomize/samples/codercontrolplane-minimal.yaml").await;
-    wait(&cluster, "Ready").await;
-    match &database {
-        Some(_) => {
-            // The operator has no token of its own before something needs it.
-            apply(&cluster, "kustomize/samples/coderprovisioner-minimal.yaml").await;
-            wait(&cluster, "OperatorAccessReady").await;
-        }
-        None => say(
-            "no PostgreSQL on this machine (apt-get install postgresql): OperatorAccessReady stays False and says why",
-        ),
+    wait(&cluster, CONTROL_PLANE, "condition=Ready").await;
+    if database.is_none() {
+        give_token(&cluster, &coderd).await;
     }
+    let _daemons = run_provisioner(&cluster, &coderd).await;
+    rotate_key(&cluster).await;
     say("coderd itself is a stand-in of the test harness here: nodes and pods are simulated");
     apply(&cluster, "docs/refused.yaml").await;
     for words in SHOWN {
-        println!("$ kubectl {words}");
-        println!("{}", cluster.kubectl(words).await.expect_ok());
+        kubectl(&cluster, words).await;
     }
     publish(&cluster, &published);
     say_what_next(&operator, &published.display().to_string());
@@ -118,10 +118,76 @@ fn database(coderd: &Arc<Coderd>) -> Option<DemoDatabase> {
     })
 }
 
-/// Waits for a condition of the sample as a user would.
-async fn wait(cluster: &Cluster, condition: &str) {
-    let words = format!("wait ccp/coder -n coder --for=condition={condition} --timeout=60s");
-    println!("$ kubectl {words}\n{}", cluster.kubectl(&words).await.expect_ok());
+/// Gives the control plane a token, where there is no database for the operator to make one in.
+async fn give_token(cluster: &Cluster, coderd: &Coderd) {
+    say(
+        "no PostgreSQL on this machine (apt-get install postgresql): the operator is given a token instead of making one",
+    );
+    let token = coderd.token_for(&[Role::TemplateAdmin]);
+    let secret = format!("create secret generic operator-token -n coder --from-literal=token={token}");
+    cluster.kubectl(&secret).await.expect_ok();
+    let access = r#"{"spec":{"operatorAccess":{"tokenSecretRef":{"name":"operator-token"}}}}"#;
+    kubectl(cluster, &format!("patch {CONTROL_PLANE} -n coder --type=merge -p={access}")).await;
+}
+
+/// Applies the sample of a provisioner and waits until coderd sees a daemon of it; whoever is returned dials for its pods.
+async fn run_provisioner(cluster: &Cluster, coderd: &Arc<Coderd>) -> Daemons {
+    say(
+        "simulated pods run nothing: the harness dials coderd for each pod of a provisioner, with the key in its Secret",
+    );
+    let answers = coderd.clone();
+    let client = cluster.client().await;
+    let daemons = Daemons::follow(client, "coder", LISTED_FOR, move |_| Some(answers.clone()));
+    // The operator has no token of its own before something needs it.
+    apply(cluster, "kustomize/samples/coderprovisioner-minimal.yaml").await;
+    wait(cluster, CONTROL_PLANE, "condition=OperatorAccessReady").await;
+    wait(cluster, PROVISIONER, "condition=Ready").await;
+    show_keys(cluster).await;
+    daemons
+}
+
+/// Changes a tag, and waits until the key that was made for it is the only one.
+async fn rotate_key(cluster: &Cluster) {
+    say(
+        "other tags are another key: it is made, rolled out, and the one before goes when no daemon uses it any more",
+    );
+    kubectl(cluster, &tagged("blue")).await;
+    wait(cluster, PROVISIONER, "jsonpath={.status.provisionerKeyName}=builders-2").await;
+    wait(cluster, PROVISIONER, "condition=Ready").await;
+    let events = "events -n coder --for coderprovisioner/builders";
+    let deleted = until("the former key to be deleted", READY_LIMIT, async || {
+        let told = cluster.kubectl(events).await.expect_ok();
+        told.contains("KeyDeleted").then_some(told).ok_or_else(|| "it is still there".to_owned())
+    });
+    println!("$ kubectl {events}\n{}", deleted.await);
+    show_keys(cluster).await;
+}
+
+/// The words that change the tags of the sample.
+fn tagged(team: &str) -> String {
+    let tags = format!(r#"{{"spec":{{"tags":{{"team":"{team}"}}}}}}"#);
+    format!("patch {PROVISIONER} -n coder --type=merge -p={tags}")
+}
+
+/// Which keys the provisioner has: the one in use, one that is about to replace it, and those that wait for their daemons to end.
+async fn show_keys(cluster: &Cluster) {
+    kubectl(cluster, &format!("get {PROVISIONER} -n coder -o jsonpath={{.status.key}}")).await;
+}
+
+/// Waits as a user would.
+async fn wait(cluster: &Cluster, what: &str, until: &str) {
+    kubectl(cluster, &format!("wait {what} -n coder --for={until} --timeout=120s")).await;
+}
+
+/// Runs a line as it is printed.
+async fn kubectl(cluster: &Cluster, words: &str) {
+    println!("$ kubectl {}\n{}", quoted(words), cluster.kubectl(words).await.expect_ok());
+}
+
+/// The words as a shell takes them.
+fn quoted(words: &str) -> String {
+    let one = |word: &str| if word.contains('"') { format!("'{word}'") } else { word.to_owned() };
+    words.split(' ').map(one).collect::<Vec<_>>().join(" ")
 }
 
 fn say(what: &str) {
@@ -159,12 +225,23 @@ The operator runs as a process beside the cluster, with the rights of its servic
   kubectl explain codercontrolplane.spec
   kubectl apply -n coder -k kustomize/samples
   kubectl get ccp,cprov,cwsp -n coder -o wide
-  kubectl delete codercontrolplane coder -n coder
   curl -s 'http://127.0.0.1:{probes}/readyz?verbose'
+
+Rotate the key of the provisioner once more, and watch it:
+
+  kubectl {tagged}
+  kubectl get {PROVISIONER} -n coder -w
+  kubectl events -n coder --for {PROVISIONER}
+
+It is not Ready while a pod with the new key replaces the old one, and Ready again within half a minute; the Events name
+the key that was made and the one that was deleted, and status.key has one key in the end. To take it all away:
+
+  kubectl delete {PROVISIONER} codercontrolplane/coder -n coder
 
 Logs of the operator: {log}
 Ctrl-C stops everything and leaves nothing running.",
         probes = operator.ports.probes,
+        tagged = quoted(&tagged("green")),
         log = operator.log_path().display(),
     );
 }

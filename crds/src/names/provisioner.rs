@@ -97,6 +97,11 @@ pub fn key_checksum(key: &[u8]) -> String {
     hex32(key)
 }
 
+/// Annotation of the pod template that rolls the Deployment when its control plane serves with another CA.
+pub fn certificates_checksum(certificates: &[u8]) -> String {
+    hex32(certificates)
+}
+
 /// Every name derived from a provisioner, in the order the reconciler makes the objects.
 pub fn derived(name: &str, spec: &CoderProvisionerSpec) -> Vec<DerivedName> {
     let chosen_key = chosen(spec, |key| &key.name).map(|key| KEY.apply(key));

@@ -10,7 +10,7 @@ use crate::shared::SecretKeySelector;
 
 kind_status! {
     pub struct CoderProvisionerStatus {
-        /// Version the daemons report.
+        /// Version of the control plane, as coderd reports it.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub version: Option<String>,
         /// What the operator uses where the spec is silent.

@@ -128,6 +128,16 @@ pub struct Me {
     pub roles: Vec<String>,
 }
 
+/// Site-wide roles to which coderd hides no organization.
+const READERS_OF_ORGANIZATIONS: [&str; 2] = ["owner", "template-admin"];
+
+impl Me {
+    /// Whether an organization that coderd does not show it is not there.
+    pub fn reads_every_organization(&self) -> bool {
+        self.roles.iter().any(|role| READERS_OF_ORGANIZATIONS.contains(&role.as_str()))
+    }
+}
+
 fn role_names<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     #[derive(Deserialize)]
     struct Named {

@@ -63,8 +63,8 @@ fn the_operators_own_token_is_waited_for_with_the_word_of_the_control_plane() {
     assert_eq!(taken.expose(), "a-b");
     for absent in [None, Some(&secret("u0", "coder-k8s"))] {
         let waiting = generated(absent, &control_plane(), "operator").unwrap_err();
-        let told = "the operator has no token for control plane coder yet; the control plane says OperatorAccessReady: \
-                    DatabaseUrlMissing";
+        let told = "the operator has no token for control plane coder yet; see condition OperatorAccessReady \
+                    (DatabaseUrlMissing) of the CoderControlPlane";
         assert_eq!(waiting.to_string(), told);
         assert_eq!((waiting.about(), waiting.retry()), (About::OperatorAccess, Retry::Backoff));
     }
@@ -96,7 +96,11 @@ fn a_token_that_coderd_rejects_is_told_to_whoever_can_replace_it() {
 fn a_coderd_that_does_not_answer_is_told_with_the_word_of_the_control_plane_and_one_that_waits_is_not_gone() {
     let access = access(&TokenPlace::Generated);
     let told = access.unanswered(Error::Unreachable { operation: OPERATION, lost: Lost::Connect });
-    assert!(told.to_string().ends_with("; the control plane says CoderdReachable: NoReplicaReady"), "{told}");
+    assert!(
+        told.to_string()
+            .ends_with("; see condition CoderdReachable (NoReplicaReady) of the CoderControlPlane"),
+        "{told}"
+    );
     assert_eq!((told.about(), told.retry()), (About::ControlPlane, Retry::Backoff));
     let pause = Duration::from_secs(7);
     let limited = Error::RateLimited { operation: OPERATION, retry_after: pause };
@@ -127,6 +131,7 @@ fn an_error_of_a_later_call_is_about_the_access_or_about_what_was_asked_for() {
         Error::Conflict { operation },
         Error::Server { operation, status: 500 },
         Error::Malformed { operation },
+        Error::Unauthorized { operation: Operation::IdentifyProvisionerKey },
     ] {
         assert!(!is_of_access(&about_the_call), "{about_the_call}");
     }

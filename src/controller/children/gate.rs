@@ -63,9 +63,11 @@ pub(crate) fn unchanged<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::controller::children::SharedChildCache;
     use crate::controller::identity::ObjectKey;
     use crate::kubernetes::Change;
     use serde_json::{from_value, json};
+    use std::sync::Arc;
 
     fn child(kind: ChildKind, replicas: i64) -> Child {
         let metadata = json!({ "name": "coder", "namespace": "team" });
@@ -81,14 +83,15 @@ mod tests {
 
     /// What is known of these children, as they are.
     fn cache_of(children: &[&Child]) -> ChildCache {
-        let cache = ChildCache::default();
+        let shared: Arc<SharedChildCache> = Arc::default();
+        let cache = ChildCache::of("CoderControlPlane", shared.clone());
         let owner = ObjectKey { namespace: "team".to_owned(), name: "coder".to_owned() };
         for child in children {
             let live = live(child);
-            cache.end_list(child.kind);
+            shared.end_list(child.kind);
             cache.note(&owner, child, &live);
             let metadata = from_value(live["metadata"].clone()).unwrap();
-            cache.seen(child.kind, &Change { metadata, gone: false });
+            shared.seen(child.kind, &Change { metadata, gone: false });
         }
         cache
     }

@@ -23,8 +23,8 @@ pub(crate) mod requests;
 pub(crate) mod sound;
 pub(crate) mod withheld;
 
-pub use cache::ChildCache;
 pub(crate) use cache::Snapshot;
+pub use cache::{ChildCache, SharedChildCache};
 pub use child::{Child, ChildKind, Presence};
 pub(crate) use fingerprint::Fingerprint;
 pub(crate) use metadata::{ChildOwner, StringMap, last_by_key, non_empty, string_map};

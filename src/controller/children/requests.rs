@@ -37,9 +37,10 @@ impl Requests {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::children::{Child, ChildKind};
+    use crate::controller::children::{Child, ChildKind, SharedChildCache};
     use crate::kubernetes::Change;
     use serde_json::{from_value, json};
+    use std::sync::Arc;
 
     const KIND: ChildKind = ChildKind::ServiceAccount;
 
@@ -49,10 +50,12 @@ mod tests {
 
     /// Whether the children are still known after a request.
     fn stays_known(requests: &Requests, request: Option<&str>) -> bool {
-        let (cache, child) = (ChildCache::default(), Child::new(KIND, "team", "coder", json!({})));
+        let (shared, child) =
+            (Arc::new(SharedChildCache::default()), Child::new(KIND, "team", "coder", json!({})));
+        let cache = ChildCache::of("CoderControlPlane", shared.clone());
         let metadata = json!({ "name": "coder", "namespace": "team", "resourceVersion": "7" });
-        cache.end_list(KIND);
-        cache.seen(KIND, &Change { metadata: from_value(metadata.clone()).unwrap(), gone: false });
+        shared.end_list(KIND);
+        shared.seen(KIND, &Change { metadata: from_value(metadata.clone()).unwrap(), gone: false });
         cache.note(&key(), &child, &json!({ "metadata": metadata }));
         assert!(cache.up_to_date(&child).is_some());
         requests.begin(&key(), request.map(|text| Fingerprint::of(&json!(text))), &cache);

@@ -8,8 +8,7 @@ use super::reasons::Reason;
 use super::subject::Subject;
 use crate::controller::children::withheld::Withheld;
 use crate::controller::object_writer::Finalizing;
-use crate::controller::workload::rollout::Rollout;
-use webhooks::Verdict;
+use crate::controller::status::observed::ObservedObject;
 
 /// How far the way from outside has come.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -98,30 +97,12 @@ pub(crate) struct Ungranted {
 /// Everything that was observed in a reconcile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Observed {
-    /// Why the object cannot be read, so that nothing can be made of it.
-    pub unreadable: Option<String>,
-    /// What the rules say against the object as it is stored.
-    pub broken: Verdict,
-    /// Why nothing is run as the account that is asked for.
-    pub account: Option<String>,
-    /// What is held back while admission is disabled.
-    pub withheld: Option<String>,
-    /// Objects of our names that belong to somebody else.
-    pub conflicts: Vec<String>,
-    /// Children that the API server refuses.
-    pub refused: Vec<String>,
-    /// Children that could not be applied this time.
-    pub failed: Vec<String>,
-    /// Children that coderd runs without and that could not be applied.
-    pub unimportant: Vec<String>,
+    /// What is observed of an object of any kind.
+    pub object: ObservedObject,
     /// Secrets and ConfigMaps that are referred to and not there.
     pub missing: Vec<String>,
-    /// The Deployment.
-    pub rollout: Rollout,
     /// The way from outside.
     pub exposure: Exposure,
-    /// Why our finalizer is not as it must be, if the API server refuses that.
-    pub finalizer: Option<String>,
     /// The rights of coderd; none where they are off.
     pub workspaces: Option<Grants>,
     /// coderd itself.
@@ -132,37 +113,25 @@ pub(crate) struct Observed {
     pub access_needed: bool,
     /// The license.
     pub license: ExternalState,
-    /// Why something was left for the next reconcile, if this one had no time for it.
-    pub late: Option<String>,
 }
 
 impl Observed {
-    /// Nothing was observed, and nothing is asked for.
-    pub(super) fn nothing() -> Self {
+    /// Nothing was observed but this of the object, and nothing is asked for.
+    pub(super) fn only(object: ObservedObject) -> Self {
         let not_requested = |what: &str| ExternalState {
             phase: ExternalPhase::NotRequested,
             reason: Reason::NotRequested,
             message: format!("{what} is not asked for"),
         };
         Self {
-            unreadable: None,
-            broken: Verdict::default(),
-            account: None,
-            withheld: None,
-            conflicts: Vec::new(),
-            refused: Vec::new(),
-            failed: Vec::new(),
-            unimportant: Vec::new(),
+            object,
             missing: Vec::new(),
-            rollout: Rollout::Absent,
             exposure: Exposure::NotRequested,
-            finalizer: None,
             workspaces: Some(Grants::default()),
             coderd: Coderd::NotProbed(Reason::NoReplicaReady),
             access: not_requested("access of the operator"),
             access_needed: false,
             license: not_requested("a license"),
-            late: None,
         }
     }
 
@@ -175,34 +144,27 @@ impl Observed {
         external: &External,
         finalizing: &Finalizing,
     ) -> Self {
-        let mut failed = applied.problems.failed.clone();
-        let mut finalizer = None;
-        match finalizing {
-            Finalizing::Unchanged | Finalizing::Written => {}
-            Finalizing::Refused(why) => finalizer = Some(why.clone()),
-            Finalizing::Failed(why) => failed.push(why.clone()),
-        }
         let mut broken = subject.broken.clone();
         broken.causes.extend(read.downgrade.clone());
-        Self {
+        let object = ObservedObject {
             unreadable: None,
             broken,
             account: applied.account.clone(),
             withheld: withheld.told(&subject.object.key.namespace),
-            conflicts: applied.problems.conflicts.clone(),
-            refused: applied.problems.refused.clone(),
-            failed,
-            unimportant: applied.problems.unimportant.clone(),
-            missing: read.contents.missing.clone(),
+            problems: applied.problems.clone(),
             rollout: applied.rollout.clone(),
+            finalizer: None,
+            late: external.late.clone(),
+        };
+        Self {
+            object: object.with_finalizer(finalizing),
+            missing: read.contents.missing.clone(),
             exposure: applied.exposure.clone(),
-            finalizer,
             workspaces: applied.grants.clone(),
             coderd: external.coderd(),
             access: external.access(),
             access_needed: external.access_needed(),
             license: external.license(),
-            late: external.late.clone(),
         }
     }
 }

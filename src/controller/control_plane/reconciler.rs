@@ -40,7 +40,7 @@ pub(crate) struct Reconciler {
     pub(super) memory: Memory,
     checksum_key: Mutex<Arc<ChecksumKey>>,
     pub(super) grant_index: Arc<GrantIndex>,
-    pub(super) child_cache: Arc<ChildCache>,
+    pub(super) child_cache: ChildCache,
     pub(super) dependants: Dependants,
 }
 
@@ -52,9 +52,9 @@ impl Reconciler {
         consent: Consent,
         dependants: Dependants,
     ) -> Self {
-        let ReconcilerContext { kube, events, telemetry, config, access } = context;
+        let ReconcilerContext { kube, children: child_cache, events, telemetry, config, access } = context;
         let (pruned, requests, memory) = (PruneMemory::default(), Requests::default(), Memory::default());
-        let (checksum_key, grant_index, child_cache) = (Mutex::default(), Arc::default(), Arc::default());
+        let (checksum_key, grant_index) = (Mutex::default(), Arc::default());
         let objects = ObjectReader::new(kube.clone(), control_planes);
         Self {
             kube,
@@ -77,7 +77,6 @@ impl Reconciler {
     /// Forgets what another leader may have changed meanwhile: the key of the checksums, if its Secret was made anew.
     pub(crate) fn begin_term(&self) {
         self.objects.forget_all();
-        self.child_cache.forget_all();
         self.grant_index.begin_term();
         self.pruned.clear();
         self.requests.clear();
@@ -93,11 +92,6 @@ impl Reconciler {
     /// What whoever follows the cluster tells it of rights in other namespaces.
     pub(crate) fn grant_index(&self) -> &Arc<GrantIndex> {
         &self.grant_index
-    }
-
-    /// What is known of children, for whoever follows the cluster.
-    pub(crate) fn child_cache(&self) -> &Arc<ChildCache> {
-        &self.child_cache
     }
 
     /// Who applies the children of an object.

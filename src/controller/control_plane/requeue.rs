@@ -4,17 +4,11 @@
 use super::observed::{Coderd, Exposure, Observed};
 use super::reasons::Reason;
 use crate::coderd::Retry;
-use crate::controller::runtime::schedule::Action;
-use crate::controller::workload::rollout::Rollout;
+use crate::controller::runtime::schedule::{Action, REFUSED, SOON};
 use std::time::Duration;
 
 /// How often coderd is asked again when all is well.
 pub(super) const RECHECK: Duration = Duration::from_secs(300);
-/// How often something is looked at that somebody has to mend outside of the cluster: nobody tells us when it is done,
-/// and it is to be seen within a minute.
-pub(super) const REFUSED: Duration = Duration::from_secs(45);
-/// How often something that comes by itself is looked at when nobody tells us.
-const SOON: Duration = Duration::from_secs(30);
 
 /// When to look again: soon where something stands in the way that somebody has to move, whatever else is waited for.
 pub(super) fn action(
@@ -23,16 +17,10 @@ pub(super) fn action(
     retry: Option<Retry>,
     external: Option<Retry>,
 ) -> Action {
-    let blocked = observed.account.is_some()
-        || observed.withheld.is_some()
-        || !observed.conflicts.is_empty()
-        || !observed.refused.is_empty()
-        || observed.finalizer.is_some()
+    let blocked = observed.object.is_blocked()
         || observed.workspaces.iter().any(|grants| !grants.troubles.is_empty())
-        || !observed.unimportant.is_empty()
-        || matches!(observed.rollout, Rollout::Stuck(_))
         || matches!(observed.exposure, Exposure::Failed(_));
-    if observed.late.is_some() {
+    if observed.object.late.is_some() {
         // It waits its turn like whoever failed: one that is slow each time comes later each time.
         return Action::BackOff(Duration::ZERO);
     }
@@ -46,7 +34,7 @@ pub(super) fn action(
 fn undisturbed(observed: &Observed, retry: Option<Retry>, external: Option<Retry>) -> Action {
     let mut troubles = observed.workspaces.iter().flat_map(|grants| &grants.troubles);
     let grant_failed = troubles.any(|trouble| trouble.reason == Reason::Failed);
-    if !observed.failed.is_empty() || grant_failed {
+    if !observed.object.problems.failed.is_empty() || grant_failed {
         return Action::BackOff(Duration::ZERO);
     }
     let unreachable = matches!(observed.coderd, Coderd::Unreachable(..));
@@ -66,27 +54,28 @@ fn undisturbed(observed: &Observed, retry: Option<Retry>, external: Option<Retry
         (Coderd::Answered { .. }, Some(_)) => Action::BackOff(Duration::ZERO),
         _ if observed.exposure == Exposure::NoGatewayApi => Action::RequeueAfter(recheck),
         // Watches tell of rollouts; the timer is for a watch that was cut.
-        _ if is_under_way(&observed.rollout) => Action::RequeueAfter(SOON),
+        _ if observed.object.rollout.is_under_way() => Action::RequeueAfter(SOON),
         _ => Action::RequeueAfter(recheck),
     }
-}
-
-fn is_under_way(rollout: &Rollout) -> bool {
-    matches!(rollout, Rollout::UnderWay(_) | Rollout::Unavailable(_) | Rollout::Slow(_) | Rollout::Absent)
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::observed::{Grants, Ungranted};
     use super::*;
+    use crate::controller::children::apply::Problems;
+    use crate::controller::status::observed::ObservedObject;
+    use crate::controller::workload::rollout::Rollout;
 
     #[test]
     fn what_somebody_has_to_mend_is_looked_at_within_a_minute() {
-        let still = || Observed { rollout: Rollout::Complete(1), ..Observed::nothing() };
+        let object = || ObservedObject { rollout: Rollout::Complete(1), ..ObservedObject::nothing() };
+        let still = || Observed::only(object());
+        let with = |problems| Observed::only(ObservedObject { problems, ..object() });
         let after = |seconds: u64| Action::RequeueAfter(Duration::from_secs(seconds));
         assert_eq!(action(&still(), true, None, None), after(300));
         assert_eq!(action(&still(), false, None, None), after(45), "something is left to remove");
-        let late = Observed { late: Some("why".to_owned()), ..still() };
+        let late = Observed::only(ObservedObject { late: Some("why".to_owned()), ..object() });
         assert_eq!(action(&late, true, None, None), Action::BackOff(Duration::ZERO));
         let message = || vec!["why".to_owned()];
         let refused = || Grants {
@@ -98,14 +87,14 @@ mod tests {
             ..Grants::default()
         };
         for blocked in [
-            Observed { account: Some("why".to_owned()), ..still() },
-            Observed { withheld: Some("why".to_owned()), ..still() },
-            Observed { conflicts: message(), ..still() },
-            Observed { refused: message(), ..still() },
-            Observed { unimportant: message(), ..still() },
-            Observed { rollout: Rollout::Stuck("why".to_owned()), ..still() },
+            Observed::only(ObservedObject { account: Some("why".to_owned()), ..object() }),
+            Observed::only(ObservedObject { withheld: Some("why".to_owned()), ..object() }),
+            with(Problems { conflicts: message(), ..Problems::default() }),
+            with(Problems { refused: message(), ..Problems::default() }),
+            with(Problems { unimportant: message(), ..Problems::default() }),
+            Observed::only(ObservedObject { rollout: Rollout::Stuck("why".to_owned()), ..object() }),
             Observed { workspaces: Some(refused()), ..still() },
-            Observed { finalizer: Some("why".to_owned()), ..still() },
+            Observed::only(ObservedObject { finalizer: Some("why".to_owned()), ..object() }),
             Observed { exposure: Exposure::Failed("why".to_owned()), ..still() },
         ] {
             assert_eq!(action(&blocked, true, None, None), after(45), "{blocked:?}");

@@ -72,15 +72,13 @@ pub struct WorkspacePermissions {
 pub fn resolve(complete: &CoderControlPlane, facts: Facts<'_>) -> ResolvedControlPlane {
     let (owner, spec) = (owner(complete), &complete.spec);
     let tls = spec.tls.as_ref().map_or(&[][..], |tls| &tls.secret_names);
-    let grace_period =
-        spec.termination_grace_period_seconds.unwrap_or(default::CONTROL_PLANE_GRACE_PERIOD_SECONDS);
     let (account, metrics) = (service_account(&owner.name, spec), monitoring::resolve(spec.metrics.as_ref()));
-    let pods = pods::resolve(spec.pod_fields(), account, tls, metrics, grace_period);
+    let pods = pods::resolve(spec.pod_fields(), account, tls, metrics, spec.grace_period_or_default());
     let access_url = webhooks::access_url(complete, facts.cluster_domain);
     let (readiness, liveness, startup) = (&spec.readiness_probe, &spec.liveness_probe, &spec.startup_probe);
     ResolvedControlPlane {
         image: spec.image.clone().unwrap_or_else(|| default::IMAGE.to_owned()),
-        replicas: spec.replicas.unwrap_or(default::REPLICAS),
+        replicas: spec.replicas_or_default(),
         service: service::resolve(spec.service.as_ref(), pods.certificates.serve_tls()),
         pods,
         permissions: permissions(&owner.namespace, spec),
@@ -109,7 +107,7 @@ pub(crate) fn owner(control_plane: &CoderControlPlane) -> ChildOwner {
 
 fn permissions(own_namespace: &str, spec: &CoderControlPlaneSpec) -> Option<WorkspacePermissions> {
     let given = spec.rbac.clone().unwrap_or_default();
-    if given.workspace_perms == Some(false) {
+    if !given.grants_workspaces() {
         return None;
     }
     let mut seen = BTreeSet::new();
@@ -119,7 +117,7 @@ fn permissions(own_namespace: &str, spec: &CoderControlPlaneSpec) -> Option<Work
         .filter(|namespace| seen.insert(*namespace))
         .map(str::to_owned)
         .collect();
-    let deployments = given.enable_deployments != Some(false);
+    let deployments = given.grants_deployments();
     Some(WorkspacePermissions { namespaces, deployments, extra_rules: given.extra_rules })
 }
 
@@ -131,8 +129,9 @@ mod tests {
     use serde_json::{Value, from_value};
     use webhooks::{Config, Kind};
 
-    /// `webhooks::resolved` is where defaults are decided. A field that it fills in and that is looked at here without it
-    /// must mean the same, or an object that admission never saw would have other children.
+    /// `crds::defaults` is where a default is applied, for `webhooks::resolved` as well. The image alone is filled in there and
+    /// has a stand-in here; a field that is forgotten in one of the two would give an object that admission never saw other
+    /// children.
     #[test]
     fn what_stands_for_an_absent_field_is_what_admission_fills_in() {
         for fixture in [ControlPlane::test(), ControlPlane::test().with_everything()] {

@@ -4,24 +4,20 @@
 
 use crate::control_plane_access::in_force::container;
 use crate::controller::workload::running;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use webhooks::Cause;
 
 /// The object with image and replicas of the Deployment that runs where it names none. An upgrade of the operator, a
 /// `kubectl replace` or an edit of something else is no upgrade of coderd, which migrates its database and has no way
 /// back; and what an autoscaler decided stays.
 pub(super) fn with_running_values(object: &Value, deployment: Option<&Value>) -> Value {
-    let mut given = object.clone();
-    let Some(deployment) = deployment else { return given };
-    if !given["spec"].is_object() {
-        given["spec"] = Value::Object(Map::new());
-    }
+    let Some(deployment) = deployment else { return object.clone() };
+    let mut given = running::with_running_replicas(object, deployment);
     if (names_no_image(object) || downgrade(object, Some(deployment)).is_some())
         && let Some(image) = image(deployment)
     {
         given["spec"]["image"] = json!(image);
     }
-    running::keep_replicas(&mut given["spec"], deployment);
     given
 }
 

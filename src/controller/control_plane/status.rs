@@ -9,16 +9,18 @@ use super::reasons::Reason;
 use super::resolve::owner;
 use super::running_values;
 use super::subject::Subject;
-use crate::controller::status::conditions::{ConditionStatus, Finding, conditions};
+use crate::controller::status::conditions::{ConditionStatus, Finding};
+use crate::controller::status::observed::ObservedObject;
+use crate::controller::status::summary::{self, ROOM, Standing, joined};
 use crate::controller::workload::rollout::{self, Rollout};
+use crds::CoderControlPlaneStatus;
 use crds::well_known::condition::{
-    AUTHORITY_APPLIED, CODERD_REACHABLE, DEPLOYMENT_AVAILABLE, EXPOSED, LICENSE_APPLIED,
-    OPERATOR_ACCESS_READY, READY, RECONCILING, SPEC_ACCEPTED, STALLED, WORKSPACE_RBAC_READY,
+    CODERD_REACHABLE, DEPLOYMENT_AVAILABLE, EXPOSED, LICENSE_APPLIED, OPERATOR_ACCESS_READY,
+    WORKSPACE_RBAC_READY,
 };
-use crds::{CoderControlPlaneStatus, KindStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::from_value;
-use webhooks::{Cause, Config, Kind, Verdict, problem_list};
+use webhooks::{Config, Kind, problem_list};
 
 /// The status of a control plane that was reconciled.
 pub(super) fn status(
@@ -30,14 +32,10 @@ pub(super) fn status(
     config: &Config,
     now: &Time,
 ) -> CoderControlPlaneStatus {
-    let (object, findings) = (&subject.object, findings(observed));
+    let object = &subject.object;
     let mut status = object.status.clone();
     external.describe(&mut status, now);
-    status.conditions = conditions(&findings, &status.conditions, object.generation, now);
-    let ready =
-        findings.iter().any(|finding| finding.type_ == READY && finding.status == ConditionStatus::True);
-    status.set_handled(object.generation, object.reconcile_at());
-    status.set_phase(ready);
+    let mut status = summary::whole(object, status, &findings(observed), now);
     let deployment = applied.deployment.as_ref();
     if deployment.is_some() {
         status.replicas = Some(rollout::replicas(deployment));
@@ -69,51 +67,24 @@ fn identity(status: &mut CoderControlPlaneStatus, coderd: &Coderd) {
 pub(crate) fn findings(observed: &Observed) -> Vec<Finding> {
     let mut findings = summary(observed).to_vec();
     findings.extend([
-        deployment(&observed.rollout),
+        deployment(&observed.object.rollout),
         exposure(&observed.exposure),
         external(OPERATOR_ACCESS_READY, &observed.access),
         external(LICENSE_APPLIED, &observed.license),
         workspaces(observed.workspaces.as_ref()),
         coderd(&observed.coderd),
-        accepted(observed),
+        summary::accepted::<Reason>(&observed.object),
     ]);
-    findings.extend(
-        observed
-            .withheld
-            .iter()
-            .map(|told| Finding::no(AUTHORITY_APPLIED, Reason::AdmissionDisabled, told.as_str())),
-    );
+    findings.extend(summary::authority::<Reason>(&observed.object));
     findings
 }
 
 /// A reason and what it means here.
-type Because = (Reason, String);
+type Because = summary::Because<Reason>;
 
-/// Ready, Reconciling and Stalled. Never are the last two both true, and Ready is true only when neither is.
+/// Ready, Reconciling and Stalled.
 fn summary(observed: &Observed) -> [Finding; 3] {
-    if let Some((reason, message)) = stalled(observed) {
-        return [
-            Finding::no(READY, reason, &*message),
-            Finding::no(
-                RECONCILING,
-                reason,
-                "nothing more is done until the problem named in Stalled is fixed",
-            ),
-            Finding::yes(STALLED, reason, message),
-        ];
-    }
-    if let Some((reason, message)) = unfinished(observed) {
-        let (reason, message) = match &observed.late {
-            Some(late) => (Reason::DeadlineExceeded, format!("{late}; until then {message}")),
-            None => (reason, message),
-        };
-        return [
-            Finding::no(READY, reason, &*message),
-            Finding::yes(RECONCILING, reason, message),
-            Finding::no(STALLED, Reason::Progressing, not_stalled(reason)),
-        ];
-    }
-    let (reason, mut message) = match &observed.rollout {
+    let ready = match &observed.object.rollout {
         Rollout::ScaledToZero if observed.license.phase == ExternalPhase::Pending => (
             Reason::ScaledToZero,
             "no replicas are requested; the license is uploaded once there are some".to_owned(),
@@ -121,18 +92,18 @@ fn summary(observed: &Observed) -> [Finding; 3] {
         Rollout::ScaledToZero => (Reason::ScaledToZero, "no replicas are requested".to_owned()),
         _ => (Reason::Available, "coderd is rolled out and answers".to_owned()),
     };
-    let besides = observed.unimportant.iter().chain(&observed.late).cloned().collect::<Vec<_>>();
-    if let Some(besides) = all(&besides) {
-        message += &format!(", but {besides}");
-    }
-    [
-        Finding::yes(READY, reason, message),
-        Finding::no(RECONCILING, reason, "reconciliation is complete"),
-        Finding::no(STALLED, reason, "no problem needs your attention"),
-    ]
+    let ObservedObject { problems, late, .. } = &observed.object;
+    let standing = Standing {
+        stalled: stalled(observed),
+        unfinished: unfinished(observed),
+        ready,
+        besides: problems.unimportant.iter().chain(late).cloned().collect(),
+        waited_for: &WAITED_FOR,
+    };
+    standing.summary(late.as_deref())
 }
 
-/// What others have yet to make. It is seen when it is there.
+/// What others have yet to make.
 const WAITED_FOR: [Reason; 5] = [
     Reason::ReferenceMissing,
     Reason::NoGatewayAPI,
@@ -140,18 +111,6 @@ const WAITED_FOR: [Reason; 5] = [
     Reason::TokenSecretMissing,
     Reason::LicenseSecretMissing,
 ];
-
-/// Why something that is not finished is not stalled either.
-fn not_stalled(reason: Reason) -> &'static str {
-    if WAITED_FOR.contains(&reason) {
-        return "waiting for the object named in Ready; the spec does not need to change";
-    }
-    "reconciliation is in progress"
-}
-
-fn all(what: &[String]) -> Option<String> {
-    (!what.is_empty()).then(|| what.join("; "))
-}
 
 fn if_in(phase: ExternalPhase, state: &ExternalState) -> Option<Because> {
     (state.phase == phase).then(|| (state.reason, state.message.clone()))
@@ -174,23 +133,16 @@ fn license(phase: ExternalPhase, observed: &Observed) -> Option<Because> {
 
 /// Why nothing will move before somebody acts.
 fn stalled(observed: &Observed) -> Option<Because> {
+    let object = &observed.object;
     // Pods that wait for a Secret are stuck because of it: who is told of it knows what to do.
-    let whole = observed.missing.is_empty();
-    let stuck = || match &observed.rollout {
-        Rollout::Stuck(message) if whole => Some((Reason::RolloutStuck, message.clone())),
-        _ => None,
-    };
+    let stuck = || summary::stuck(object).filter(|_| observed.missing.is_empty());
     let access = || observed.access_needed.then(|| if_in(ExternalPhase::Refused, &observed.access)).flatten();
     let grant =
         |reason, as_reason| Some((as_reason, ungranted_in_own_namespace(observed, reason)?.to_owned()));
-    None.or_else(|| Some((Reason::InvalidSpec, observed.unreadable.clone()?)))
-        .or_else(|| Some((Reason::AdmissionDisabled, observed.withheld.clone()?)))
-        .or_else(|| Some((Reason::AccountNotOurs, observed.account.clone()?)))
-        .or_else(|| Some((Reason::ChildConflict, all(&observed.conflicts)?)))
-        .or_else(|| Some((Reason::ChildRefused, all(&observed.refused)?)))
+    None.or_else(|| summary::blocked(object))
         .or_else(|| grant(Reason::ChildConflict, Reason::WorkspaceGrantConflict))
         .or_else(|| grant(Reason::Refused, Reason::WorkspaceGrantRefused))
-        .or_else(|| Some((Reason::FinalizerRefused, observed.finalizer.clone()?)))
+        .or_else(|| summary::finalizer_refused(object))
         .or_else(stuck)
         .or_else(access)
         .or_else(|| license(ExternalPhase::Refused, observed))
@@ -205,12 +157,9 @@ fn ungranted_in_own_namespace(observed: &Observed, reason: Reason) -> Option<&st
 
 /// What is still to come, the first thing first.
 fn unfinished(observed: &Observed) -> Option<Because> {
-    let rollout = || match &observed.rollout {
+    let rollout = || match &observed.object.rollout {
         Rollout::Absent => Some((Reason::Creating, "the Deployment is being created".to_owned())),
-        Rollout::UnderWay(how_far) => Some((Reason::RollingOut, how_far.clone())),
-        Rollout::Unavailable(message) => Some((Reason::ReplicasUnavailable, message.clone())),
-        Rollout::Slow(message) => Some((Reason::RolloutSlow, message.clone())),
-        _ => None,
+        rollout => summary::rolling_out(rollout),
     };
     let exposure = || match &observed.exposure {
         Exposure::NoGatewayApi => Some((Reason::NoGatewayAPI, NO_GATEWAY_API.to_owned())),
@@ -228,12 +177,12 @@ fn unfinished(observed: &Observed) -> Option<Because> {
     };
     // Without replicas it cannot come, and nobody waits for it: Ready and its own condition speak of it.
     let waits_for_license = || {
-        let stopped = observed.rollout == Rollout::ScaledToZero;
+        let stopped = observed.object.rollout == Rollout::ScaledToZero;
         license(ExternalPhase::Pending, observed).filter(|_| !stopped)
     };
-    None.or_else(|| Some((Reason::ApplyFailed, all(&observed.failed)?)))
+    None.or_else(|| summary::failed(&observed.object))
         .or_else(grant)
-        .or_else(|| Some((Reason::ReferenceMissing, all(&observed.missing)?)))
+        .or_else(|| Some((Reason::ReferenceMissing, joined(&observed.missing)?)))
         .or_else(rollout)
         .or_else(exposure)
         .or_else(coderd)
@@ -275,9 +224,6 @@ fn exposure(exposure: &Exposure) -> Finding {
     }
 }
 
-/// Bytes that several problems may take, with room for the number of those that are not told.
-const ROOM: usize = 270;
-
 fn workspaces(grants: Option<&Grants>) -> Finding {
     let about = WORKSPACE_RBAC_READY;
     let Some(grants) = grants else {
@@ -314,23 +260,6 @@ pub(crate) fn coderd(coderd: &Coderd) -> Finding {
         }
         Coderd::Unreachable(reason, message) => Finding::no(CODERD_REACHABLE, *reason, &**message),
     }
-}
-
-/// Whether the spec is as the rules want it. Codes come first, so that a message that is cut still names every rule.
-fn accepted(observed: &Observed) -> Finding {
-    if let Some(why) = &observed.unreadable {
-        return Finding::no(SPEC_ACCEPTED, Reason::InvalidSpec, &**why);
-    }
-    let Verdict { causes, more_causes, .. } = &observed.broken;
-    if causes.is_empty() {
-        return Finding::yes(SPEC_ACCEPTED, Reason::Accepted, "the spec breaks no rule");
-    }
-    let mut codes: Vec<&str> = causes.iter().map(|cause| cause.code).collect();
-    codes.dedup();
-    let breaks = format!("the spec breaks {}: ", codes.join(", "));
-    let lines: Vec<String> = causes.iter().map(Cause::to_string).collect();
-    let lines = problem_list(&lines, "; ", ROOM.saturating_sub(breaks.len()), *more_causes);
-    Finding::no(SPEC_ACCEPTED, Reason::RulesBroken, breaks + &lines)
 }
 
 fn named(version: &Option<String>) -> String {

@@ -1,12 +1,9 @@
-//! CoderControlPlane as a kind that is reconciled, and the object of a reconcile. Nothing is decided here but what a reason
-//! says of a rollout or of progress.
+//! CoderControlPlane as a kind that is reconciled, and the object of a reconcile. Nothing is decided here.
 
 use super::KIND;
 use super::reasons::Reason;
 use crate::controller::finalizer::Finalizer;
 use crate::controller::object::{self, ReconciledKind};
-use crate::controller::status::reasons::Class;
-use crate::controller::status::transitions::Meaning;
 use crate::kubernetes::KindName;
 use crds::well_known::finalizer;
 use crds::{CoderControlPlane, CoderControlPlaneStatus};
@@ -19,16 +16,9 @@ pub(super) type Subject = object::Subject<CoderControlPlane>;
 
 impl ReconciledKind for CoderControlPlane {
     type Status = CoderControlPlaneStatus;
+    type Reason = Reason;
 
     const NAME: KindName = KIND;
     const RULES: Kind = Kind::ControlPlane;
     const FINALIZER: Finalizer = Finalizer(finalizer::CONTROL_PLANE);
-
-    fn meaning(reason: &str) -> Meaning {
-        match Reason::parse(reason) {
-            Some(Reason::RollingOut) => Meaning::Rollout,
-            Some(reason) if reason.class() == Class::Progress => Meaning::Progress,
-            _ => Meaning::Other,
-        }
-    }
 }

@@ -1,10 +1,11 @@
 //! Decides which control planes to look at when something else changed: a child, a Secret they consume, a namespace.
 //! It keeps no objects: names and labels pass through, contents are read when they are needed.
 
+use super::KIND;
 use super::build;
 use super::dependants::{self, Dependants};
 use crate::control_plane_access::control_planes::ControlPlanes;
-use crate::controller::children::{ChildCache, ChildKind};
+use crate::controller::children::ChildKind;
 use crate::controller::identity::ObjectKey;
 use crate::controller::runtime::queue::Queue;
 use crate::controller::runtime::watches::{Changed, WatchHandler};
@@ -34,7 +35,6 @@ pub(super) enum Trigger {
 pub(crate) struct Triggers {
     control_planes: ControlPlanes,
     grant_index: Arc<GrantIndex>,
-    child_cache: Arc<ChildCache>,
     records: Mutex<Records>,
     queue: Queue<ObjectKey>,
 }
@@ -44,17 +44,10 @@ impl Triggers {
     pub(crate) fn new(
         control_planes: ControlPlanes,
         grant_index: Arc<GrantIndex>,
-        child_cache: Arc<ChildCache>,
         operator_namespace: &str,
         queue: Queue<ObjectKey>,
     ) -> Self {
-        Self {
-            control_planes,
-            grant_index,
-            child_cache,
-            records: Mutex::new(Records::of(operator_namespace)),
-            queue,
-        }
+        Self { control_planes, grant_index, records: Mutex::new(Records::of(operator_namespace)), queue }
     }
 
     fn is_lost(&self, change: &Change) -> bool {
@@ -99,13 +92,17 @@ impl Triggers {
 }
 
 impl WatchHandler for Triggers {
+    fn kind(&self) -> &'static str {
+        KIND[1]
+    }
+
+    fn enqueue_owner(&self, key: ObjectKey) {
+        self.queue.enqueue(key);
+    }
+
     fn changed(&self, changed: Changed, change: &Change) {
         let trigger = match changed {
-            Changed::Child(kind) => {
-                // Whoever changed it may have taken off what says whose it is.
-                self.child_cache.seen(kind, change).into_iter().for_each(|owner| self.queue.enqueue(owner));
-                Trigger::Child(kind)
-            }
+            Changed::Child(kind) => Trigger::Child(kind),
             Changed::Consumed(Source::Secret) if self.is_lost(change) => Trigger::Record,
             Changed::Consumed(source) => Trigger::Consumed(source),
             Changed::Namespace => Trigger::Namespace,
@@ -117,34 +114,10 @@ impl WatchHandler for Triggers {
         self.follow(Trigger::Child(kind), change);
     }
 
-    fn listing(&self, kind: ChildKind) {
-        self.child_cache.begin_list(kind);
-    }
-
-    fn listed(&self, kind: ChildKind) {
-        self.child_cache.end_list(kind).into_iter().for_each(|owner| self.queue.enqueue(owner));
-    }
-
-    fn relisted(&self) {
+    fn enqueue_all(&self) {
         self.control_planes.all().iter().for_each(|one| self.queue.enqueue(ObjectKey::of(one.meta())));
     }
 
-    fn doubted(&self, kind: ChildKind) {
-        self.child_cache.doubt(kind);
-    }
-
-    fn served(&self, kind: ChildKind) {
-        self.enqueue_asking_for(kind);
-    }
-
-    fn unserved(&self, kind: ChildKind) {
-        if self.child_cache.unserved(kind) {
-            self.enqueue_asking_for(kind);
-        }
-    }
-}
-
-impl Triggers {
     fn enqueue_asking_for(&self, kind: ChildKind) {
         for control_plane in self.control_planes.all() {
             if let Ok(control_plane) = control_plane.read()

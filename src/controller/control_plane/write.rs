@@ -10,6 +10,7 @@ use super::subject::Object;
 use super::{access, license};
 use crate::controller::runtime::schedule::Action;
 use crate::controller::status::conditions::Finding;
+use crate::controller::status::observed::ObservedObject;
 use crate::controller::status::partial;
 use crate::kubernetes::CallError;
 use crds::CoderControlPlaneStatus;
@@ -24,7 +25,7 @@ impl Reconciler {
         match unread {
             Unread::Unreadable(why) => self.write_unreadable(object, why).await,
             Unread::Failed(why) => {
-                let observed = Observed { failed: vec![why], ..Observed::nothing() };
+                let observed = Observed::only(ObservedObject::failed(why));
                 self.write_summary(object, object.status.clone(), &observed).await?;
                 Ok(Action::BackOff(Duration::ZERO))
             }
@@ -33,7 +34,7 @@ impl Reconciler {
 
     pub(super) async fn write_unreadable(&self, object: &Object, why: String) -> Result<Action, CallError> {
         let mut status = object.status.clone();
-        let mut observed = Observed { unreadable: Some(why), ..Observed::nothing() };
+        let mut observed = Observed::only(ObservedObject::unreadable(why));
         if let Some(access) = access::not_renewed(&status) {
             observed.access = access;
             status.operator_access_ready = None;
@@ -50,17 +51,15 @@ impl Reconciler {
         status: CoderControlPlaneStatus,
         observed: &Observed,
     ) -> Result<(), CallError> {
-        let mut findings = status::findings(observed);
-        let summarises =
-            |type_: &str| [condition::READY, condition::RECONCILING, condition::STALLED].contains(&type_);
-        let unread = |type_: &str| {
-            type_ == condition::SPEC_ACCEPTED
-                || type_ == condition::OPERATOR_ACCESS_READY && observed.access.reason == access::NOT_RENEWED
-        };
-        findings.retain(|finding| {
-            summarises(finding.type_) || observed.unreadable.is_some() && unread(finding.type_)
-        });
-        self.write(object, partial::summary(object, status, &findings, &Time(Timestamp::now()))).await
+        let mut besides = Vec::new();
+        if observed.object.unreadable.is_some() {
+            besides.push(condition::SPEC_ACCEPTED);
+            if observed.access.reason == access::NOT_RENEWED {
+                besides.push(condition::OPERATOR_ACCESS_READY);
+            }
+        }
+        let (findings, now) = (status::findings(observed), Time(Timestamp::now()));
+        self.write(object, partial::summary(object, status, findings, &besides, &now)).await
     }
 
     /// Writes that it is suspended, and what was found out all the same.

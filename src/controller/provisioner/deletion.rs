@@ -15,6 +15,7 @@ use super::reasons::Reason;
 use super::reconciler::{KIND, Reconciler};
 use super::resolve::owner;
 use crate::coderd::client::Deletion;
+use crate::coderd::{Client, Error, Uuid};
 use crate::control_plane_access::control_planes::{self, Found};
 use crate::control_plane_access::credentials::Credentials;
 use crate::controller::children::{ChildKind, drift};
@@ -65,7 +66,7 @@ impl Reconciler {
         let sealing = match checksum_key.get(&self.kube).await {
             Ok(sealing) => sealing,
             Err(error) => {
-                self.tell_held(object, Reason::CleanupFailed, &error.to_string()).await?;
+                self.tell_held(object, Reason::CleanupFailed, &held(&error.to_string())).await?;
                 return Ok(Action::BackOff(Duration::ZERO));
             }
         };
@@ -76,7 +77,7 @@ impl Reconciler {
         match end {
             Ok(End::LetGo(all)) => self.let_go(&object, &all).await,
             Ok(End::Stopping) => {
-                let why = "daemons finish their builds before the key is deleted";
+                let why = "waiting for daemons to finish their builds";
                 self.tell_held(&object, Reason::Stopping, why).await?;
                 Ok(Action::RequeueAfter(SOON))
             }
@@ -84,7 +85,8 @@ impl Reconciler {
                 self.tell_held(&object, Reason::CleanupFailed, &held(&why)).await?;
                 Ok(Action::BackOff(Duration::ZERO))
             }
-            Err(KeyError::Kubernetes(error)) => Err(error),
+            // Somebody has changed it since: the next reconcile looks again.
+            Err(KeyError::Kubernetes(error)) if error.is_outdated() => Err(error),
             Err(error) => {
                 self.tell_held(&object, Reason::CleanupFailed, &held(&error.to_string())).await?;
                 Ok(Action::BackOff(Duration::ZERO))
@@ -95,12 +97,17 @@ impl Reconciler {
     async fn let_go(&self, object: &Object<CoderProvisioner>, all: &[Left]) -> Result<Action, CallError> {
         let drafts: Vec<EventDraft> = all.iter().map(|left| KeyEvent::Left(left).draft()).collect();
         self.writer().publish(object, &drafts).await;
-        if let Some(why) = self.writer().release(object).await? {
-            self.tell_held(object, Reason::FinalizerRefused, &why).await?;
-            return Ok(Action::BackOff(Duration::ZERO));
-        }
-        self.forget(&object.key);
-        Ok(Action::AwaitChange)
+        let (reason, why) = match self.writer().release(object).await {
+            Ok(None) => {
+                self.forget(&object.key);
+                return Ok(Action::AwaitChange);
+            }
+            Ok(Some(why)) => (Reason::FinalizerRefused, why),
+            Err(error) if error.is_outdated() || error.is_not_found() => return Err(error),
+            Err(error) => (Reason::CleanupFailed, error.to_string()),
+        };
+        self.tell_held(object, reason, &why).await?;
+        Ok(Action::BackOff(Duration::ZERO))
     }
 
     /// Whoever waits for the deletion looks at the object, not at our log.
@@ -159,12 +166,12 @@ impl Reconciler {
                 }
                 EndStep::Blocked => {
                     let why = homes.unreached.clone();
-                    return Ok(End::Held(why.unwrap_or_else(|| "its coderd cannot be asked".to_owned())));
+                    return Ok(End::Held(why.unwrap_or_else(|| "coderd is unreachable".to_owned())));
                 }
                 EndStep::LetGo(left) => return Ok(End::LetGo(left)),
             }
         }
-        Ok(End::Held("there was no time for all of its keys".to_owned()))
+        Ok(End::Held("more keys remain".to_owned()))
     }
 
     /// Deletes a key; one that coderd still lists afterwards, or cannot delete, is left behind.
@@ -218,8 +225,8 @@ impl Reconciler {
         };
         let (owner, place) = (owner(&complete), place(&complete));
         let secrets = Secrets { kube: &self.kube, owner: &owner };
-        let is_unknown = record.keys().next().is_none()
-            && matches!(secrets.read(&place).await?.content, Content::Plaintext(..));
+        let found = secrets.read(&place).await?.content;
+        let is_unknown = record.keys().next().is_none() && matches!(found, Content::Plaintext(..));
         let unknown = if is_unknown { Unrecorded::Unknown } else { Unrecorded::Nothing };
         let name = complete.spec.control_plane_ref.name.trim();
         let control_plane = match control_planes::named(&self.control_planes, &object.key.namespace, name) {
@@ -251,8 +258,10 @@ impl Reconciler {
         if !is_unknown {
             return Ok(Unrecorded::Nothing);
         }
-        let organization = reached.client.organization(organization_name(&complete)).await?;
-        let home = Home { control_plane: uid, deployment, organization: organization.id };
+        let Some(organization) = organization_of(&reached.client, &complete, &found).await? else {
+            return Ok(Unrecorded::Nothing);
+        };
+        let home = Home { control_plane: uid, deployment, organization };
         homes.know(&home, &reached.client);
         let desired = desired(object, &complete, home, place);
         let mut known = Homes::new(&self.access, &self.control_planes, &object.key.namespace);
@@ -264,6 +273,7 @@ impl Reconciler {
             desired: &desired,
             has_finalizer: true,
             rolled: None,
+            patience: SignedDuration::ZERO,
             entitled: true,
             claimed: false,
             of_others: BTreeSet::new(),
@@ -304,11 +314,29 @@ impl Reconciler {
     }
 }
 
+/// The organization of a plaintext of which nothing is recorded: the one that the spec names or, where coderd has none of that
+/// name any more, the one that the key itself is in. None if coderd does not know the key: there is nothing to delete.
+async fn organization_of(
+    client: &Client,
+    complete: &CoderProvisioner,
+    found: &Content,
+) -> Result<Option<Uuid>, Error> {
+    let named = client.organization(organization_name(complete)).await;
+    match (named, found) {
+        (Ok(organization), _) => Ok(Some(organization.id)),
+        (Err(Error::NotFoundOrForbidden { .. }), Content::Plaintext(plaintext, _)) => {
+            Ok(client.identify_provisioner_key(plaintext).await?.map(|key| key.organization_id))
+        }
+        (Err(error), _) => Err(error),
+    }
+}
+
 /// What is said of an object that stays, with the way out.
 fn held(why: &str) -> String {
+    // The way out comes first: a long cause is cut.
     format!(
-        "the provisioner key cannot be deleted: {why}. To let this object go and leave the key in coderd, set the annotation \
-         coder.com/release-external: \"true\""
+        "the provisioner key cannot be deleted yet; to leave it in coderd, set the annotation \
+         coder.com/release-external: \"true\". Cause: {why}"
     )
 }
 

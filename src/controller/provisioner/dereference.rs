@@ -1,6 +1,7 @@
 //! Reads what a reconcile of a provisioner works with, before it changes anything: the control plane it refers to, the Deployment
 //! that runs. What comes of it is decided by pure functions elsewhere.
 
+use super::certificates;
 use super::key::work::Proven;
 use super::observe::place;
 use super::reconciler::Reconciler;
@@ -11,10 +12,14 @@ use crate::control_plane_access::in_force::container;
 use crate::controller::children::deployment::{self, FoundDeployment};
 use crate::controller::children::{ChildKind, drift};
 use crate::controller::object::{Subject, complete};
-use crate::kubernetes::{CallError, Target};
+use crate::kubernetes::{CallError, KindName, Target};
 use crds::names::control_plane::workload;
 use crds::{CoderControlPlane, CoderProvisioner};
 use serde_json::{Value, json};
+
+const SECRET: KindName = ["v1", "Secret", "secrets"];
+/// Secrets with certificates that are read: the control plane is reached by no more of them either.
+const MOST_CERTIFICATES: usize = 8;
 
 /// What was read.
 pub(super) struct Dereferenced {
@@ -26,8 +31,8 @@ pub(super) struct Dereferenced {
     pub(super) control_plane: Found,
     /// What daemons have from it.
     pub(super) from_control_plane: Option<ControlPlaneFacts>,
-    /// The image of the control plane.
-    image: Option<String>,
+    /// What daemons have from it once a key is proven for it.
+    facts_of_control_plane: Option<ControlPlaneFacts>,
     /// The key that was proven for it, if one was.
     pub(super) proven: Option<Proven>,
     /// Whether coderd was not asked about the key yet since this replica leads.
@@ -57,11 +62,8 @@ impl Dereferenced {
     }
 
     /// The same with a key that was proven meanwhile.
-    pub(super) fn with_proven(self, proven: Option<Proven>, cluster_domain: &str) -> Self {
-        let from_control_plane = match (&self.control_plane, &self.image) {
-            (Found::There(there), Some(image)) => ControlPlaneFacts::of(there, image, cluster_domain),
-            _ => self.from_control_plane.clone(),
-        };
+    pub(super) fn with_proven(self, proven: Option<Proven>) -> Self {
+        let from_control_plane = self.facts_of_control_plane.clone();
         Self { proven, from_control_plane, is_first_look: false, ..self }
     }
 }
@@ -99,27 +101,56 @@ impl Reconciler {
         })?;
         let name = complete.spec.control_plane_ref.name.trim();
         let control_plane = control_planes::named(&self.control_planes, &object.key.namespace, name);
-        let (mut proven, mut image, mut from_control_plane) = (None, None, None);
+        let (mut proven, mut facts_of_control_plane) = (None, None);
         if let Found::There(there) = &control_plane {
             let uid = there.metadata.uid.as_deref().unwrap_or_default();
             proven = self.proven(&object.key, &object.uid, uid);
-            image = self.image_of(there).await?;
-            let facts = image
-                .as_ref()
-                .and_then(|image| ControlPlaneFacts::of(there, image, &self.config.cluster_domain));
-            from_control_plane = facts.map(|facts| kept(facts, proven.is_some(), running));
+            facts_of_control_plane = self.facts_of(there, running).await?;
         }
+        let from_control_plane =
+            facts_of_control_plane.clone().map(|facts| kept(facts, proven.is_some(), running));
         let (uid, is_first_look) = (object.uid.clone(), !self.has_looked(&object.key, &object.uid));
         Ok(Dereferenced {
             deployment,
             complete,
             control_plane,
             from_control_plane,
-            image,
+            facts_of_control_plane,
             proven,
             is_first_look,
             uid,
         })
+    }
+
+    /// What daemons have from a control plane.
+    async fn facts_of(
+        &self,
+        control_plane: &CoderControlPlane,
+        running: Option<&Value>,
+    ) -> Result<Option<ControlPlaneFacts>, CallError> {
+        let Some(image) = self.image_of(control_plane).await? else { return Ok(None) };
+        let facts = ControlPlaneFacts::of(control_plane, &image, &self.config.cluster_domain);
+        let Some(facts) = facts else { return Ok(None) };
+        let namespace = control_plane.metadata.namespace.as_deref().unwrap_or_default();
+        let certificates = match self.certificates(namespace, &facts.tls).await {
+            Ok(certificates) => certificates,
+            // What could not be read now rolls nobody.
+            Err(error) => {
+                tracing::warn!(%error, "what daemons trust could not be read; they stay as they are");
+                running.and_then(running_values::daemons).and_then(|runs| runs.certificates)
+            }
+        };
+        Ok(Some(ControlPlaneFacts { certificates, ..facts }))
+    }
+
+    /// What changes when daemons have to trust something else.
+    async fn certificates(&self, namespace: &str, secrets: &[String]) -> Result<Option<String>, CallError> {
+        let mut found = Vec::new();
+        for name in secrets.iter().take(MOST_CERTIFICATES) {
+            let secret = self.kube.read(Target::of(SECRET, namespace, name)).await?;
+            found.extend(secret.map(|secret| (name.as_str(), secret)));
+        }
+        Ok(certificates::checksum(found.iter().map(|(name, secret)| (*name, secret))))
     }
 
     /// The image of a control plane: what it asks for, else what it runs.
@@ -146,7 +177,12 @@ impl Reconciler {
 fn kept(facts: ControlPlaneFacts, is_proven: bool, running: Option<&Value>) -> ControlPlaneFacts {
     let runs = running.filter(|_| !is_proven).and_then(running_values::daemons);
     match runs.filter(|runs| runs.url != facts.url) {
-        Some(runs) => ControlPlaneFacts { image: runs.image, url: runs.url, tls: runs.trusted },
+        Some(runs) => ControlPlaneFacts {
+            image: runs.image,
+            url: runs.url,
+            tls: runs.trusted,
+            certificates: runs.certificates,
+        },
         None => facts,
     }
 }

@@ -33,14 +33,21 @@ impl KeyEvent<'_> {
                 Severity::Warning,
                 Reason::KeyNameTaken,
                 format!(
-                    "coderd has a provisioner key {name} that is not this object's; it is left alone, and the next number is \
-                     used. To take it over, set the annotation coder.com/adopt-key: {name}"
+                    "coderd already has a provisioner key {name} that this object does not own; using the next number. To \
+                     replace that key, set the annotation coder.com/adopt-key: {name}"
                 ),
             ),
             Self::Left(Left::Behind(name)) => (
                 Severity::Warning,
                 Reason::KeyLeftBehind,
-                format!("provisioner key {name} stays in coderd; delete it there if nobody needs it"),
+                format!(
+                    "provisioner key {name} was left in coderd; if nobody uses it, run coder provisioner keys delete {name}"
+                ),
+            ),
+            Self::Left(Left::WithOrganization(name)) => (
+                Severity::Normal,
+                Reason::KeyDeleted,
+                format!("provisioner key {name} is gone with its organization, which was deleted in coderd"),
             ),
         };
         EventDraft { severity, reason: reason.to_string(), action: "ProvisionerKey".to_owned(), note }

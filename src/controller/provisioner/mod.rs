@@ -4,6 +4,7 @@
 
 mod apply;
 pub(crate) mod build;
+mod certificates;
 mod claims;
 mod deletion;
 mod dereference;
@@ -12,15 +13,19 @@ mod key_event;
 mod observe;
 mod observed;
 mod outside;
+mod pending_jobs;
 pub mod reasons;
 mod reconcile;
 mod reconciler;
 mod requeue;
 pub(crate) mod resolve;
+mod rivals;
 mod running_values;
+mod silent_pods;
 mod status;
 mod triggers;
 mod write;
+mod zombies;
 
 pub(crate) use reconciler::Reconciler;
 pub(crate) use triggers::{Triggers, follow_control_planes};

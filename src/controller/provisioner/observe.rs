@@ -2,21 +2,21 @@
 //! they should be and returns what was seen; what that means is decided in `outside` and `status`.
 
 use super::apply::Applied;
-use super::claims::{self, Claim};
 use super::dereference::Dereferenced;
 use super::key::homes::Homes;
 use super::key::record::{Home, SecretPlace};
 use super::key::secret::Secrets;
-use super::key::seen::{Desired, is_same};
+use super::key::seen::Desired;
+use super::key::steps::patience;
 use super::key::store::RecordStore;
 use super::key::stored::Sealer;
-use super::key::work::{KeyError, KeyWork, Keyed, Proven};
+use super::key::work::{KeyError, KeyWork, Keyed, Proven, Rolled};
 use super::observed::Outside;
 use super::reconciler::{KIND, ProvenKey, Reconciler};
 use super::resolve::owner;
 use super::running_values;
-use crate::coderd::client::{Organization, PendingJobs};
-use crate::coderd::{Client, Retry, Uuid};
+use crate::coderd::Retry;
+use crate::coderd::client::Organization;
 use crate::control_plane_access::control_planes::Found;
 use crate::control_plane_access::credentials::Credentials;
 use crate::control_plane_access::entitlement::ExternalProvisioners;
@@ -26,15 +26,13 @@ use crate::controller::children::ChildOwner;
 use crate::controller::object::{Object, Subject};
 use crate::controller::runtime::deadline::Deadline;
 use crate::controller::workload::rollout;
-use crate::kubernetes::{CallError, Kept};
+use crate::kubernetes::CallError;
 use crds::names::provisioner::{key_base, key_secret, key_secret_key, tags_hash};
 use crds::well_known::{annotation, default};
 use crds::{CoderControlPlane, CoderProvisioner};
-use kube::Resource;
 use ring::hmac;
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Everything outside.
@@ -54,6 +52,8 @@ pub(super) struct External {
     pub(super) pending_jobs: Option<usize>,
     /// When to try again, if something failed.
     pub(super) retry: Option<Retry>,
+    /// Whether the license covers external provisioners now.
+    pub(super) is_entitled: bool,
     /// Whether pods can be started with another key than before.
     pub(super) is_news: bool,
     /// Whether coderd asked to be left alone.
@@ -71,6 +71,7 @@ impl External {
             version: None,
             pending_jobs: None,
             retry,
+            is_entitled: false,
             is_news: false,
             is_left_alone: false,
         }
@@ -97,6 +98,14 @@ struct Wanted<'a> {
     control_plane: &'a CoderControlPlane,
     owner: ChildOwner,
     place: SecretPlace,
+}
+
+impl Wanted<'_> {
+    /// The Secret whose token is used instead of the operator's, if the spec names one.
+    fn credentials(&self) -> Option<&str> {
+        let bootstrap = self.complete.spec.bootstrap.as_ref()?;
+        bootstrap.credentials_secret_ref.as_ref().map(|reference| reference.name.as_str())
+    }
 }
 
 impl Reconciler {
@@ -129,7 +138,9 @@ impl Reconciler {
                 ));
             }
             Found::Unreadable(why) => {
-                let why = format!("CoderControlPlane {name} cannot be read: {why}");
+                let why = format!(
+                    "CoderControlPlane {name} is invalid ({why}); correct it, see its condition SpecAccepted"
+                );
                 return Ok(External::without(
                     Outside::without_control_plane(bootstrapped, why),
                     object,
@@ -192,7 +203,7 @@ impl Reconciler {
             organization: organization.id,
         };
         let desired = desired(object, wanted.complete, home, wanted.place.clone());
-        let rival = self.rival(wanted, &desired, name);
+        let rival = self.rival(object, wanted.complete.metadata.creation_timestamp.as_ref(), &desired, name);
         let checksum_key = self.checksum_key();
         let sealing = match checksum_key.get(&self.kube).await {
             Ok(sealing) => sealing,
@@ -210,12 +221,15 @@ impl Reconciler {
             None => outside.keyed(&keyed, &wanted.place, rival.as_deref()),
         };
         let retry = retry(&keyed, &answer);
-        let pending_jobs = pending_jobs(&reached.client, &organization, wanted.complete, object).await;
+        let (home, tags) = (&desired.home, &wanted.complete.spec.tags);
+        let pending_jobs =
+            self.pending_jobs(&object.key, &reached.client, home, wanted.credentials(), tags).await;
         Ok(External {
             object: store.object,
             keyed: Some(keyed),
             organization: Some(organization),
             pending_jobs,
+            is_entitled: is_entitled(&answer),
             is_news,
             is_left_alone,
             ..found(outside, retry)
@@ -240,22 +254,12 @@ impl Reconciler {
             desired,
             has_finalizer: wanted.subject.object.has_finalizer(),
             rolled: rolled(applied),
-            entitled: matches!(answer, ExternalProvisioners::Entitled | ExternalProvisioners::Grace),
+            patience: patience(wanted.complete.spec.termination_grace_period_seconds),
+            entitled: is_entitled(answer),
             claimed,
-            of_others: self.of_others(wanted, desired),
+            of_others: self.of_others(&wanted.subject.object, desired),
             tried: BTreeSet::new(),
         }
-    }
-
-    /// The keys that other provisioners have recorded, where one of them might be taken over. A status decides nothing here
-    /// but what is left alone.
-    fn of_others(&self, wanted: &Wanted<'_>, desired: &Desired) -> BTreeSet<Uuid> {
-        if desired.adopt.is_none() {
-            return BTreeSet::new();
-        }
-        let all = self.provisioners.all();
-        let others = all.iter().filter(|one| one.meta().uid.as_deref() != Some(&wanted.subject.object.uid));
-        others.filter_map(|one| one.object()).flat_map(|object| recorded_ids(&object)).collect()
     }
 
     fn store<'a>(&'a self, wanted: &'a Wanted<'_>, sealing: &'a hmac::Key) -> RecordStore<'a> {
@@ -270,61 +274,6 @@ impl Reconciler {
         let known = ProvenKey { uid: object.uid.clone(), control_plane, proven: proven.clone() };
         self.note_proven(&object.key, known)
     }
-
-    /// The older provisioner that asks for the same key, as a person would name it.
-    fn rival(&self, wanted: &Wanted<'_>, desired: &Desired, organization: &str) -> Option<String> {
-        let object = &wanted.subject.object;
-        let mine = Claim {
-            name: object.key.name.clone(),
-            uid: object.uid.clone(),
-            created: wanted.complete.metadata.creation_timestamp.clone(),
-            has_key: has_key(&object.value),
-            control_plane: desired.home.control_plane.clone(),
-            organization: organization.to_owned(),
-            key: desired.base.clone(),
-        };
-        let all = self.provisioners.all();
-        let may_be = |one: &&Arc<Kept<CoderProvisioner>>| {
-            // References stay within a namespace, and so do claims on a control plane.
-            let is_here = one.meta().namespace.as_ref() == Some(&object.key.namespace);
-            let is_called = one.meta().name.as_ref().is_some_and(|name| is_same(name, &mine.key));
-            is_here && (is_called || one.mentions("\"key\""))
-        };
-        let others: Vec<Claim> = all.iter().filter(may_be).filter_map(|one| self.claim(one)).collect();
-        let rival = claims::older(&mine, &others)?;
-        Some(rival.name.clone())
-    }
-
-    /// What a provisioner asks for; none if it cannot be read, or its control plane is not there.
-    fn claim(&self, kept: &Kept<CoderProvisioner>) -> Option<Claim> {
-        let metadata = kept.meta();
-        let object: CoderProvisioner = kept.read().ok()?;
-        let (namespace, name) = (metadata.namespace.clone()?, metadata.name.clone()?);
-        let reference = object.spec.control_plane_ref.name.trim();
-        let control_plane = self.control_planes.named(&namespace, reference)?;
-        Some(Claim {
-            uid: metadata.uid.clone()?,
-            created: metadata.creation_timestamp.clone(),
-            has_key: kept.object().is_some_and(|object| has_key(&object)),
-            control_plane: control_plane.meta().uid.clone()?,
-            organization: organization_name(&object).to_owned(),
-            key: key_base(&name, &object.spec).to_owned(),
-            name,
-        })
-    }
-}
-
-/// The ids of the keys in a status.
-fn recorded_ids(object: &Value) -> Vec<Uuid> {
-    let key = &object["status"]["key"];
-    let retiring = key["retiring"].as_array().into_iter().flatten();
-    let entries = [&key["current"], &key["pending"]].into_iter().chain(retiring);
-    entries.filter_map(|entry| entry["id"].as_str()?.parse().ok()).collect()
-}
-
-/// Whether a key is recorded. A status decides nothing here but which of two of one age waits.
-fn has_key(object: &Value) -> bool {
-    !object["status"]["key"]["current"].is_null()
 }
 
 /// The organization that a spec asks for.
@@ -361,12 +310,17 @@ pub(super) fn desired(
     }
 }
 
+fn is_entitled(answer: &ExternalProvisioners) -> bool {
+    matches!(answer, ExternalProvisioners::Entitled | ExternalProvisioners::Grace)
+}
+
 /// What every pod runs with, if a rollout to it is complete and no other pod is left.
-fn rolled(applied: &Applied) -> Option<Proven> {
+pub(super) fn rolled(applied: &Applied) -> Option<Rolled> {
     let live = applied.deployment.as_ref()?;
     let is_over = applied.is_asked_for && rollout::is_over(Some(live), &applied.rollout);
     let key = running_values::daemons(live).filter(|_| is_over)?.key;
-    Some(Proven { checksum: key.checksum, place: SecretPlace { secret: key.secret, data_key: key.key } })
+    let place = SecretPlace { secret: key.secret, data_key: key.key };
+    Some(Rolled { with: Proven { checksum: key.checksum, place }, at: running_values::complete_since(live) })
 }
 
 /// What an error of a call means for the access itself.
@@ -387,20 +341,4 @@ fn retry(keyed: &Keyed, answer: &ExternalProvisioners) -> Option<Retry> {
         ExternalProvisioners::Failed(error) => Some(error.retry()),
         _ => keyed.is_cut.then_some(Retry::Backoff),
     })
-}
-
-/// The builds that wait for these daemons, for autoscalers. Nothing depends on it: who may not see jobs is told nothing.
-async fn pending_jobs(
-    client: &Client,
-    organization: &Organization,
-    complete: &CoderProvisioner,
-    object: &Object<CoderProvisioner>,
-) -> Option<usize> {
-    match client.pending_jobs(organization.id, &complete.spec.tags).await {
-        Ok(PendingJobs { count, .. }) => Some(count),
-        Err(error) => {
-            tracing::debug!(%error, name = object.key.name, "coderd did not tell which builds wait");
-            None
-        }
-    }
 }

@@ -8,9 +8,9 @@ use super::reasons::Reason;
 use crate::controller::children::gate::Gate;
 use crate::controller::object::Subject;
 use crate::controller::object_writer::Finalizing;
-use crate::controller::workload::rollout::{self, Rollout};
+use crate::controller::status::observed::ObservedObject;
+use crate::controller::workload::rollout;
 use crds::CoderProvisioner;
-use webhooks::Cause;
 
 /// How far something outside has come.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub(super) enum State {
 impl State {
     /// Something that nobody can tell before the control plane answers.
     pub(super) fn waiting() -> Self {
-        Self::Unknown(Reason::WaitingForControlPlane, "the control plane has to answer first".to_owned())
+        Self::Unknown(Reason::WaitingForControlPlane, "waiting for the control plane".to_owned())
     }
 }
 
@@ -51,32 +51,12 @@ pub(super) struct Outside {
 /// Everything that was observed in a reconcile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Observed {
-    /// Why the object cannot be read, so that nothing can be made of it.
-    pub(super) unreadable: Option<String>,
-    /// What the rules say against the object as it is stored.
-    pub(super) broken: Vec<Cause>,
-    /// Why nothing is run as the account that is asked for.
-    pub(super) account: Option<String>,
-    /// What is held back while admission is disabled.
-    pub(super) withheld: Option<String>,
-    /// Objects of our names that belong to somebody else.
-    pub(super) conflicts: Vec<String>,
-    /// Children that the API server refuses.
-    pub(super) refused: Vec<String>,
-    /// What could not be done this time.
-    pub(super) failed: Vec<String>,
-    /// Children that daemons run without and that could not be applied.
-    pub(super) unimportant: Vec<String>,
-    /// The Deployment.
-    pub(super) rollout: Rollout,
+    /// What is observed of an object of any kind.
+    pub(super) object: ObservedObject,
     /// Pods that are ready.
     pub(super) ready_replicas: i32,
-    /// Why our finalizer is not as it must be, if the API server refuses that.
-    pub(super) finalizer: Option<String>,
     /// What is outside of Kubernetes.
     pub(super) outside: Outside,
-    /// Why something was left for the next reconcile.
-    pub(super) late: Option<String>,
 }
 
 impl Observed {
@@ -89,55 +69,35 @@ impl Observed {
         finalizing: &Finalizing,
         late: Option<String>,
     ) -> Self {
-        let mut failed = applied.problems.failed.clone();
-        let mut finalizer = None;
-        match finalizing {
-            Finalizing::Unchanged | Finalizing::Written => {}
-            Finalizing::Refused(why) => finalizer = Some(why.clone()),
-            Finalizing::Failed(why) => failed.push(why.clone()),
-        }
-        Self {
+        let object = ObservedObject {
             unreadable: None,
-            broken: subject.broken.causes.clone(),
+            broken: subject.broken.clone(),
             account: applied.account.clone(),
             withheld: gate.withheld.told(&subject.object.key.namespace),
-            conflicts: applied.problems.conflicts.clone(),
-            refused: applied.problems.refused.clone(),
-            failed,
-            unimportant: applied.problems.unimportant.clone(),
+            problems: applied.problems.clone(),
             rollout: applied.rollout.clone(),
-            ready_replicas: rollout::ready_replicas(applied.deployment.as_ref()),
-            finalizer,
-            outside: external.outside.clone(),
+            finalizer: None,
             late,
+        };
+        Self {
+            object: object.with_finalizer(finalizing),
+            ready_replicas: rollout::ready_replicas(applied.deployment.as_ref()),
+            outside: external.outside.clone(),
         }
     }
 
-    /// Nothing was looked at.
-    pub(super) fn nothing() -> Self {
-        Self {
-            unreadable: None,
-            broken: Vec::new(),
-            account: None,
-            withheld: None,
-            conflicts: Vec::new(),
-            refused: Vec::new(),
-            failed: Vec::new(),
-            unimportant: Vec::new(),
-            rollout: Rollout::Unseen,
-            ready_replicas: 0,
-            finalizer: None,
-            outside: Outside {
-                control_plane: State::waiting(),
-                access: State::waiting(),
-                bootstrap: None,
-                entitled: State::waiting(),
-                key: State::waiting(),
-                secret: State::waiting(),
-                wait: None,
-                daemons: None,
-            },
-            late: None,
-        }
+    /// Nothing was looked at but this of the object.
+    pub(super) fn only(object: ObservedObject) -> Self {
+        let outside = Outside {
+            control_plane: State::waiting(),
+            access: State::waiting(),
+            bootstrap: None,
+            entitled: State::waiting(),
+            key: State::waiting(),
+            secret: State::waiting(),
+            wait: None,
+            daemons: None,
+        };
+        Self { object, ready_replicas: 0, outside }
     }
 }

@@ -10,6 +10,7 @@ use crate::coderd::Error;
 use crate::control_plane_access::entitlement::ExternalProvisioners;
 use crate::control_plane_access::unreached::{About, Unreached};
 use crate::controller::checksum_key::KeyError;
+use std::collections::BTreeSet;
 
 impl Outside {
     /// Nothing outside could be asked.
@@ -36,7 +37,7 @@ impl Outside {
 
     /// Nobody knows yet which control planes there are.
     pub(super) fn unlisted(with_bootstrap: bool) -> Self {
-        let why = "the control planes of the cluster are being listed".to_owned();
+        let why = "listing the control planes of the cluster".to_owned();
         Self {
             control_plane: State::Pending(Reason::WaitingForControlPlane, why),
             ..Self::unasked(with_bootstrap)
@@ -83,7 +84,7 @@ impl Outside {
     /// With what became of the keys.
     pub(super) fn keyed(self, keyed: &Keyed, place: &SecretPlace, rival: Option<&str>) -> Self {
         let (key, secret) = key(keyed, place, rival);
-        Self { key, secret, wait: keyed.wait, daemons: keyed.daemons, ..self }
+        Self { key, secret, wait: keyed.wait, daemons: keyed.daemons.as_ref().map(BTreeSet::len), ..self }
     }
 
     /// Without the operator's own key, by which it knows what it has recorded.
@@ -143,21 +144,24 @@ fn entitled(answer: &ExternalProvisioners) -> State {
             State::Yes(Reason::Entitled, "the license covers external provisioners".to_owned())
         }
         ExternalProvisioners::Grace => {
-            let why = "the license has expired and covers external provisioners for a while still; renew it";
+            let why = "the license has expired; external provisioners keep working during its grace period; renew it";
             State::Yes(Reason::InGracePeriod, why.to_owned())
         }
         ExternalProvisioners::NotEntitled => {
-            let why = "the license of coderd does not cover external provisioners; add one that does. What runs goes on, \
-                       and keys are neither made nor deleted until then";
+            let why = "coderd's license does not include external provisioners; add one that does. Running daemons are left \
+                       alone; no key is created or deleted until then";
             // The license may be on its way, with everything else of the same Git repository.
             State::Pending(Reason::NotEntitled, why.to_owned())
         }
         ExternalProvisioners::NotSupported => {
-            let why =
-                "this build of coderd has no external provisioners; use an image with the enterprise code";
+            let why = "this build of coderd (open source) has no external provisioners; set spec.image of the CoderControlPlane to \
+                       a ghcr.io/coder/coder image";
             State::Refused(Reason::NotSupported, why.to_owned())
         }
-        ExternalProvisioners::Forbidden(error) => State::Refused(Reason::Forbidden, error.to_string()),
+        ExternalProvisioners::Forbidden(error) => State::Refused(
+            Reason::Forbidden,
+            format!("{error}; check for a proxy or service mesh in front of the coderd Service"),
+        ),
         ExternalProvisioners::Failed(error) => {
             State::Pending(Reason::EntitlementsQueryFailed, error.to_string())
         }
@@ -170,7 +174,10 @@ fn key(keyed: &Keyed, place: &SecretPlace, rival: Option<&str>) -> (State, State
     let secret = if in_place {
         State::Yes(Reason::SecretReady, format!("Secret {} holds the key", place.secret))
     } else {
-        State::Pending(Reason::Progressing, "the Secret does not hold a proven key yet".to_owned())
+        State::Pending(
+            Reason::Progressing,
+            "the Secret does not hold a key that coderd accepts yet".to_owned(),
+        )
     };
     if let Some(error) = &keyed.error {
         return (error_of(error), secret);
@@ -186,6 +193,14 @@ fn key(keyed: &Keyed, place: &SecretPlace, rival: Option<&str>) -> (State, State
             );
             return (waiting_for_secret(in_place), State::Refused(Reason::SecretNotOurs, why));
         }
+        Some(Wait::SecretImmutable) => {
+            let why = format!(
+                "Secret {} is immutable, so that no other key can be written to it; delete it, which gives daemons a new key, or \
+                 set spec.key.secretName to another name",
+                place.secret
+            );
+            return (waiting_for_secret(in_place), State::Refused(Reason::SecretImmutable, why));
+        }
         Some(Wait::Claimed) => {
             let why = format!(
                 "CoderProvisioner {} is older and has this key name in this organization; set spec.key.name to another",
@@ -194,16 +209,19 @@ fn key(keyed: &Keyed, place: &SecretPlace, rival: Option<&str>) -> (State, State
             State::Refused(Reason::KeyNameConflict, why)
         }
         Some(Wait::TooMany) => {
-            let why = "too many earlier keys wait for control planes that cannot be asked, or earlier Secrets for pods that \
-                       do not come; mend those, see status.key";
+            let why = "too many earlier keys cannot be deleted because their control planes are unreachable, or too many \
+                       earlier Secrets are still used by pods; restore access to those control planes and let the rollout \
+                       finish, see status.key";
             State::Refused(Reason::TooManyRetiring, why.to_owned())
         }
-        Some(Wait::Entitlement) if !in_place => {
-            State::Pending(Reason::Progressing, "no key is made without a license that covers it".to_owned())
-        }
-        Some(Wait::Coderd) => {
-            State::Pending(Reason::ProvisionerKeyFailed, "coderd did not tell of its keys".to_owned())
-        }
+        Some(Wait::Entitlement) if !in_place => State::Pending(
+            Reason::Progressing,
+            "waiting for a license that includes external provisioners".to_owned(),
+        ),
+        Some(Wait::Coderd) => State::Pending(
+            Reason::ProvisionerKeyFailed,
+            "coderd did not return its provisioner keys; retrying".to_owned(),
+        ),
         Some(Wait::Rollout) if in_place => State::Yes(
             Reason::KeyRotating,
             "the key is in coderd; the one it replaces is deleted when no daemon uses it any more".to_owned(),
@@ -218,7 +236,7 @@ fn waiting_for_secret(in_place: bool) -> State {
     if in_place {
         return State::Yes(Reason::ProvisionerKeyReady, "the key is in coderd".to_owned());
     }
-    State::Pending(Reason::Progressing, "no key is made before its Secret can hold it".to_owned())
+    State::Pending(Reason::Progressing, "waiting for the Secret, see ProvisionerKeySecretReady".to_owned())
 }
 
 fn error_of(error: &work::KeyError) -> State {

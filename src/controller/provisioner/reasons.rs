@@ -13,7 +13,7 @@ reasons! {
             OperatorAccessReady: "coderd accepts the operator's token.",
             BootstrapSecretReady: "coderd accepts the token of `spec.bootstrap.credentialsSecretRef`.",
             Entitled: "The license covers external provisioners.",
-            InGracePeriod: "The license has expired and covers external provisioners for a while still; renew it.",
+            InGracePeriod: "The license has expired; external provisioners keep working during its grace period. Renew it.",
             ProvisionerKeyReady: "The key is in coderd, with the name and tags of the spec.",
             KeyRotating: "A new key is in use, and the one it replaces goes when no daemon uses it any more.",
             SecretReady: "The Secret holds the key.",
@@ -24,6 +24,7 @@ reasons! {
             KeyCreated: "A provisioner key was made in coderd.",
             KeyDeleted: "A provisioner key that is no longer used was deleted in coderd.",
             KeyNameTaken: "Somebody else has a key of this name in coderd: it was left alone, and the next number is used.",
+            PodReplaced: "A pod was ready and coderd did not hear of its daemon for minutes: it was deleted, and another takes its place.",
             KeyLeftBehind: "A key of this object stays in coderd, because nobody can or should delete it.",
         }
         Progress {
@@ -54,11 +55,12 @@ reasons! {
             BootstrapSecretUnavailable: "The Secret of `spec.bootstrap.credentialsSecretRef`, or its key, is not there or not accepted.",
             NotEntitled: "The license does not cover external provisioners; keys are neither made nor deleted.",
             NotSupported: "This build of coderd has no external provisioners.",
-            Forbidden: "coderd does not let the operator's user see the license.",
+            Forbidden: "Something between the operator and coderd refuses the request for entitlements, which needs no token.",
             OrganizationMissing: "coderd has no organization of this name, or does not show it.",
-            KeyNameConflict: "An older CoderProvisioner of this cluster has this key name in this organization.",
+            KeyNameConflict: "An older CoderProvisioner of this control plane has this key name in this organization.",
             SecretNotOurs: "The Secret that is to hold the key belongs to somebody else.",
-            TooManyRetiring: "Too many keys wait for control planes that cannot be asked, or too many Secrets for pods.",
+            SecretImmutable: "The Secret that is to hold the key is immutable, so that no other key can be written to it.",
+            TooManyRetiring: "Too many earlier keys are in control planes that cannot be reached, or too many earlier Secrets are used by pods.",
         }
         Fault {
             ApplyFailed: "A child could not be applied; it is tried again.",

@@ -6,7 +6,7 @@ use super::build::build;
 use super::dereference::{Dereferenced, Unread};
 use super::observed::Observed;
 use super::reconciler::Reconciler;
-use super::requeue::{action, is_waiting};
+use super::requeue::{action, is_waiting, sooner};
 use super::resolve::resolve;
 use crate::controller::children::OwnerState;
 use crate::controller::children::gate::Gate;
@@ -74,13 +74,14 @@ impl Reconciler {
         let external = Box::pin(self.observe(subject, &read, &applied, &mut deadline)).await?;
         self.note_looked(&object.key, &object.uid);
         self.publish_key_events(object, &external).await;
+        let silent = Box::pin(self.replace_silent_pod(subject, &applied, &external)).await;
         if external.is_left_alone && is_ready(&object.value) {
             // What worked a moment ago is not unready because it could not be asked now.
             return Ok(Action::BackOff(external.pause()));
         }
         // Pods are started with a key once it is proven: at once.
         let (read, gate, applied) = if external.is_news {
-            let read = read.with_proven(external.proven(), &self.config.cluster_domain);
+            let read = read.with_proven(external.proven());
             match Box::pin(self.apply(subject, &read)).await {
                 Ok((gate, applied)) => (read, gate, applied),
                 Err(error) => return self.write_failed(object, error.to_string()).await,
@@ -90,10 +91,11 @@ impl Reconciler {
         };
         let late = external.keyed.as_ref().is_some_and(|keyed| keyed.is_cut);
         let late = late.then(|| deadline.told(Instant::now())).flatten();
-        let observed = Observed::new(subject, &gate, &applied, &external, &finalizing, late);
+        let mut observed = Observed::new(subject, &gate, &applied, &external, &finalizing, late);
+        observed.object.problems.unimportant.extend(silent.told);
         self.write(subject, &read, &applied, &external, &observed).await?;
         let pause = self.patience(&object.key, is_waiting(&observed));
-        Ok(action(&observed, applied.pruned, external.retry, pause))
+        Ok(sooner(action(&observed, applied.pruned, external.retry, pause), silent.again))
     }
 
     /// Resolves, builds and applies the children.

@@ -2,7 +2,9 @@
 //! Nothing that is remembered is an authority: a restart forgets all of it.
 
 use super::key::work::Proven;
+use super::pending_jobs::JobMemory;
 use super::reasons::Reason;
+use super::zombies::Silence;
 use crate::control_plane_access::ControlPlaneAccess;
 use crate::control_plane_access::control_planes::ControlPlanes;
 use crate::controller::checksum_key::ChecksumKey;
@@ -16,10 +18,9 @@ use crate::controller::object_writer::ObjectWriter;
 use crate::controller::runtime::context::ReconcilerContext;
 use crate::controller::runtime::object_reader::ObjectReader;
 use crate::controller::runtime::telemetry::Telemetry;
-use crate::controller::status::reasons::Class;
-use crate::controller::status::transitions::Meaning;
 use crate::kubernetes::events::Events;
 use crate::kubernetes::{Kept, KindName, Kube, Reflected};
+use crate::serving::metrics::JobCount;
 use crds::well_known::finalizer;
 use crds::{CoderProvisioner, CoderProvisionerStatus};
 use std::collections::BTreeMap;
@@ -38,17 +39,10 @@ pub(crate) type Provisioners = Reflected<Kept<CoderProvisioner>>;
 
 impl ReconciledKind for CoderProvisioner {
     type Status = CoderProvisionerStatus;
+    type Reason = Reason;
     const NAME: KindName = KIND;
     const RULES: Kind = Kind::Provisioner;
     const FINALIZER: Finalizer = Finalizer(finalizer::PROVISIONER);
-
-    fn meaning(reason: &str) -> Meaning {
-        match Reason::parse(reason) {
-            Some(Reason::RollingOut) => Meaning::Rollout,
-            Some(reason) if reason.class() == Class::Progress => Meaning::Progress,
-            _ => Meaning::Other,
-        }
-    }
 }
 
 /// A key that was proven to work, and in which control plane's coderd.
@@ -70,7 +64,7 @@ pub(crate) struct Reconciler {
     pub(super) events: Events,
     pub(super) telemetry: Telemetry,
     pub(super) pruned: PruneMemory,
-    pub(super) child_cache: Arc<ChildCache>,
+    pub(super) child_cache: ChildCache,
     checksum_key: Mutex<Arc<ChecksumKey>>,
     pub(super) requests: Requests,
     /// What pods may be started with: the last key that was proven for each.
@@ -79,6 +73,10 @@ pub(crate) struct Reconciler {
     looked: Mutex<BTreeMap<ObjectKey, String>>,
     /// How often in a row each waited for daemons.
     waits: Mutex<BTreeMap<ObjectKey, u32>>,
+    /// Pods of each whose daemons coderd does not hear of, with the uid of the object.
+    silences: Mutex<BTreeMap<ObjectKey, (String, Silence)>>,
+    /// The builds that wait for each, for the metric.
+    pub(super) jobs: Arc<JobMemory>,
     /// How often a key that works is verified.
     pub(super) verify_interval: Duration,
 }
@@ -91,7 +89,7 @@ impl Reconciler {
         control_planes: ControlPlanes,
         verify_interval: Duration,
     ) -> Self {
-        let ReconcilerContext { kube, events, telemetry, config, access } = context;
+        let ReconcilerContext { kube, children: child_cache, events, telemetry, config, access } = context;
         Self {
             objects: ObjectReader::new(kube.clone(), provisioners.clone()),
             kube,
@@ -102,12 +100,14 @@ impl Reconciler {
             events,
             telemetry,
             pruned: PruneMemory::default(),
-            child_cache: Arc::default(),
+            child_cache,
             checksum_key: Mutex::default(),
             requests: Requests::default(),
             proven: Mutex::default(),
             looked: Mutex::default(),
             waits: Mutex::default(),
+            silences: Mutex::default(),
+            jobs: Arc::default(),
             verify_interval,
         }
     }
@@ -115,12 +115,13 @@ impl Reconciler {
     /// Forgets what another leader may have changed meanwhile.
     pub(crate) fn begin_term(&self) {
         self.objects.forget_all();
-        self.child_cache.forget_all();
         self.pruned.clear();
         self.requests.clear();
         lock(&self.proven).clear();
         lock(&self.looked).clear();
         lock(&self.waits).clear();
+        lock(&self.silences).clear();
+        self.jobs.clear();
         *lock(&self.checksum_key) = Arc::default();
     }
 
@@ -132,11 +133,14 @@ impl Reconciler {
         lock(&self.proven).remove(key);
         lock(&self.looked).remove(key);
         lock(&self.waits).remove(key);
+        lock(&self.silences).remove(key);
+        self.jobs.forget(key);
     }
 
-    /// What is known of children, for whoever follows the cluster.
-    pub(crate) fn child_cache(&self) -> &Arc<ChildCache> {
-        &self.child_cache
+    /// What was counted of builds that wait, for whoever shows it.
+    pub(crate) fn job_counts(&self) -> impl Fn() -> Vec<JobCount> + Send + Sync + 'static {
+        let jobs = self.jobs.clone();
+        move || jobs.counts()
     }
 
     /// Reads provisioners, for whoever follows the cluster.
@@ -177,6 +181,22 @@ impl Reconciler {
         let waits = all.entry(key.clone()).or_default();
         *waits = waits.saturating_add(1);
         (FIRST_WAIT * 2_u32.pow((*waits - 1).min(6))).min(self.verify_interval)
+    }
+
+    /// What is remembered of pods whose daemons coderd does not hear of.
+    pub(super) fn silence(&self, key: &ObjectKey, uid: &str) -> Silence {
+        let all = lock(&self.silences);
+        all.get(key).filter(|(of, _)| of == uid).map(|(_, silence)| silence.clone()).unwrap_or_default()
+    }
+
+    /// Remembers it.
+    pub(super) fn note_silence(&self, key: &ObjectKey, uid: &str, silence: Silence) {
+        let mut all = lock(&self.silences);
+        if silence.is_nothing() {
+            all.remove(key);
+        } else {
+            all.insert(key.clone(), (uid.to_owned(), silence));
+        }
     }
 
     /// The key that pods of this object may be started with for this control plane.

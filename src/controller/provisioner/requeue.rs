@@ -3,24 +3,19 @@
 use super::key::steps::Wait;
 use super::observed::{Observed, Outside, State};
 use crate::coderd::Retry;
-use crate::controller::runtime::schedule::Action;
+use crate::controller::runtime::schedule::{Action, REFUSED, SOON};
 use crate::controller::workload::rollout::Rollout;
 use std::time::Duration;
 
-/// How often something is looked at that somebody has to mend outside of the cluster.
-const REFUSED: Duration = Duration::from_secs(45);
-/// How often something that comes by itself is looked at when nobody tells us.
-const SOON: Duration = Duration::from_secs(30);
-
 /// Whether daemons are about to connect, or to go: only coderd knows when they did.
 pub(super) fn is_waiting(observed: &Observed) -> bool {
-    let is_complete = matches!(observed.rollout, Rollout::Complete(_));
+    let is_complete = matches!(observed.object.rollout, Rollout::Complete(_));
     is_complete && (observed.outside.daemons == Some(0) || observed.outside.wait == Some(Wait::Rollout))
 }
 
 /// When to look again; `recheck` is how often a key is verified that works, and daemons are looked for that are waited for.
 pub(super) fn action(observed: &Observed, pruned: bool, retry: Option<Retry>, recheck: Duration) -> Action {
-    if observed.late.is_some() || !observed.failed.is_empty() {
+    if observed.object.late.is_some() || !observed.object.problems.failed.is_empty() {
         return Action::BackOff(Duration::ZERO);
     }
     match retry {
@@ -32,30 +27,31 @@ pub(super) fn action(observed: &Observed, pruned: bool, retry: Option<Retry>, re
     let Outside { control_plane, access, bootstrap, entitled, key, secret, wait, daemons: _ } =
         &observed.outside;
     let states = [control_plane, access, entitled, key, secret].into_iter().chain(bootstrap);
-    let blocked = observed.account.is_some()
-        || observed.withheld.is_some()
-        || observed.finalizer.is_some()
-        || ![&observed.conflicts, &observed.refused, &observed.unimportant].iter().all(|all| all.is_empty())
-        || matches!(observed.rollout, Rollout::Stuck(_))
+    let blocked = observed.object.is_blocked()
         || states.into_iter().any(|state| matches!(state, State::Refused(..) | State::Pending(..)));
     match wait {
         _ if is_waiting(observed) => Action::RequeueAfter(recheck),
         // Watches tell of pods; the timer is for a watch that was cut.
         Some(Wait::Rollout) => Action::RequeueAfter(SOON.min(recheck)),
         _ if blocked || !pruned || wait.is_some() => Action::RequeueAfter(REFUSED.min(recheck)),
-        _ if is_under_way(&observed.rollout) => Action::RequeueAfter(SOON.min(recheck)),
+        _ if observed.object.rollout.is_under_way() => Action::RequeueAfter(SOON.min(recheck)),
         _ => Action::RequeueAfter(recheck),
     }
 }
 
-fn is_under_way(rollout: &Rollout) -> bool {
-    matches!(rollout, Rollout::UnderWay(_) | Rollout::Unavailable(_) | Rollout::Slow(_) | Rollout::Absent)
+/// The same, but no later than after this time.
+pub(super) fn sooner(action: Action, pause: Option<Duration>) -> Action {
+    match (action, pause) {
+        (Action::RequeueAfter(after), Some(pause)) => Action::RequeueAfter(after.min(pause)),
+        (action, _) => action,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::reasons::Reason;
     use super::*;
+    use crate::controller::status::observed::ObservedObject;
 
     fn settled() -> Observed {
         let yes = || State::Yes(Reason::Accepted, String::new());
@@ -69,7 +65,8 @@ mod tests {
             wait: None,
             daemons: Some(1),
         };
-        Observed { rollout: Rollout::Complete(1), outside, ..Observed::nothing() }
+        let object = ObservedObject { rollout: Rollout::Complete(1), ..ObservedObject::nothing() };
+        Observed { outside, ..Observed::only(object) }
     }
 
     #[test]
@@ -86,11 +83,15 @@ mod tests {
         let mut rotating = settled();
         rotating.outside.wait = Some(Wait::Rollout);
         assert!(is_waiting(&rotating));
-        rotating.rollout = Rollout::UnderWay(String::new());
+        rotating.object.rollout = Rollout::UnderWay(String::new());
         assert_eq!(of(&rotating), after(30), "watches tell of pods");
         let mut refused = settled();
         refused.outside.key = State::Refused(Reason::KeyNameConflict, String::new());
         assert_eq!(of(&refused), after(45));
-        assert_eq!(action(&settled(), true, Some(Retry::Backoff), recheck), Action::BackOff(Duration::ZERO));
+        let failed = action(&settled(), true, Some(Retry::Backoff), recheck);
+        assert_eq!(failed, Action::BackOff(Duration::ZERO));
+        let minute = Some(Duration::from_secs(60));
+        assert_eq!(sooner(of(&settled()), minute), after(60), "a pod that may be a zombie");
+        assert_eq!((sooner(failed, minute), sooner(of(&settled()), None)), (failed, after(300)));
     }
 }

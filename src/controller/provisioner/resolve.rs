@@ -10,7 +10,7 @@ use crate::controller::children::ChildOwner;
 use crate::controller::workload::pods::{self, PodSettings};
 use crate::controller::workload::{monitoring, volumes};
 use crds::names::provisioner::{key_secret, key_secret_key, service_account, workload};
-use crds::well_known::{app_name, default};
+use crds::well_known::app_name;
 use crds::{CoderControlPlane, CoderProvisioner, CoderProvisionerSpec};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde_json::Value;
@@ -35,14 +35,18 @@ pub(crate) struct ControlPlaneFacts {
     pub(crate) url: String,
     /// The Secrets it serves HTTPS with, each once.
     pub(crate) tls: Vec<String>,
+    /// Changes when what is in them has to be trusted anew; none without TLS.
+    pub(crate) certificates: Option<String>,
 }
 
 impl ControlPlaneFacts {
-    /// Of a control plane that runs this image. None where it has no name or namespace yet.
+    /// Of a control plane that runs this image; what its certificates are is not known yet. None where it has no name or
+    /// namespace yet.
     pub(crate) fn of(control_plane: &CoderControlPlane, image: &str, cluster_domain: &str) -> Option<Self> {
         let tls = control_plane.spec.tls.as_ref().map_or(&[][..], |tls| &tls.secret_names);
         let url = webhooks::cluster_url(control_plane, cluster_domain)?;
-        Some(Self { image: image.to_owned(), url, tls: volumes::resolve(tls, &[]).tls })
+        let tls = volumes::resolve(tls, &[]).tls;
+        Some(Self { image: image.to_owned(), url, tls, certificates: None })
     }
 }
 
@@ -81,6 +85,8 @@ pub(crate) struct Daemons {
     pub(crate) url: String,
     /// The Secrets whose certificates they trust for it.
     pub(crate) trusted: Vec<String>,
+    /// Another one rolls the Deployment.
+    pub(crate) certificates: Option<String>,
     /// Where their key is.
     pub(crate) key: KeySource,
 }
@@ -99,13 +105,11 @@ pub(crate) struct KeySource {
 /// The provisioner with every value that its children are built from. `complete` has every default of admission in it.
 pub(crate) fn resolve(complete: &CoderProvisioner, facts: Facts<'_>) -> ResolvedProvisioner {
     let (owner, spec) = (owner(complete), &complete.spec);
-    let grace_period =
-        spec.termination_grace_period_seconds.unwrap_or(default::TERMINATION_GRACE_PERIOD_SECONDS);
     let (account, metrics) =
         (service_account(&owner.name, spec), monitoring::resolve_of_pods(spec.metrics.as_ref()));
     ResolvedProvisioner {
-        replicas: spec.replicas.unwrap_or(default::REPLICAS),
-        pods: pods::resolve(spec.pod_fields(), &account, &[], metrics, grace_period),
+        replicas: spec.replicas_or_default(),
+        pods: pods::resolve(spec.pod_fields(), &account, &[], metrics, spec.grace_period_or_default()),
         permissions: permissions(spec),
         daemons: daemons(&owner.name, spec, facts),
         spec: spec.clone(),
@@ -129,10 +133,9 @@ pub(crate) fn owner(provisioner: &CoderProvisioner) -> ChildOwner {
 
 fn permissions(spec: &CoderProvisionerSpec) -> Option<Permissions> {
     let given = spec.rbac.clone().unwrap_or_default();
-    (given.workspace_perms != Some(false)).then(|| Permissions {
-        deployments: given.enable_deployments == Some(true),
-        extra_rules: given.extra_rules,
-    })
+    given
+        .grants_workspaces()
+        .then(|| Permissions { deployments: given.grants_deployments(), extra_rules: given.extra_rules })
 }
 
 fn daemons(name: &str, spec: &CoderProvisionerSpec, facts: Facts<'_>) -> Option<Daemons> {
@@ -141,16 +144,17 @@ fn daemons(name: &str, spec: &CoderProvisionerSpec, facts: Facts<'_>) -> Option<
     let of_control_plane = facts.control_plane;
     let named = spec.image.as_ref().filter(|image| !image.is_empty());
     let image = named.or(of_control_plane.map(|plane| &plane.image)).or(runs.map(|runs| &runs.image))?;
-    let (url, trusted) = of_control_plane
-        .map(|plane| (&plane.url, &plane.tls))
-        .or(runs.map(|runs| (&runs.url, &runs.trusted)))?;
+    let (url, trusted, certificates) = of_control_plane
+        .map(|plane| (&plane.url, &plane.tls, &plane.certificates))
+        .or(runs.map(|runs| (&runs.url, &runs.trusted, &runs.certificates)))?;
     let proven = facts.key_checksum.map(|checksum| KeySource {
         secret: key_secret(name, spec),
         key: key_secret_key(spec).to_owned(),
         checksum: checksum.to_owned(),
     });
     let key = proven.or_else(|| runs.map(|runs| runs.key.clone()))?;
-    Some(Daemons { image: image.clone(), url: url.clone(), trusted: trusted.clone(), key })
+    let (url, trusted, certificates) = (url.clone(), trusted.clone(), certificates.clone());
+    Some(Daemons { image: image.clone(), url, trusted, certificates, key })
 }
 
 #[cfg(test)]

@@ -5,18 +5,14 @@ use super::build::{CONTAINER, KEY, TRUST_VOLUME, URL};
 use super::resolve::{Daemons, KeySource};
 use crate::controller::workload::running;
 use crds::well_known::annotation;
-use serde_json::{Map, Value};
+use jiff::Timestamp;
+use serde_json::Value;
 
 /// The object with the replicas of the Deployment that runs where it names none. Its image is never kept so: it follows the
 /// control plane.
 pub(super) fn with_running_values(object: &Value, deployment: Option<&Value>) -> Value {
-    let mut given = object.clone();
-    let Some(deployment) = deployment else { return given };
-    if !given["spec"].is_object() {
-        given["spec"] = Value::Object(Map::new());
-    }
-    running::keep_replicas(&mut given["spec"], deployment);
-    given
+    let Some(deployment) = deployment else { return object.clone() };
+    running::with_running_replicas(object, deployment)
 }
 
 /// What the daemons of a Deployment run with, as far as it is all there: one that somebody changed beyond that is no
@@ -31,12 +27,21 @@ pub(super) fn daemons(deployment: &Value) -> Option<Daemons> {
         image: text(&container["image"])?,
         url: text(&variable(URL)?["value"])?,
         trusted: trusted(&template["spec"]),
+        certificates: text(&template["metadata"]["annotations"][annotation::CHECKSUM]),
         key: KeySource {
             secret: text(&key["name"])?,
             key: text(&key["key"])?,
             checksum: text(&template["metadata"]["annotations"][annotation::KEY_CHECKSUM])?,
         },
     })
+}
+
+/// Since when the rollout of a Deployment's template is complete: every pod of another was told to stop by then.
+pub(super) fn complete_since(deployment: &Value) -> Option<Timestamp> {
+    let conditions = deployment.pointer("/status/conditions")?.as_array()?;
+    let is_complete =
+        |one: &&Value| one["type"] == "Progressing" && one["reason"] == "NewReplicaSetAvailable";
+    conditions.iter().find(is_complete)?["lastUpdateTime"].as_str()?.parse().ok()
 }
 
 /// The Secrets whose certificates the daemons trust for their control plane.
@@ -73,12 +78,28 @@ mod tests {
             image: "coder:v1".to_owned(),
             url: "http://coder.ns.svc.cluster.local:80".to_owned(),
             trusted: Vec::new(),
+            certificates: None,
             key: KeySource { secret: "s".to_owned(), key: "k".to_owned(), checksum: "abc".to_owned() },
         };
         assert_eq!(daemons(&deployment), Some(expected));
         deployment["spec"]["template"]["metadata"] = json!({});
         assert_eq!(daemons(&deployment), None, "which key they use is not known");
         assert_eq!(daemons(&json!({})), None);
+    }
+
+    #[test]
+    fn a_rollout_is_complete_since_the_deployment_controller_said_so() {
+        let said = |reason: &str| {
+            json!({"status": {"conditions": [{"type": "Available"}, {"type": "Progressing", "reason": reason,
+                "lastUpdateTime": "2026-01-01T00:10:00Z", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}})
+        };
+        let complete = complete_since(&said("NewReplicaSetAvailable"));
+        assert_eq!(
+            complete,
+            Some("2026-01-01T00:10:00Z".parse().unwrap()),
+            "not since the first rollout began"
+        );
+        assert_eq!((complete_since(&said("ReplicaSetUpdated")), complete_since(&json!({}))), (None, None));
     }
 
     #[test]

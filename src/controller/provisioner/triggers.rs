@@ -1,24 +1,24 @@
 //! Decides which provisioners to look at when something else changed: a child, their key's Secret, a Secret they name, their
 //! control plane, their namespace. It keeps no objects: names and labels pass through, contents are read when they are needed.
 
-use super::reconciler::Provisioners;
+use super::reconciler::{KIND, Provisioners};
 use crate::control_plane_access::control_planes::ControlPlanes;
-use crate::controller::children::{ChildCache, ChildKind};
+use crate::controller::children::ChildKind;
 use crate::controller::identity::ObjectKey;
 use crate::controller::runtime::queue::Queue;
+use crate::controller::runtime::replaced::{Difference, Replaced};
 use crate::controller::runtime::watches::{Changed, WatchHandler};
 use crate::controller::workload::consumed::Source;
 use crate::kubernetes::{Change, Kept};
-use crds::CoderProvisioner;
+use crds::{CoderControlPlane, CoderProvisioner};
 use kube::Resource;
 use kube::core::ObjectMeta;
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::BTreeSet;
 
 /// Enqueues provisioners when something changed that concerns them.
 pub(crate) struct Triggers {
     provisioners: Provisioners,
-    child_cache: Arc<ChildCache>,
+    control_planes: ControlPlanes,
     queue: Queue<ObjectKey>,
 }
 
@@ -26,10 +26,19 @@ impl Triggers {
     /// Triggers of one term of leadership.
     pub(crate) fn new(
         provisioners: Provisioners,
-        child_cache: Arc<ChildCache>,
+        control_planes: ControlPlanes,
         queue: Queue<ObjectKey>,
     ) -> Self {
-        Self { provisioners, child_cache, queue }
+        Self { provisioners, control_planes, queue }
+    }
+
+    /// Enqueues the provisioners of every control plane that serves with this Secret: their daemons trust what is in it.
+    fn enqueue_trusting(&self, secret: &ObjectMeta) {
+        let all = self.control_planes.all();
+        for one in all.iter().filter(|one| serves_with(one, secret)) {
+            let key = ObjectKey::of(one.meta());
+            self.enqueue(|provisioner| refers_to(provisioner, &key));
+        }
     }
 
     fn enqueue(&self, concerns: impl Fn(&Kept<CoderProvisioner>) -> bool) {
@@ -39,17 +48,11 @@ impl Triggers {
     }
 
     /// Enqueues the owner of an object, by the controller it names.
-    fn enqueue_owner(&self, metadata: &ObjectMeta) {
+    fn enqueue_controller(&self, metadata: &ObjectMeta) {
         if let Some(key) = owner(metadata)
             && self.provisioners.named(&key.namespace, &key.name).is_some()
         {
             self.queue.enqueue(key);
-        }
-    }
-
-    fn enqueue_asking_for(&self, kind: ChildKind) {
-        if kind == ChildKind::PodMonitor {
-            self.enqueue(|one| one.mentions("podMonitor"));
         }
     }
 }
@@ -75,18 +78,41 @@ fn names_secret(provisioner: &Kept<CoderProvisioner>, metadata: &ObjectMeta) -> 
     here && provisioner.mentions(name) && provisioner.read().is_ok_and(|spec| is_named(&spec))
 }
 
+/// Whether a control plane serves HTTPS with a Secret of this name in its namespace.
+fn serves_with(control_plane: &Kept<CoderControlPlane>, secret: &ObjectMeta) -> bool {
+    let here = control_plane.meta().namespace == secret.namespace;
+    let name = secret.name.as_deref().unwrap_or_default();
+    let is_named = |plane: &CoderControlPlane| {
+        let mut names = plane.spec.tls.iter().flat_map(|tls| &tls.secret_names);
+        names.any(|one| one.trim() == name)
+    };
+    here && control_plane.mentions(name) && control_plane.read().is_ok_and(|plane| is_named(&plane))
+}
+
+/// Whether a provisioner is of this control plane.
+fn refers_to(provisioner: &Kept<CoderProvisioner>, control_plane: &ObjectKey) -> bool {
+    let here = provisioner.meta().namespace.as_ref() == Some(&control_plane.namespace);
+    here && provisioner.mentions(&control_plane.name)
+        && provisioner.read().is_ok_and(|one| one.spec.control_plane_ref.name.trim() == control_plane.name)
+}
+
 impl WatchHandler for Triggers {
+    fn kind(&self) -> &'static str {
+        KIND[1]
+    }
+
+    fn enqueue_owner(&self, key: ObjectKey) {
+        self.queue.enqueue(key);
+    }
+
     fn changed(&self, changed: Changed, change: &Change) {
         let metadata = &change.metadata;
         match changed {
-            Changed::Child(kind) => {
-                // Whoever changed it may have taken off what says whose it is.
-                self.child_cache.seen(kind, change).into_iter().for_each(|owner| self.queue.enqueue(owner));
-                self.enqueue_owner(metadata);
-            }
+            Changed::Child(_) => self.enqueue_controller(metadata),
             Changed::Consumed(Source::Secret) => {
-                self.enqueue_owner(metadata);
+                self.enqueue_controller(metadata);
                 self.enqueue(|one| names_secret(one, metadata));
+                self.enqueue_trusting(metadata);
             }
             Changed::Consumed(Source::ConfigMap) => {}
             Changed::Namespace => self.enqueue(|one| one.meta().namespace == metadata.name),
@@ -94,32 +120,16 @@ impl WatchHandler for Triggers {
     }
 
     fn found(&self, _: ChildKind, change: &Change) {
-        self.enqueue_owner(&change.metadata);
+        self.enqueue_controller(&change.metadata);
     }
 
-    fn listing(&self, kind: ChildKind) {
-        self.child_cache.begin_list(kind);
-    }
-
-    fn listed(&self, kind: ChildKind) {
-        self.child_cache.end_list(kind).into_iter().for_each(|owner| self.queue.enqueue(owner));
-    }
-
-    fn relisted(&self) {
+    fn enqueue_all(&self) {
         self.enqueue(|_| true);
     }
 
-    fn doubted(&self, kind: ChildKind) {
-        self.child_cache.doubt(kind);
-    }
-
-    fn served(&self, kind: ChildKind) {
-        self.enqueue_asking_for(kind);
-    }
-
-    fn unserved(&self, kind: ChildKind) {
-        if self.child_cache.unserved(kind) {
-            self.enqueue_asking_for(kind);
+    fn enqueue_asking_for(&self, kind: ChildKind) {
+        if kind == ChildKind::PodMonitor {
+            self.enqueue(|one| one.mentions("podMonitor"));
         }
     }
 }
@@ -131,28 +141,22 @@ pub(crate) async fn follow_control_planes(
     provisioners: Provisioners,
     queue: Queue<ObjectKey>,
 ) {
-    let mut before = versions(&control_planes);
+    let mut seen = Replaced::default();
     loop {
         control_planes.changed().await;
-        let now = versions(&control_planes);
-        let changed = |key: &&ObjectKey| now.get(*key) != before.get(*key);
-        let keys: Vec<ObjectKey> = now.keys().chain(before.keys()).filter(changed).cloned().collect();
-        for one in provisioners.all() {
-            let refers = |key: &ObjectKey| {
-                let may_be = one.meta().namespace.as_ref() == Some(&key.namespace) && one.mentions(&key.name);
-                may_be && one.read().is_ok_and(|one| one.spec.control_plane_ref.name.trim() == key.name)
-            };
-            if keys.iter().any(refers) {
-                queue.enqueue(ObjectKey::of(one.meta()));
-            }
+        let all = provisioners.all();
+        if all.is_empty() {
+            // Nobody has to be told, and whoever comes later looks at its control plane itself.
+            seen = Replaced::default();
+            continue;
         }
-        before = now;
+        let Difference { now, before } = seen.update(control_planes.all());
+        let changed: BTreeSet<ObjectKey> =
+            now.iter().chain(&before).map(|one| ObjectKey::of(one.meta())).collect();
+        for one in all.iter().filter(|one| changed.iter().any(|key| refers_to(one, key))) {
+            queue.enqueue(ObjectKey::of(one.meta()));
+        }
     }
-}
-
-fn versions(control_planes: &ControlPlanes) -> BTreeMap<ObjectKey, Option<String>> {
-    let all = control_planes.all();
-    all.iter().map(|one| (ObjectKey::of(one.meta()), one.meta().resource_version.clone())).collect()
 }
 
 #[cfg(test)]
@@ -175,6 +179,20 @@ mod tests {
     }
 
     #[test]
+    fn a_control_plane_concerns_whoever_refers_to_it_in_its_namespace() {
+        let text = json!({ "metadata": { "name": "b", "namespace": "team" },
+            "spec": { "controlPlaneRef": { "name": " coder " }, "organizationName": "other" } });
+        let provisioner: Kept<CoderProvisioner> = from_str(&text.to_string()).unwrap();
+        let key = |namespace: &str, name: &str| ObjectKey {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        };
+        assert!(refers_to(&provisioner, &key("team", "coder")));
+        assert!(!refers_to(&provisioner, &key("elsewhere", "coder")));
+        assert!(!refers_to(&provisioner, &key("team", "other")), "it is mentioned, and not referred to");
+    }
+
+    #[test]
     fn a_secret_concerns_whoever_names_it_in_its_namespace() {
         let text = json!({ "metadata": { "name": "b", "namespace": "team" },
             "spec": { "controlPlaneRef": { "name": "coder" }, "bootstrap": { "credentialsSecretRef": { "name": "token" } } } });
@@ -185,5 +203,24 @@ mod tests {
         assert!(names_secret(&provisioner, &secret("team", "token")));
         assert!(!names_secret(&provisioner, &secret("other", "token")));
         assert!(!names_secret(&provisioner, &secret("team", "else")));
+    }
+
+    #[test]
+    fn a_certificate_concerns_the_provisioners_of_whoever_serves_with_it() {
+        let text = json!({ "metadata": { "name": "coder", "namespace": "team" },
+            "spec": { "tls": { "secretNames": ["coder-tls"] }, "license": { "secretRef": { "name": "other" } } } });
+        let plane: Kept<CoderControlPlane> = from_str(&text.to_string()).unwrap();
+        let secret = |namespace: &str, name: &str| -> ObjectMeta {
+            from_value(json!({ "name": name, "namespace": namespace })).unwrap()
+        };
+        assert!(serves_with(&plane, &secret("team", "coder-tls")));
+        assert!(
+            !serves_with(&plane, &secret("other", "coder-tls"))
+                && !serves_with(&plane, &secret("team", "other"))
+        );
+        let text = json!({ "metadata": { "name": "b", "namespace": "team" }, "spec": { "controlPlaneRef": { "name": "coder" } } });
+        let provisioner: Kept<CoderProvisioner> = from_str(&text.to_string()).unwrap();
+        let key = |namespace: &str| ObjectKey { namespace: namespace.to_owned(), name: "coder".to_owned() };
+        assert!(refers_to(&provisioner, &key("team")) && !refers_to(&provisioner, &key("other")));
     }
 }

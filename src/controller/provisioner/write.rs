@@ -8,18 +8,18 @@ use super::observed::Observed;
 use super::reasons::Reason;
 use super::reconciler::Reconciler;
 use super::resolve::owner;
-use super::status::{findings, is_ready};
+use super::status::findings;
 use crate::controller::object::{Object, Origin, Subject};
 use crate::controller::runtime::schedule::Action;
-use crate::controller::status::conditions::{Finding, conditions};
-use crate::controller::status::partial;
+use crate::controller::status::observed::ObservedObject;
+use crate::controller::status::{partial, summary};
 use crate::controller::workload::rollout;
 use crate::kubernetes::CallError;
 use crate::kubernetes::events::EventDraft;
 use crds::provisioner::ResolvedProvisioner;
 use crds::shared::SecretKeySelector;
 use crds::well_known::condition;
-use crds::{CoderProvisioner, CoderProvisionerStatus, KindStatus};
+use crds::{CoderProvisioner, CoderProvisionerStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use std::time::Duration;
@@ -37,11 +37,7 @@ impl Reconciler {
         // Keys were recorded meanwhile: the object is what it is since the last of them.
         let object: Object<CoderProvisioner> =
             Object::new(subject.object.key.clone(), Origin::Read, external.object.clone());
-        let findings = findings(observed);
-        let mut status = object.status.clone();
-        status.conditions = conditions(&findings, &status.conditions, object.generation, &now());
-        status.set_handled(object.generation, object.reconcile_at());
-        status.set_phase(is_ready(&findings));
+        let mut status = summary::whole(&object, object.status.clone(), &findings(observed), &now());
         describe(&mut status, read, applied, external);
         self.writer().write_status(&object, &status, &[]).await
     }
@@ -52,7 +48,7 @@ impl Reconciler {
         object: &Object<CoderProvisioner>,
         why: String,
     ) -> Result<Action, CallError> {
-        self.write_summary(object, &Observed { failed: vec![why], ..Observed::nothing() }).await?;
+        self.write_summary(object, &Observed::only(ObservedObject::failed(why))).await?;
         Ok(Action::BackOff(Duration::ZERO))
     }
 
@@ -62,7 +58,7 @@ impl Reconciler {
         object: &Object<CoderProvisioner>,
         why: String,
     ) -> Result<Action, CallError> {
-        self.write_summary(object, &Observed { unreadable: Some(why), ..Observed::nothing() }).await?;
+        self.write_summary(object, &Observed::only(ObservedObject::unreadable(why))).await?;
         Ok(Action::AwaitChange)
     }
 
@@ -71,13 +67,9 @@ impl Reconciler {
         object: &Object<CoderProvisioner>,
         observed: &Observed,
     ) -> Result<(), CallError> {
-        let told = [condition::READY, condition::RECONCILING, condition::STALLED];
-        let is_told = |finding: &Finding| {
-            told.contains(&finding.type_)
-                || observed.unreadable.is_some() && finding.type_ == condition::SPEC_ACCEPTED
-        };
-        let findings: Vec<Finding> = findings(observed).into_iter().filter(is_told).collect();
-        let status = partial::summary(object, object.status.clone(), &findings, &now());
+        let is_unreadable = observed.object.unreadable.is_some();
+        let besides = if is_unreadable { &[condition::SPEC_ACCEPTED][..] } else { &[] };
+        let status = partial::summary(object, object.status.clone(), findings(observed), besides, &now());
         self.writer().write_status(object, &status, &[]).await
     }
 
@@ -127,7 +119,7 @@ fn describe(
         status.organization_name = Some(organization.name.clone());
     }
     if let Some(keyed) = &external.keyed {
-        status.daemons = keyed.daemons.map(count).or(status.daemons);
+        status.daemons = external.outside.daemons.map(count).or(status.daemons);
         if keyed.proven.is_some() {
             status.control_plane_ref_name = Some(complete.spec.control_plane_ref.name.trim().to_owned());
             status.control_plane_url.clone_from(&external.url);

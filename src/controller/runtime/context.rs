@@ -2,6 +2,7 @@
 
 use super::telemetry::Telemetry;
 use crate::control_plane_access::ControlPlaneAccess;
+use crate::controller::children::ChildCache;
 use crate::kubernetes::Kube;
 use crate::kubernetes::events::Events;
 use webhooks::Config;
@@ -10,6 +11,8 @@ use webhooks::Config;
 pub(crate) struct ReconcilerContext {
     /// The API server.
     pub(crate) kube: Kube,
+    /// What is known of its children.
+    pub(crate) children: ChildCache,
     /// Where it tells what it did.
     pub(crate) events: Events,
     /// Where it is measured.

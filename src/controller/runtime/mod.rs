@@ -7,6 +7,7 @@ pub(crate) mod object_reader;
 pub(crate) mod objects;
 pub(crate) mod queue;
 pub(crate) mod reconcile;
+pub(crate) mod replaced;
 pub(crate) mod schedule;
 pub(crate) mod telemetry;
 pub(crate) mod verify;

@@ -2,6 +2,7 @@
 //! It never looks into a spec.
 
 use super::queue::Queue;
+use super::replaced::{Difference, Replaced};
 use super::schedule::Namespaced;
 use crate::controller::children::Fingerprint;
 use crate::controller::identity::ObjectKey;
@@ -11,7 +12,7 @@ use kube::Resource;
 use kube::core::ObjectMeta;
 use serde::de::DeserializeOwned;
 use serde_json::json;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -73,36 +74,35 @@ impl Wanted {
 
 /// The objects as they were seen last.
 struct LastSeen<K> {
-    /// By address: one that did not change is still the same allocation, so that only those that did are looked into.
-    objects: HashMap<usize, Arc<K>>,
+    objects: Replaced<K>,
     wanted: BTreeMap<ObjectKey, Fingerprint>,
 }
 
 impl<K> Default for LastSeen<K> {
     fn default() -> Self {
-        Self { objects: HashMap::new(), wanted: BTreeMap::new() }
+        Self { objects: Replaced::default(), wanted: BTreeMap::new() }
     }
 }
 
 impl<K: Resource> LastSeen<K> {
     /// Takes over what there is now; returns what is wanted differently and what is gone.
     fn update(&mut self, now: Vec<Arc<K>>) -> (Vec<ObjectKey>, Vec<ObjectKey>) {
+        let Difference { now, before } = self.objects.update(now);
+        let mut gone: BTreeSet<ObjectKey> =
+            before.iter().map(|object| ObjectKey::of(object.meta())).collect();
         let mut changed = Vec::new();
-        for object in now.iter().filter(|object| !self.objects.contains_key(&Arc::as_ptr(object).addr())) {
-            let (key, wanted) = entry(&**object);
+        for object in now {
+            let (key, wanted) = entry(&*object);
+            gone.remove(&key);
             if self.wanted.get(&key) != Some(&wanted) {
                 self.wanted.insert(key.clone(), wanted);
                 changed.push(key);
             }
         }
-        let mut gone = Vec::new();
-        if self.wanted.len() > now.len() {
-            let there: BTreeSet<ObjectKey> = now.iter().map(|object| ObjectKey::of(object.meta())).collect();
-            gone.extend(self.wanted.keys().filter(|key| !there.contains(*key)).cloned());
-            self.wanted.retain(|key, _| there.contains(key));
+        for key in &gone {
+            self.wanted.remove(key);
         }
-        self.objects = now.into_iter().map(|object| (Arc::as_ptr(&object).addr(), object)).collect();
-        (changed, gone)
+        (changed, gone.into_iter().collect())
     }
 }
 

@@ -26,6 +26,12 @@ pub(crate) struct Waiting {
     pub oldest: Duration,
 }
 
+/// How often something is looked at that somebody has to mend outside of the cluster: nobody tells us when it is done, and it is
+/// to be seen within a minute.
+pub(crate) const REFUSED: Duration = Duration::from_secs(45);
+/// How often something that comes by itself is looked at when nobody tells us.
+pub(crate) const SOON: Duration = Duration::from_secs(30);
+
 /// When an object is reconciled again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {

@@ -3,30 +3,25 @@
 
 use super::object_reader::ObjectReader;
 use super::queue::Queue;
-use super::watches::WatchHandlers;
-use crate::controller::children::{ChildCache, ChildKind};
+use super::watches::Router;
+use crate::controller::children::ChildKind;
 use crate::controller::identity::ObjectKey;
 use crate::controller::object::ReconciledKind;
-use crate::kubernetes::{CallError, Change, Kube, Target};
+use crate::kubernetes::{CallError, Kube, Target};
 use crds::well_known::{MANAGER, label};
 use std::time::Duration;
 
-/// Verifies until it is dropped.
-pub(crate) async fn follow(
-    kube: &Kube,
-    cache: &ChildCache,
-    handlers: &WatchHandlers,
-    queue: &Queue<ObjectKey>,
-    interval: Duration,
-) {
+/// Verifies until it is dropped: one list a kind of child, whoever owns them.
+pub(crate) async fn follow(kube: &Kube, router: &Router, interval: Duration) {
+    let children = router.children();
     loop {
         tokio::time::sleep(interval).await;
-        for kind in ChildKind::ALL.iter().copied().filter(|kind| cache.is_followed(*kind)) {
-            match verify(kube, cache, handlers, kind).await {
-                Ok(()) => cache.end_verification(kind).into_iter().for_each(|key| queue.enqueue(key)),
+        for kind in ChildKind::ALL.iter().copied().filter(|kind| children.is_followed(*kind)) {
+            match verify(kube, router, kind).await {
+                Ok(()) => router.enqueue(children.end_verification(kind)),
                 Err(error) => {
                     // Until a list or the watch has told, children of this kind are read.
-                    cache.doubt(kind);
+                    children.doubt(kind);
                     tracing::warn!(kind = kind.as_str(), %error, "children could not be verified; it is tried again")
                 }
             }
@@ -50,19 +45,14 @@ pub(crate) async fn follow_objects<K: ReconciledKind>(
     }
 }
 
-async fn verify(
-    kube: &Kube,
-    cache: &ChildCache,
-    handlers: &WatchHandlers,
-    kind: ChildKind,
-) -> Result<(), CallError> {
-    cache.begin_verification(kind);
+async fn verify(kube: &Kube, router: &Router, kind: ChildKind) -> Result<(), CallError> {
+    let children = router.children();
+    children.begin_verification(kind);
     let ours = format!("{}={MANAGER}", label::MANAGED_BY);
     let all = Target::of(kind.names(), "", "");
     let look = |metadata| {
-        if cache.verify(kind, &metadata) {
-            let change = Change { metadata, gone: false };
-            handlers.iter().for_each(|one| one.found(kind, &change));
+        if children.verify(kind, &metadata) {
+            router.found(kind, metadata);
         }
     };
     kube.labelled_metadata(all, &ours, look).await

@@ -7,16 +7,21 @@ use crds::KindStatus;
 use crds::well_known::condition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-/// The status of an object of which only this was found out. Whoever is told what is wrong with an object knows that it is no
-/// longer suspended.
+/// The conditions that sum up an object, the three of kstatus.
+const SUMMARY: [&str; 3] = [condition::READY, condition::RECONCILING, condition::STALLED];
+
+/// The status of an object of which no more was found out than sums it up, and `besides` these conditions. Whoever is told what is
+/// wrong with an object knows that it is no longer suspended.
 pub(crate) fn summary<K: ReconciledKind>(
     object: &Object<K>,
     mut status: K::Status,
-    findings: &[Finding],
+    mut findings: Vec<Finding>,
+    besides: &[&str],
     now: &Time,
 ) -> K::Status {
+    findings.retain(|one| SUMMARY.contains(&one.type_) || besides.contains(&one.type_));
     status.conditions_mut().retain(|old| old.type_ != condition::SUSPENDED);
-    with_first(object, status, findings, now)
+    with_first(object, status, &findings, now)
 }
 
 /// The status of a suspended object, with what was found out all the same. What was said of it before it was suspended stays.
@@ -46,7 +51,7 @@ pub(crate) fn cleanup_failed<K: ReconciledKind>(
     why: &str,
     now: &Time,
 ) -> K::Status {
-    let (reason, message) = (reason.into(), format!("{why}; it is tried again"));
+    let (reason, message) = (reason.into(), format!("{why}; retrying"));
     let findings = [
         Finding::no(condition::READY, reason, &*message),
         Finding::yes(condition::RECONCILING, reason, &*message),
@@ -110,9 +115,10 @@ mod tests {
     #[test]
     fn what_was_found_comes_first_and_replaces_what_was_said_of_the_same() {
         let object = object(&[SUSPENDED]);
-        let findings = [Finding::no(READY, "Failed", "why")];
-        let after = summary(&object, object.status.clone(), &findings, &now());
-        assert_eq!(told(&after), (vec![(READY, "Failed"), (EXPOSED, "Before")], Some("Pending")));
+        let findings = || vec![Finding::no(READY, "Failed", "why"), Finding::no(EXPOSED, "Unseen", "")];
+        let after = |besides: &[&str]| summary(&object, object.status.clone(), findings(), besides, &now());
+        assert_eq!(told(&after(&[])), (vec![(READY, "Failed"), (EXPOSED, "Before")], Some("Pending")));
+        assert_eq!(told(&after(&[EXPOSED])).0, [(READY, "Failed"), (EXPOSED, "Unseen")]);
     }
 
     #[test]
@@ -136,9 +142,6 @@ mod tests {
         let why = "CleanupFailed";
         assert_eq!(new, [(READY, why), (RECONCILING, why), (STALLED, "Progressing"), (CLEANED_UP, why)]);
         assert_eq!(kept, [(EXPOSED, "Before"), (SUSPENDED, "Before")], "its suspension has not ended");
-        assert_eq!(
-            (phase, &*after.conditions[0].message),
-            (Some("Pending"), "a Role is there; it is tried again")
-        );
+        assert_eq!((phase, &*after.conditions[0].message), (Some("Pending"), "a Role is there; retrying"));
     }
 }

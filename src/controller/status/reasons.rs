@@ -1,6 +1,8 @@
 //! How the reasons of a kind are listed: each once, with its class and a line of documentation.
 //! Which reason holds is decided by the kind; its text is API and never changes.
 
+use super::transitions::Meaning;
+
 /// Who acts on a reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
@@ -26,7 +28,47 @@ impl Class {
     }
 }
 
-/// Declares the reasons of a kind.
+/// The reasons that every kind has, since what they say is decided once for all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SharedReason {
+    Accepted,
+    RollingOut,
+    ReplicasUnavailable,
+    Progressing,
+    InvalidSpec,
+    RulesBroken,
+    AdmissionDisabled,
+    AccountNotOurs,
+    ChildConflict,
+    ChildRefused,
+    FinalizerRefused,
+    RolloutStuck,
+    DeadlineExceeded,
+    RolloutSlow,
+    ApplyFailed,
+}
+
+/// The reasons of a kind.
+pub(crate) trait KindReason:
+    'static + Copy + PartialEq + From<SharedReason> + Into<&'static str>
+{
+    /// The reason of this name.
+    fn named(text: &str) -> Option<Self>;
+
+    /// Who acts on it.
+    fn class(self) -> Class;
+
+    /// What the reason of this name says of a condition that does not hold.
+    fn meaning(text: &str) -> Meaning {
+        match Self::named(text) {
+            Some(reason) if reason == SharedReason::RollingOut.into() => Meaning::Rollout,
+            Some(reason) if reason.class() == Class::Progress => Meaning::Progress,
+            _ => Meaning::Other,
+        }
+    }
+}
+
+/// Declares the reasons of a kind. One that lacks a reason which every kind has does not compile.
 macro_rules! reasons {
     ($(#[$about:meta])* $vis:vis enum $name:ident { $($class:ident { $($variant:ident: $doc:literal,)+ })+ }) => {
         $(#[$about])*
@@ -55,6 +97,39 @@ macro_rules! reasons {
             /// The reason of this name.
             pub fn parse(text: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|reason| reason.as_str() == text)
+            }
+        }
+
+        impl $crate::controller::status::reasons::KindReason for $name {
+            fn named(text: &str) -> Option<Self> {
+                Self::parse(text)
+            }
+
+            fn class(self) -> $crate::controller::status::reasons::Class {
+                self.class()
+            }
+        }
+
+        impl From<$crate::controller::status::reasons::SharedReason> for $name {
+            fn from(reason: $crate::controller::status::reasons::SharedReason) -> Self {
+                use $crate::controller::status::reasons::SharedReason;
+                match reason {
+                    SharedReason::Accepted => Self::Accepted,
+                    SharedReason::RollingOut => Self::RollingOut,
+                    SharedReason::ReplicasUnavailable => Self::ReplicasUnavailable,
+                    SharedReason::Progressing => Self::Progressing,
+                    SharedReason::InvalidSpec => Self::InvalidSpec,
+                    SharedReason::RulesBroken => Self::RulesBroken,
+                    SharedReason::AdmissionDisabled => Self::AdmissionDisabled,
+                    SharedReason::AccountNotOurs => Self::AccountNotOurs,
+                    SharedReason::ChildConflict => Self::ChildConflict,
+                    SharedReason::ChildRefused => Self::ChildRefused,
+                    SharedReason::FinalizerRefused => Self::FinalizerRefused,
+                    SharedReason::RolloutStuck => Self::RolloutStuck,
+                    SharedReason::DeadlineExceeded => Self::DeadlineExceeded,
+                    SharedReason::RolloutSlow => Self::RolloutSlow,
+                    SharedReason::ApplyFailed => Self::ApplyFailed,
+                }
             }
         }
 

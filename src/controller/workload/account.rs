@@ -23,7 +23,7 @@ pub(crate) fn resolve(name: &str, spec: Option<&ServiceAccountSpec>) -> Account 
     let given = spec.cloned().unwrap_or_default();
     Account {
         name: name.to_owned(),
-        create: given.disable_create != Some(true),
+        create: !given.is_given(),
         labels: given.labels,
         annotations: given.annotations,
     }

@@ -17,12 +17,9 @@ pub enum Budget {
 
 /// The budget that a spec asks for. Of two numbers the stricter promise stands: `minAvailable`.
 pub(crate) fn resolve(spec: Option<&DisruptionBudgetSpec>) -> Option<Budget> {
-    let spec = spec.filter(|spec| spec.enabled != Some(false))?;
-    Some(match (&spec.min_available, &spec.max_unavailable) {
-        (Some(min), _) => Budget::MinAvailable(min.clone()),
-        (None, Some(max)) => Budget::MaxUnavailable(max.clone()),
-        (None, None) => Budget::MaxUnavailable(IntOrString::Int(1)),
-    })
+    let spec = spec.filter(|spec| spec.is_on())?;
+    let min = spec.min_available.clone().map(Budget::MinAvailable);
+    min.or_else(|| spec.max_unavailable_or_default().map(Budget::MaxUnavailable))
 }
 
 /// The PodDisruptionBudget.

@@ -22,8 +22,8 @@ pub(crate) fn judge(pods: &[Value], now: Timestamp) -> Rollout {
     }
     match waiting.first() {
         Some(pod) => Rollout::Slow(format!(
-            "the rollout takes longer than the deadline of its Deployment, but its pods run: {} is not ready yet; a \
-             migration of the database can take hours, see its log",
+            "the rollout has exceeded its progress deadline, but its pods are running: {} is not ready yet; check its \
+             log. A control plane may be migrating its database, which can take hours",
             name(pod)
         )),
         None => Rollout::Stuck(
@@ -37,8 +37,7 @@ pub(crate) fn judge(pods: &[Value], now: Timestamp) -> Rollout {
 /// What a late rollout is whose pods could not be looked at: nobody is called because the API server did not answer.
 pub(crate) fn unseen() -> Rollout {
     Rollout::Slow(
-        "the rollout takes longer than the deadline of its Deployment, and its pods could not be looked at this time; \
-         it is tried again"
+        "the rollout has exceeded its progress deadline, and its pods could not be read this time; retrying"
             .to_owned(),
     )
 }

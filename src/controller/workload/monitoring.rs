@@ -24,18 +24,18 @@ pub struct Metrics {
 /// The metrics that a spec asks for, if any, of pods behind a Service.
 pub(crate) fn resolve(spec: Option<&MetricsSpec>) -> Option<Metrics> {
     let spec = spec?;
-    served(spec.enabled, spec.service_monitor.as_ref())
+    served(spec.is_on(), spec.service_monitor.as_ref())
 }
 
 /// The same of pods that no Service leads to.
 pub(crate) fn resolve_of_pods(spec: Option<&PodMetricsSpec>) -> Option<Metrics> {
     let spec = spec?;
-    served(spec.enabled, spec.pod_monitor.as_ref())
+    served(spec.is_on(), spec.pod_monitor.as_ref())
 }
 
-fn served(enabled: Option<bool>, monitor: Option<&MonitorSpec>) -> Option<Metrics> {
-    let monitor = monitor.filter(|monitor| monitor.enabled != Some(false)).cloned();
-    (enabled != Some(false)).then_some(Metrics { monitor })
+fn served(is_on: bool, monitor: Option<&MonitorSpec>) -> Option<Metrics> {
+    let monitor = monitor.filter(|monitor| monitor.is_on()).cloned();
+    is_on.then_some(Metrics { monitor })
 }
 
 /// What makes the process serve metrics.

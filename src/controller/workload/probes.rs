@@ -1,8 +1,8 @@
 //! Decides how the kubelet asks for the health of a container: `GET /healthz` on the plain port, with the times of the spec.
 //! Never turns on by itself what restarts a container: a long migration of the database looks like a hang.
 
+use crds::defaults;
 use crds::shared::ProbeSpec;
-use crds::well_known::default;
 use k8s_openapi::api::core::v1::{HTTPGetAction, Probe};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
@@ -23,34 +23,27 @@ pub(crate) fn resolve(
     liveness: Option<&ProbeSpec>,
     startup: Option<&ProbeSpec>,
 ) -> Probes {
-    let liveness = probe(liveness, false, 3);
-    let awaited = startup.is_some() || liveness.is_some();
+    let wanted = defaults::Probes::of(readiness, liveness, startup);
     Probes {
-        readiness: probe(readiness, true, 3),
-        startup: probe(startup, awaited, default::STARTUP_FAILURES),
-        liveness,
+        readiness: probe(wanted.readiness),
+        liveness: probe(wanted.liveness),
+        startup: probe(wanted.startup),
     }
 }
 
-fn probe(spec: Option<&ProbeSpec>, on: bool, failures: i32) -> Option<Probe> {
-    let spec = spec.cloned().unwrap_or_default();
-    if !spec.enabled.unwrap_or(on) {
-        return None;
-    }
-    // Kubernetes takes 0 for silence.
-    let given = |number: Option<i32>| number.filter(|number| *number != 0);
-    Some(Probe {
+fn probe(wanted: defaults::Probe) -> Option<Probe> {
+    wanted.enabled.then(|| Probe {
         http_get: Some(HTTPGetAction {
             path: Some("/healthz".to_owned()),
             port: IntOrString::String("http".to_owned()),
             scheme: Some("HTTP".to_owned()),
             ..Default::default()
         }),
-        initial_delay_seconds: given(spec.initial_delay_seconds),
-        period_seconds: given(spec.period_seconds).or(Some(10)),
-        timeout_seconds: given(spec.timeout_seconds).or(Some(1)),
-        success_threshold: given(spec.success_threshold).or(Some(1)),
-        failure_threshold: given(spec.failure_threshold).or(Some(failures)),
+        initial_delay_seconds: Some(wanted.initial_delay_seconds).filter(|seconds| *seconds != 0),
+        period_seconds: Some(wanted.period_seconds),
+        timeout_seconds: Some(wanted.timeout_seconds),
+        success_threshold: Some(wanted.success_threshold),
+        failure_threshold: Some(wanted.failure_threshold),
         ..Default::default()
     })
 }

@@ -24,6 +24,13 @@ pub(crate) enum Rollout {
     Complete(i32),
 }
 
+impl Rollout {
+    /// Whether it goes on by itself, or is about to begin.
+    pub(crate) fn is_under_way(&self) -> bool {
+        matches!(self, Self::UnderWay(_) | Self::Unavailable(_) | Self::Slow(_) | Self::Absent)
+    }
+}
+
 /// How far it is.
 pub(crate) fn rollout(deployment: Option<&Value>) -> Rollout {
     let Some(deployment) = deployment else { return Rollout::Absent };

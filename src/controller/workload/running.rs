@@ -1,7 +1,7 @@
 //! Decides what of a running Deployment stays where the spec is silent: how many replicas there are. Pure, and it never
 //! looks at a status.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// A container of a Deployment by its name.
 pub(crate) fn container<'a>(deployment: &'a Value, name: &str) -> Option<&'a Value> {
@@ -9,13 +9,18 @@ pub(crate) fn container<'a>(deployment: &'a Value, name: &str) -> Option<&'a Val
     containers.iter().find(|container| container["name"] == name)
 }
 
-/// Puts the replicas that run into a spec that leaves them open: what an autoscaler decided stays.
-pub(crate) fn keep_replicas(spec: &mut Value, deployment: &Value) {
-    if spec["replicas"].is_null()
+/// The object with the replicas that run where its spec leaves them open: what an autoscaler decided stays.
+pub(crate) fn with_running_replicas(object: &Value, deployment: &Value) -> Value {
+    let mut given = object.clone();
+    if !given["spec"].is_object() {
+        given["spec"] = Value::Object(Map::new());
+    }
+    if given["spec"]["replicas"].is_null()
         && let Some(replicas) = deployment.pointer("/spec/replicas").and_then(Value::as_i64)
     {
-        spec["replicas"] = json!(replicas);
+        given["spec"]["replicas"] = json!(replicas);
     }
+    given
 }
 
 /// A manifest that is about to be applied with the replicas that run now, if the spec leaves them open and they are others:
@@ -47,11 +52,9 @@ mod tests {
 
     #[test]
     fn replicas_that_run_stay_only_where_the_spec_is_silent() {
-        let spec = |mut spec: Value| {
-            keep_replicas(&mut spec, &json!({"spec": {"replicas": 3}}));
-            spec
-        };
-        for silent in [json!({}), json!({"replicas": null})] {
+        let deployment = json!({"spec": {"replicas": 3}});
+        let spec = |spec: Value| with_running_replicas(&json!({ "spec": spec }), &deployment)["spec"].clone();
+        for silent in [json!({}), json!({"replicas": null}), Value::Null] {
             assert_eq!(spec(silent), json!({"replicas": 3}));
         }
         assert_eq!(spec(json!({"replicas": 0})), json!({"replicas": 0}));

@@ -4,7 +4,6 @@
 use super::ports;
 use crate::controller::children::{Child, ChildOwner, StringMap, non_empty};
 use crds::shared::ServiceSpec as Given;
-use crds::well_known::default;
 use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use webhooks::defaults::HTTPS;
@@ -26,8 +25,8 @@ pub struct Front {
 pub(crate) fn resolve(spec: Option<&Given>, tls: bool) -> Front {
     let spec = spec.cloned().unwrap_or_default();
     Front {
-        type_: spec.type_.unwrap_or_else(|| default::SERVICE_TYPE.to_owned()),
-        port: spec.port.unwrap_or(default::SERVICE_PORT),
+        type_: spec.type_or_default().to_owned(),
+        port: spec.port_or_default(),
         annotations: spec.annotations,
         tls,
     }

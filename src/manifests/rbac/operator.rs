@@ -22,7 +22,7 @@ pub(super) const EVERYWHERE: Role = Role {
                 resources: &["codercontrolplanes", "coderprovisioners"],
             },
             verbs: &["get", "patch"],
-            reason: "A pass reads the object as it is now; the patch is for our finalizer alone.",
+            reason: "A reconcile reads the object as it is now; the patch is for our finalizer alone.",
         },
         Grant {
             on: On::Resources {
@@ -70,8 +70,14 @@ pub(super) const EVERYWHERE: Role = Role {
         Grant {
             on: On::Resources { group: "", resources: &["pods"] },
             verbs: &["list"],
-            reason: "Whether a rollout that is late is slow or stuck, and whether the daemons of a provisioner that goes have \
-                     ended; asked only then, for the pods of one object.",
+            reason: "Whether a rollout that is late is slow or stuck, whether the daemons of a provisioner that goes have \
+                     ended, and which pod coderd does not hear of; asked only then, for the pods of one object.",
+        },
+        Grant {
+            on: On::Resources { group: "", resources: &["pods"] },
+            verbs: &["delete"],
+            reason: "A daemon that coderd refused once never dials again: a pod of a provisioner that is ready, and that coderd \
+                     has not heard of for minutes, is deleted, one a minute at most.",
         },
         Grant {
             on: On::Resources { group: "rbac.authorization.k8s.io", resources: &["roles", "rolebindings"] },

@@ -3,6 +3,7 @@
 
 mod conditions;
 mod labels;
+mod pending_jobs;
 mod process;
 mod queues;
 pub mod table;
@@ -12,6 +13,7 @@ pub(crate) use conditions::{Conditions, ShownConditions};
 pub(crate) use labels::{
     CoderdRequest, Named, OfKind, Reconcile, ReconcileResult, Review, Truth, Verdict, Webhook,
 };
+pub(crate) use pending_jobs::{JobCount, MOST_JOB_COUNTS, WaitingJobs};
 pub(crate) use queues::{Backlog, Queues, ShownQueue};
 pub(crate) use timed::TimedReview;
 
@@ -64,6 +66,8 @@ pub struct Metrics {
     pub queues: Queues,
     /// What the conditions of objects say.
     pub conditions: Conditions,
+    /// Builds that wait for the daemons of provisioners.
+    pub(crate) pending_jobs: WaitingJobs,
     /// How long requests to coderd took.
     pub coderd_request_duration: Durations<CoderdRequest>,
     /// 1 while the process is ready.
@@ -90,6 +94,7 @@ impl Metrics {
             reconcile_duration: Family::new_with_constructor(|| Histogram::new(WITHIN_A_MINUTE)),
             queues: Queues::default(),
             conditions: Conditions::new(conditions),
+            pending_jobs: WaitingJobs::default(),
             coderd_request_duration: Family::new_with_constructor(|| Histogram::new(WITHIN_A_MINUTE)),
             ready: Gauge::default(),
         };
@@ -107,6 +112,7 @@ impl Metrics {
         register(all, table::RECONCILE_DURATION, self.reconcile_duration.clone());
         all.register_collector(Box::new(self.queues.clone()));
         all.register_collector(Box::new(self.conditions.clone()));
+        all.register_collector(Box::new(self.pending_jobs.clone()));
         register(all, table::ADMISSIONS, self.admissions.clone());
         register(all, table::ADMISSION_DURATION, self.admission_duration.clone());
         register(all, table::CODERD_REQUEST_DURATION, self.coderd_request_duration.clone());

@@ -108,6 +108,12 @@ pub(super) const CONDITIONS_LEFT_OUT: Metric = counter(
     &[],
     "Statuses that coder_k8s_resource_condition does not show because as many objects as it may have are shown",
 );
+pub(super) const PENDING_JOBS: Metric = gauge(
+    "coder_k8s_provisioner_pending_jobs",
+    &["namespace", "name"],
+    "Builds that wait for daemons with the tags of a CoderProvisioner, where coderd shows them to the operator's user, of at \
+     most 1000 objects; 50 may be more",
+);
 pub(super) const ADMISSIONS: Metric =
     counter("coder_k8s_admissions_total", &["name"], "Admission reviews by webhook and verdict");
 pub(super) const ADMISSION_DURATION: Metric = histogram(
@@ -157,7 +163,7 @@ pub(super) const START_TIME: Metric =
     gauge("process_start_time_seconds", &[], "Unix time at which the process started");
 
 /// Every metric of the process, in the order in which people read of them.
-pub const TABLE: [Metric; 24] = [
+pub const TABLE: [Metric; 25] = [
     BUILD,
     READY,
     LEADING,
@@ -167,6 +173,7 @@ pub const TABLE: [Metric; 24] = [
     OLDEST_DUE,
     CONDITION,
     CONDITIONS_LEFT_OUT,
+    PENDING_JOBS,
     ADMISSIONS,
     ADMISSION_DURATION,
     CODERD_REQUEST_DURATION,

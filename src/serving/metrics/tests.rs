@@ -90,6 +90,17 @@ fn no_more_objects_have_series_than_the_bound_and_the_rest_is_counted() {
 }
 
 #[test]
+fn jobs_are_shown_as_they_were_counted_while_this_replica_counts() {
+    let metrics = metrics();
+    let count = |jobs| JobCount { namespace: "team".to_owned(), name: "builders".to_owned(), jobs };
+    let name = table::PENDING_JOBS.name;
+    let shown = metrics.pending_jobs.show(move || vec![count(7)]);
+    assert_eq!(series(&metrics, name), [format!(r#"{name}{{namespace="team",name="builders"}} 7"#)]);
+    drop(shown);
+    assert_eq!(series(&metrics, name), Vec::<String>::new(), "another replica shows it now");
+}
+
+#[test]
 fn a_queue_is_looked_into_at_a_scrape_and_empty_where_nobody_works_on_it() {
     let metrics = metrics();
     let backlog = Backlog { due: 3, oldest: Duration::from_millis(1500) };

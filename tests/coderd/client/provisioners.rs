@@ -91,6 +91,29 @@ async fn names_with_odd_characters_are_deleted_or_refused_but_never_another_key(
 }
 
 #[tokio::test]
+async fn admission_lets_no_key_have_a_name_by_which_it_cannot_be_deleted() {
+    let (coderd, _, client) = owner_and_client(limits()).await;
+    let default = organization(&coderd, "default");
+    let is_admitted = |name: &str| {
+        let object = json!({ "apiVersion": "coder.com/v1alpha1", "kind": "CoderProvisioner",
+            "metadata": { "name": "b", "namespace": "ns" },
+            "spec": { "controlPlaneRef": { "name": "coder" }, "key": { "name": name } } });
+        webhooks::validate(webhooks::Kind::Provisioner, &object, webhooks::Operation::Create).allowed()
+    };
+    let (mut admitted, mut impossible) = (0, 0);
+    for name in [
+        "eu", "a key", "a?b#c", "50%", "a%2Fb", "ümläut", "a\\b", "...", "daemons", "a/b", "/", "", ".",
+        "..", "a/../b",
+    ] {
+        let is_impossible = client.delete_provisioner_key(default, name).await == Ok(Deletion::Impossible);
+        assert!(!(is_impossible && is_admitted(name)), "{name:?} is admitted and cannot be deleted");
+        admitted += usize::from(is_admitted(name));
+        impossible += usize::from(is_impossible);
+    }
+    assert_eq!((admitted, impossible), (9, 6));
+}
+
+#[tokio::test]
 async fn a_refused_key_says_why() {
     let (coderd, _, owner) = owner_and_client(limits()).await;
     let default = organization(&coderd, "default");

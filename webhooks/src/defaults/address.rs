@@ -2,7 +2,6 @@
 //! Never decides an address outside of it: that is in the environment its author gives.
 
 use crds::names::control_plane::workload;
-use crds::well_known::default;
 use crds::{CoderControlPlane, CoderControlPlaneSpec};
 
 /// The variable that tells coderd its own address.
@@ -19,7 +18,7 @@ pub fn serves_tls(spec: &CoderControlPlaneSpec) -> bool {
 
 /// Port of the Service as the spec has it.
 pub fn service_port(spec: &CoderControlPlaneSpec) -> i32 {
-    spec.service.as_ref().and_then(|service| service.port).unwrap_or(default::SERVICE_PORT)
+    spec.service_port_or_default()
 }
 
 fn host(control_plane: &CoderControlPlane, cluster_domain: &str) -> Option<String> {

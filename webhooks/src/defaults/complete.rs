@@ -1,8 +1,12 @@
 //! Decides every default there is, as a complete object: what `render` prints and the reconciler works with.
 //! Never invents a name: while only `generateName` is known, defaults that follow from the name wait.
 
-use crds::names;
+use crds::defaults::Probes;
+use crds::provisioner::ProvisionerRbacSpec;
+use crds::shared::{ProbeSpec, RbacSpec, ServiceAccountSpec};
 use crds::well_known::{default, secret_key};
+use crds::workload::{DisruptionBudgetSpec, MetricsSpec, MonitorSpec};
+use crds::{CoderControlPlaneSpec, CoderProvisionerSpec, names};
 use serde_json::{Map, Value, json};
 
 use super::{Config, defaulted};
@@ -77,26 +81,19 @@ fn silent(kind: Kind, object: &Value) -> Value {
 }
 
 fn control_plane(spec: &mut Map<String, Value>, object: &Value, given: &dyn Fn(&str) -> bool) {
-    let probe = |enabled: bool, failures: i32| {
-        json!({
-            "enabled": enabled,
-            "initialDelaySeconds": 0,
-            "periodSeconds": 10,
-            "timeoutSeconds": 1,
-            "successThreshold": 1,
-            "failureThreshold": failures,
-        })
-    };
     spec.insert("operatorAccess".into(), json!({"disabled": false}));
-    spec.insert("rbac".into(), json!({"workspacePerms": true, "enableDeployments": true}));
-    spec.insert("readinessProbe".into(), probe(true, 3));
-    spec.insert("livenessProbe".into(), probe(false, 3));
-    // Where nothing else would restart coderd, nothing needs to wait for its start either.
-    let restarted = field::at(object, "spec.livenessProbe.enabled") == Some(&json!(true));
-    let startup = restarted || given("spec.startupProbe");
-    spec.insert("startupProbe".into(), probe(startup, default::STARTUP_FAILURES));
-    let grace_period = json!(default::CONTROL_PLANE_GRACE_PERIOD_SECONDS);
-    spec.insert("terminationGracePeriodSeconds".into(), grace_period);
+    let (silent, rbac) = (CoderControlPlaneSpec::default(), RbacSpec::default());
+    let granted =
+        json!({"workspacePerms": rbac.grants_workspaces(), "enableDeployments": rbac.grants_deployments()});
+    spec.insert("rbac".into(), granted);
+    let restarts = field::at(object, "spec.livenessProbe.enabled") == Some(&json!(true));
+    let liveness = ProbeSpec { enabled: Some(restarts), ..ProbeSpec::default() };
+    let startup = given("spec.startupProbe").then(ProbeSpec::default);
+    let probes = Probes::of(None, Some(&liveness), startup.as_ref());
+    spec.insert("readinessProbe".into(), json!(probes.readiness));
+    spec.insert("livenessProbe".into(), json!(probes.liveness));
+    spec.insert("startupProbe".into(), json!(probes.startup));
+    spec.insert("terminationGracePeriodSeconds".into(), json!(silent.grace_period_or_default()));
     spec.insert("envUseClusterAccessURL".into(), json!(true));
     spec.insert("aggregation".into(), json!({"names": "Short"}));
     if given("spec.licenseSecretRef") {
@@ -111,19 +108,20 @@ fn control_plane(spec: &mut Map<String, Value>, object: &Value, given: &dyn Fn(&
 /// What every kind says about its pods in the same words: of a budget and metrics, what is given is on, and what is not
 /// given stays away.
 fn workload(spec: &mut Map<String, Value>, object: &Value, given: &dyn Fn(&str) -> bool) {
-    spec.insert("serviceAccount".into(), json!({"disableCreate": false}));
+    spec.insert("serviceAccount".into(), json!({"disableCreate": ServiceAccountSpec::default().is_given()}));
     if given("spec.podDisruptionBudget") {
-        let mut budget = json!({"enabled": true});
+        let silent = DisruptionBudgetSpec::default();
+        let mut budget = json!({"enabled": silent.is_on()});
         if field::at(object, "spec.podDisruptionBudget.minAvailable").is_none() {
-            budget["maxUnavailable"] = json!(1);
+            budget["maxUnavailable"] = json!(silent.max_unavailable_or_default());
         }
         spec.insert("podDisruptionBudget".into(), budget);
     }
     if given("spec.metrics") {
-        let mut metrics = json!({"enabled": true});
+        let mut metrics = json!({"enabled": MetricsSpec::default().is_on()});
         for monitor in ["serviceMonitor", "podMonitor"] {
             if given(&format!("spec.metrics.{monitor}")) {
-                metrics[monitor] = json!({"enabled": true});
+                metrics[monitor] = json!({"enabled": MonitorSpec::default().is_on()});
             }
         }
         spec.insert("metrics".into(), metrics);
@@ -134,8 +132,11 @@ fn provisioner(spec: &mut Map<String, Value>, given: &dyn Fn(&str) -> bool) {
     spec.insert("organizationName".into(), json!(default::ORGANIZATION));
     spec.insert("key".into(), json!({"secretKey": secret_key::PROVISIONER_KEY}));
     spec.insert("tags".into(), json!({}));
-    spec.insert("terminationGracePeriodSeconds".into(), json!(default::TERMINATION_GRACE_PERIOD_SECONDS));
-    spec.insert("rbac".into(), json!({"workspacePerms": true, "enableDeployments": false}));
+    let (silent, rbac) = (CoderProvisionerSpec::default(), ProvisionerRbacSpec::default());
+    spec.insert("terminationGracePeriodSeconds".into(), json!(silent.grace_period_or_default()));
+    let granted =
+        json!({"workspacePerms": rbac.grants_workspaces(), "enableDeployments": rbac.grants_deployments()});
+    spec.insert("rbac".into(), granted);
     spec.insert("deletionPolicy".into(), json!("Delete"));
     if given("spec.bootstrap.credentialsSecretRef") {
         spec.insert("bootstrap".into(), json!({"credentialsSecretRef": {"key": secret_key::TOKEN}}));
@@ -158,7 +159,7 @@ fn named(kind: Kind, object: &Value, name: &str) -> Value {
     match kind {
         Kind::ControlPlane => json!({"spec": {"serviceAccount": {"name": name}}}),
         Kind::Provisioner => {
-            let spec = crds::CoderProvisionerSpec::default();
+            let spec = CoderProvisionerSpec::default();
             json!({"spec": {
                 "serviceAccount": {"name": names::provisioner::service_account(name, &spec)},
                 "key": {

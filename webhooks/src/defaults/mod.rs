@@ -7,6 +7,7 @@ mod summary;
 
 use std::borrow::Cow;
 
+use crds::shared::ServiceSpec;
 use crds::well_known::default;
 use json_patch::{AddOperation, Patch, PatchOperation, jsonptr::PointerBuf};
 use serde_json::{Map, Value, json};
@@ -78,7 +79,8 @@ fn written(kind: Kind, old: Option<&Value>, config: &Config) -> Value {
         Kind::Provisioner => {}
         Kind::ControlPlane | Kind::WorkspaceProxy => {
             spec.extend(image.map(|image| ("image".to_owned(), image)));
-            let service = json!({"port": default::SERVICE_PORT, "type": default::SERVICE_TYPE});
+            let silent = ServiceSpec::default();
+            let service = json!({"port": silent.port_or_default(), "type": silent.type_or_default()});
             spec.insert("service".to_owned(), service);
         }
     }

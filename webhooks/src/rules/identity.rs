@@ -25,7 +25,7 @@ pub(super) static RULES: &[Rule] = &[
         check: Check::Text(&[Form::AtMostBytes(KEY_LIMIT), Form::Without("/"), Form::NotOneOf(&[".", ".."])]),
         fix: "choose a shorter name without '/', and not '.' or '..'",
         why: "coderd keeps 64 bytes of a key name, and it deletes keys by a path that ends with the name: a key with a \
-              slash in its name, or called like a folder, could be created but never deleted.",
+              slash in its name, or named '.' or '..', could be created but never deleted.",
         bad: "spec:\n  key:\n    name: on-prem/eu",
         good: "spec:\n  key:\n    name: on-prem-eu",
     },
@@ -113,7 +113,7 @@ pub(super) static RULES: &[Rule] = &[
         when: When::Change,
         layers: &[Layer::Webhook],
         check: Check::Object { find: new_identity, cel: NO_CEL },
-        fix: "no action is needed, running builds finish first",
+        fix: "none: running builds finish first",
         why: "Control plane, organization, name and tags are part of the key in coderd and cannot be edited there. \
               The operator creates a new key, rolls the daemons over to it, and deletes the old one once they run.",
         bad: "spec:\n  tags:\n    environment: cloud   # was: on-prem",

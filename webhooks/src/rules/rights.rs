@@ -42,7 +42,7 @@ pub(super) static RULES: &[Rule] = &[
     },
     Rule {
         code: "CODER0506",
-        title: "Whoever sends a Secret to an address must be allowed to read it",
+        title: "Whoever has a Secret sent somewhere must be allowed to read it",
         kinds: &[Kind::Provisioner, Kind::WorkspaceProxy],
         fields: &[
             "spec.bootstrap.credentialsSecretRef",

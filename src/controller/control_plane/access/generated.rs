@@ -126,8 +126,7 @@ impl<'a> Work<'a> {
             Found::Ours { record, version, owner, .. } => (None, Some(version), Some((owner, record))),
             Found::Foreign => {
                 let place = context.kube.namespace();
-                let message =
-                    format!("Secret {name} in namespace {place} exists and is not ours; remove or rename it");
+                let message = format!("Secret {name} in namespace {place} exists and is not ours; delete it");
                 return Err(Trouble::lasting(Reason::SecretConflict, message));
             }
         };

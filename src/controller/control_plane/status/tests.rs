@@ -3,7 +3,8 @@
 
 use super::*;
 use crate::controller::control_plane::observed::Ungranted;
-use webhooks::CauseReason;
+use crds::well_known::condition::{READY, RECONCILING, SPEC_ACCEPTED, STALLED};
+use webhooks::{Cause, CauseReason, Verdict};
 
 fn state(phase: ExternalPhase, reason: Reason) -> ExternalState {
     ExternalState { phase, reason, message: "m".to_owned() }
@@ -21,18 +22,9 @@ fn verdict(of: &[(&str, &'static str)]) -> Verdict {
 /// A control plane that has everything it asked for.
 fn healthy() -> Observed {
     Observed {
-        unreadable: None,
-        broken: Verdict::default(),
-        account: None,
-        withheld: None,
-        conflicts: vec![],
-        refused: vec![],
-        failed: vec![],
-        unimportant: vec![],
+        object: ObservedObject { rollout: Rollout::Complete(2), ..ObservedObject::nothing() },
         missing: vec![],
-        rollout: Rollout::Complete(2),
         exposure: Exposure::InPlace("Ingress"),
-        finalizer: None,
         workspaces: Some(Grants::default()),
         coderd: Coderd::Answered {
             version: Some("v2.36.1".to_owned()),
@@ -42,14 +34,25 @@ fn healthy() -> Observed {
         access: state(ExternalPhase::Granted, Reason::TokenProven),
         access_needed: true,
         license: state(ExternalPhase::Granted, Reason::Applied),
-        late: None,
     }
+}
+
+/// The same but for this.
+fn with(change: impl FnOnce(&mut ObservedObject)) -> Observed {
+    let mut observed = healthy();
+    change(&mut observed.object);
+    observed
+}
+
+/// The same but for its rollout.
+fn rolled(rollout: Rollout) -> Observed {
+    with(|object| object.rollout = rollout)
 }
 
 #[test]
 fn what_there_was_no_time_for_is_told_and_takes_nothing_away() {
     let late = || Some("the reconcile had its 30 seconds".to_owned());
-    let [ready, reconciling, stalled] = summary(&Observed { late: late(), ..healthy() });
+    let [ready, reconciling, stalled] = summary(&with(|object| object.late = late()));
     assert_eq!(
         (ready.status, ready.reason),
         (ConditionStatus::True, Reason::Available.as_str()),
@@ -58,13 +61,14 @@ fn what_there_was_no_time_for_is_told_and_takes_nothing_away() {
     assert!(ready.message.contains("but the reconcile had its 30 seconds"), "{}", ready.message);
     assert_eq!((reconciling.status, stalled.status), (ConditionStatus::False, ConditionStatus::False));
     let waiting = state(ExternalPhase::Pending, Reason::WaitingForCoderd);
-    let [ready, reconciling, _] = summary(&Observed { late: late(), license: waiting, ..healthy() });
+    let [ready, reconciling, _] =
+        summary(&Observed { license: waiting, ..with(|object| object.late = late()) });
     assert_eq!(
         (ready.status, ready.reason),
         (ConditionStatus::False, Reason::DeadlineExceeded.as_str()),
         "the license was never there"
     );
-    assert!(ready.message.starts_with("the reconcile had its 30 seconds; until then m"), "{}", ready.message);
+    assert!(ready.message.starts_with("the reconcile had its 30 seconds; pending: m"), "{}", ready.message);
     assert_eq!(reconciling.status, ConditionStatus::True);
 }
 
@@ -97,19 +101,14 @@ fn settled() -> Vec<(Observed, Reason)> {
     vec![
         (healthy(), Reason::Available),
         (
-            Observed {
-                rollout: Rollout::ScaledToZero,
-                coderd: Coderd::NotProbed(Reason::ScaledToZero),
-                ..healthy()
-            },
+            Observed { coderd: Coderd::NotProbed(Reason::ScaledToZero), ..rolled(Rollout::ScaledToZero) },
             Reason::ScaledToZero,
         ),
         (
             Observed {
-                rollout: Rollout::ScaledToZero,
                 coderd: Coderd::NotProbed(Reason::ScaledToZero),
                 license: state(ExternalPhase::Pending, Reason::WaitingForCoderd),
-                ..healthy()
+                ..rolled(Rollout::ScaledToZero)
             },
             Reason::ScaledToZero,
         ),
@@ -127,8 +126,8 @@ fn settled() -> Vec<(Observed, Reason)> {
             Observed { workspaces: ungranted(&[(true, Reason::GrantFrozen, "x")]), ..healthy() },
             Reason::Available,
         ),
-        (Observed { broken: verdict(&[("x", "CODER0202")]), ..healthy() }, Reason::Available),
-        (Observed { unimportant: vec!["x".into()], ..healthy() }, Reason::Available),
+        (with(|object| object.broken = verdict(&[("x", "CODER0202")])), Reason::Available),
+        (with(|object| object.problems.unimportant = vec!["x".into()]), Reason::Available),
         (
             Observed { license: state(ExternalPhase::NotRequested, Reason::NotRequested), ..healthy() },
             Reason::Available,
@@ -149,11 +148,17 @@ fn settled() -> Vec<(Observed, Reason)> {
 fn stuck() -> Vec<(Observed, Reason)> {
     let text = || vec!["x".to_owned()];
     vec![
-        (Observed { unreadable: Some("x".into()), ..healthy() }, Reason::InvalidSpec),
-        (Observed { withheld: Some("x".into()), ..healthy() }, Reason::AdmissionDisabled),
-        (Observed { account: Some("x".into()), conflicts: text(), ..healthy() }, Reason::AccountNotOurs),
-        (Observed { conflicts: text(), ..healthy() }, Reason::ChildConflict),
-        (Observed { refused: text(), ..healthy() }, Reason::ChildRefused),
+        (with(|object| object.unreadable = Some("x".into())), Reason::InvalidSpec),
+        (with(|object| object.withheld = Some("x".into())), Reason::AdmissionDisabled),
+        (
+            with(|object| {
+                object.account = Some("x".into());
+                object.problems.conflicts = text();
+            }),
+            Reason::AccountNotOurs,
+        ),
+        (with(|object| object.problems.conflicts = text()), Reason::ChildConflict),
+        (with(|object| object.problems.refused = text()), Reason::ChildRefused),
         (
             Observed { workspaces: ungranted(&[(true, Reason::Refused, "x")]), ..healthy() },
             Reason::WorkspaceGrantRefused,
@@ -162,8 +167,8 @@ fn stuck() -> Vec<(Observed, Reason)> {
             Observed { workspaces: ungranted(&[(true, Reason::ChildConflict, "x")]), ..healthy() },
             Reason::WorkspaceGrantConflict,
         ),
-        (Observed { finalizer: Some("x".into()), ..healthy() }, Reason::FinalizerRefused),
-        (Observed { rollout: Rollout::Stuck("x".into()), ..healthy() }, Reason::RolloutStuck),
+        (with(|object| object.finalizer = Some("x".into())), Reason::FinalizerRefused),
+        (rolled(Rollout::Stuck("x".into())), Reason::RolloutStuck),
         (
             Observed { access: state(ExternalPhase::Refused, Reason::DatabaseLoginRefused), ..healthy() },
             Reason::DatabaseLoginRefused,
@@ -191,23 +196,17 @@ fn stuck() -> Vec<(Observed, Reason)> {
 fn going_on() -> Vec<(Observed, Reason)> {
     let text = || vec!["x".to_owned()];
     vec![
-        (
-            Observed { missing: text(), rollout: Rollout::Stuck("y".into()), ..healthy() },
-            Reason::ReferenceMissing,
-        ),
-        (Observed { failed: text(), ..healthy() }, Reason::ApplyFailed),
+        (Observed { missing: text(), ..rolled(Rollout::Stuck("y".into())) }, Reason::ReferenceMissing),
+        (with(|object| object.problems.failed = text()), Reason::ApplyFailed),
         (
             Observed { workspaces: ungranted(&[(true, Reason::Failed, "x")]), ..healthy() },
             Reason::WorkspaceGrantFailed,
         ),
         (Observed { missing: text(), ..healthy() }, Reason::ReferenceMissing),
-        (Observed { rollout: Rollout::Absent, ..healthy() }, Reason::Creating),
-        (Observed { rollout: Rollout::UnderWay("1 of 2".into()), ..healthy() }, Reason::RollingOut),
-        (
-            Observed { rollout: Rollout::Unavailable("0 of 2".into()), ..healthy() },
-            Reason::ReplicasUnavailable,
-        ),
-        (Observed { rollout: Rollout::Slow("x".into()), ..healthy() }, Reason::RolloutSlow),
+        (rolled(Rollout::Absent), Reason::Creating),
+        (rolled(Rollout::UnderWay("1 of 2".into())), Reason::RollingOut),
+        (rolled(Rollout::Unavailable("0 of 2".into())), Reason::ReplicasUnavailable),
+        (rolled(Rollout::Slow("x".into())), Reason::RolloutSlow),
         (Observed { exposure: Exposure::NoGatewayApi, ..healthy() }, Reason::NoGatewayAPI),
         (Observed { exposure: Exposure::Failed("x".into()), ..healthy() }, Reason::ExposureFailed),
         (
@@ -243,8 +242,8 @@ fn what_waits_for_others_is_not_said_to_be_worked_on() {
         (Observed { exposure: Exposure::NoGatewayApi, ..healthy() }, true),
         (Observed { access: state(ExternalPhase::Pending, Reason::TokenSecretMissing), ..healthy() }, true),
         (Observed { license: state(ExternalPhase::Pending, Reason::SecretMissing), ..healthy() }, true),
-        (Observed { rollout: Rollout::Absent, ..healthy() }, false),
-        (Observed { failed: text(), ..healthy() }, false),
+        (rolled(Rollout::Absent), false),
+        (with(|object| object.problems.failed = text()), false),
     ] {
         let stalled = &findings(&observed)[2];
         let said =
@@ -260,12 +259,11 @@ fn the_three_of_kstatus_never_contradict_each_other() {
     for rollout in [Rollout::Absent, Rollout::Stuck("x".into()), Rollout::Complete(1)] {
         for unreadable in [None, Some("x".to_owned())] {
             for license in [ExternalPhase::Granted, ExternalPhase::Pending, ExternalPhase::Refused] {
-                let observed = Observed {
-                    rollout: rollout.clone(),
-                    unreadable: unreadable.clone(),
-                    license: state(license, Reason::Error),
-                    ..healthy()
-                };
+                let object = with(|object| {
+                    object.rollout = rollout.clone();
+                    object.unreadable = unreadable.clone();
+                });
+                let observed = Observed { license: state(license, Reason::Error), ..object };
                 let found = findings(&observed);
                 let [ready, reconciling, stalled] =
                     [READY, RECONCILING, STALLED].map(|about| truth(&found, about) == ConditionStatus::True);
@@ -302,7 +300,7 @@ fn every_condition_of_the_contract_is_always_there() {
 #[test]
 fn broken_rules_are_told_with_their_codes_first_and_change_nothing_else() {
     let broken = verdict(&[("a", "CODER0202"), ("b", "CODER0202"), ("c", "CODER0304")]);
-    let (good, bad) = (findings(&healthy()), findings(&Observed { broken, ..healthy() }));
+    let (good, bad) = (findings(&healthy()), findings(&with(|object| object.broken = broken)));
     let different: Vec<&str> = good.iter().zip(&bad).filter(|(a, b)| a != b).map(|(a, _)| a.type_).collect();
     assert_eq!(different, [SPEC_ACCEPTED]);
     let said = bad.last().unwrap();
@@ -315,20 +313,23 @@ fn rules_that_are_broken_in_many_places_are_counted() {
     let long = "x".repeat(100);
     let causes = vec![broken(&long, "CODER0202"); 64];
     let broken = Verdict { causes, more_causes: 7, ..Verdict::default() };
-    let said = findings(&Observed { broken, ..healthy() }).pop().unwrap().message;
+    let said = findings(&with(|object| object.broken = broken)).pop().unwrap().message;
     assert!(said.ends_with("; and 70 more problems") && said.len() <= 300, "{said}");
 }
 
 #[test]
 fn what_coderd_runs_without_is_told_beside_ready() {
-    let found = findings(&Observed { unimportant: vec!["ServiceMonitor refused".into()], ..healthy() });
+    let found = findings(&with(|object| object.problems.unimportant = vec!["ServiceMonitor refused".into()]));
     assert_eq!(found[0].status, ConditionStatus::True);
     assert!(found[0].message.ends_with("but ServiceMonitor refused"), "{}", found[0].message);
 }
 
 #[test]
 fn of_a_deployment_that_could_not_be_applied_nothing_is_said() {
-    let observed = Observed { rollout: Rollout::Unseen, failed: vec!["no answer".into()], ..healthy() };
+    let observed = with(|object| {
+        object.rollout = Rollout::Unseen;
+        object.problems.failed = vec!["no answer".into()];
+    });
     let found = findings(&observed);
     assert_eq!((found[0].reason, found[3].status), (Reason::ApplyFailed.as_str(), ConditionStatus::Unknown));
 }

@@ -20,7 +20,12 @@ pub(super) fn template(provisioner: &ResolvedProvisioner, daemons: &Daemons) -> 
     let ResolvedProvisioner { owner, pods: settings, spec, .. } = provisioner;
     let pods = Pods { owner, settings, fields: spec.pod_fields(), volumes, mounts };
     let checksum = (annotation::KEY_CHECKSUM, Some(daemons.key.checksum.as_str()));
-    pods.template(container(provisioner, daemons), checksum)
+    let mut template = pods.template(container(provisioner, daemons), checksum);
+    if let Some(certificates) = &daemons.certificates {
+        let annotations = template.metadata.get_or_insert_default().annotations.get_or_insert_default();
+        annotations.insert(annotation::CHECKSUM.to_owned(), certificates.clone());
+    }
+    template
 }
 
 /// The container of a daemon.

@@ -13,7 +13,7 @@ pub(crate) const URL: &str = "CODER_URL";
 /// The key of the daemons.
 pub(crate) const KEY: &str = "CODER_PROVISIONER_DAEMON_KEY";
 /// What a daemon is called in coderd.
-const NAME: &str = "CODER_PROVISIONER_DAEMON_NAME";
+pub(crate) const NAME: &str = "CODER_PROVISIONER_DAEMON_NAME";
 
 /// The environment of daemons.
 pub(super) fn environment(provisioner: &ResolvedProvisioner, daemons: &Daemons) -> Vec<EnvVar> {

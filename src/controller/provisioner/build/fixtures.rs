@@ -34,6 +34,7 @@ impl Provisioner {
             image: "coder:v1".to_owned(),
             url: "http://coder.ns.svc.cluster.local:80".to_owned(),
             tls: Vec::new(),
+            certificates: None,
         };
         Self {
             object,
@@ -71,6 +72,12 @@ impl Provisioner {
         let control_plane = self.control_plane.as_mut().unwrap();
         control_plane.url = "https://coder.ns.svc.cluster.local:443".to_owned();
         control_plane.tls = secrets.iter().map(|secret| (*secret).to_owned()).collect();
+        control_plane.certificates = Some("0123abcd".to_owned());
+        self
+    }
+
+    pub(in super::super) fn with_certificates(mut self, checksum: Option<&str>) -> Self {
+        self.control_plane.as_mut().unwrap().certificates = checksum.map(str::to_owned);
         self
     }
 

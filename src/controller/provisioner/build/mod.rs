@@ -18,7 +18,7 @@ use crate::controller::children::{Child, ChildKind};
 use crate::controller::workload::{account, deployment, disruption, monitoring, rights};
 
 pub(super) use daemon::CONTAINER;
-pub(super) use environment::{KEY, URL};
+pub(super) use environment::{KEY, NAME as DAEMON_NAME, URL};
 pub(super) use trust::VOLUME as TRUST_VOLUME;
 
 /// Every object a provisioner consists of. What is `None` should not exist, but for the Deployment: one that runs stays.

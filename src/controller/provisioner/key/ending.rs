@@ -51,13 +51,14 @@ pub(crate) fn next(ending: &Ending<'_>) -> EndStep {
         let without = |left| EndStep::Record(Box::new(ending.record.without(key)), left);
         match sight {
             // One that was taken over, and whose daemons others still run.
-            Sight::Listed(found) if key.is_adopted() && found.daemons > 0 => {
+            Sight::Listed(found) if key.is_adopted() && !found.daemons.is_none() => {
                 return without(vec![Left::Behind(key.name.clone())]);
             }
             Sight::Listed(found) if key.is_found(found) => return EndStep::Delete(key.clone()),
             // Its name belongs to somebody else by now.
             Sight::Listed(_) | Sight::Absent => return without(Vec::new()),
             Sight::HomeGone | Sight::NotLicensed => return without(vec![Left::Behind(key.name.clone())]),
+            Sight::OrganizationGone => return without(vec![Left::WithOrganization(key.name.clone())]),
             Sight::Unreachable => is_blocked = true,
         }
     }

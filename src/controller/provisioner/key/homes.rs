@@ -2,14 +2,14 @@
 //! asked with its own control plane's token, at its own address; what its lists show is what `steps` sees.
 
 use super::record::{Home, Key};
-use super::seen::{KeyFacts, Listed, Sight, UNKNOWN, find};
-use crate::coderd::client::ProvisionerKey;
+use super::seen::{Daemons, KeyFacts, Listed, Sight, find};
+use crate::coderd::client::{KeyDaemons, ProvisionerKey};
 use crate::coderd::{Client, Error, Uuid};
 use crate::control_plane_access::ControlPlaneAccess;
 use crate::control_plane_access::control_planes::{self, ControlPlanes, Found};
 use crate::control_plane_access::credentials::Credentials;
 use crate::control_plane_access::unreached::Unreached;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a coderd told of the keys of an organization.
 #[derive(Debug, Clone)]
@@ -22,6 +22,8 @@ pub(crate) enum Keys {
     Unreachable,
     /// It is gone for good.
     Gone,
+    /// It answers, and has no such organization any more: its keys went with it.
+    OrganizationGone,
 }
 
 impl Keys {
@@ -29,7 +31,7 @@ impl Keys {
     pub(crate) fn listed(&self) -> Option<&[Listed]> {
         match self {
             Self::Listed(listed) => Some(listed),
-            Self::NotLicensed | Self::Unreachable | Self::Gone => None,
+            Self::NotLicensed | Self::Unreachable | Self::Gone | Self::OrganizationGone => None,
         }
     }
 
@@ -42,6 +44,7 @@ impl Keys {
             Self::NotLicensed => Sight::NotLicensed,
             Self::Unreachable => Sight::Unreachable,
             Self::Gone => Sight::HomeGone,
+            Self::OrganizationGone => Sight::OrganizationGone,
         }
     }
 }
@@ -98,26 +101,39 @@ impl<'a> Homes<'a> {
             Err(error @ (Error::NotLicensed { .. } | Error::RouteMissing { .. })) => {
                 (Keys::NotLicensed, Some(error))
             }
-            Err(error) => {
-                self.unreached = Some(error.to_string());
-                (Keys::Unreachable, Some(error))
-            }
+            Err(error) => match self.is_organization_gone(&client, home, &error).await {
+                true => (Keys::OrganizationGone, Some(error)),
+                false => {
+                    self.unreached = Some(error.to_string());
+                    (Keys::Unreachable, Some(error))
+                }
+            },
         }
     }
 
-    /// The keys, with the number of their daemons. In a large organization the list of daemons is more than is read: then it is
-    /// not known who uses a key.
+    /// Whether coderd proves that an organization is gone: it does not have it by its id, and it would show it to this user if
+    /// it had. To anybody else what is hidden looks the same.
+    async fn is_organization_gone(&self, client: &Client, home: &Home, error: &Error) -> bool {
+        if !matches!(error, Error::NotFoundOrForbidden { .. }) {
+            return false;
+        }
+        let asked = client.organization_by_id(home.organization).await;
+        if !matches!(asked, Err(Error::NotFoundOrForbidden { .. })) {
+            return false;
+        }
+        client.me().await.is_ok_and(|me| me.reads_every_organization())
+    }
+
+    /// The keys, with their daemons. In a large organization the list of daemons is more than is read: then it is not known
+    /// who uses a key.
     async fn list(&self, client: &Client, home: &Home) -> Result<Vec<Listed>, Error> {
         let keys = client.provisioner_keys(home.organization).await?;
-        let daemons: Option<BTreeMap<Uuid, usize>> =
-            match client.provisioner_key_daemons(home.organization).await {
-                Ok(all) => Some(all.into_iter().map(|one| (one.key.id, one.daemons.len())).collect()),
-                Err(Error::TooLarge { .. }) => None,
-                Err(error) => return Err(error),
-            };
-        let count =
-            |id: Uuid| daemons.as_ref().map_or(UNKNOWN, |all| all.get(&id).copied().unwrap_or_default());
-        Ok(keys.into_iter().map(|key| listed(key, &count)).collect())
+        let daemons = match client.provisioner_key_daemons(home.organization).await {
+            Ok(all) => Some(all.into_iter().map(|one| (one.key.id, names(one))).collect()),
+            Err(Error::TooLarge { .. }) => None,
+            Err(error) => return Err(error),
+        };
+        Ok(listed(keys, daemons))
     }
 
     async fn reach(&mut self, home: &Home) -> Elsewhere {
@@ -136,7 +152,7 @@ impl<'a> Homes<'a> {
                 Found::There(control_plane) => control_plane,
                 Found::Gone => return Elsewhere::Gone,
                 Found::Unreadable(why) => {
-                    self.unreached = Some(format!("its control plane cannot be read: {why}"));
+                    self.unreached = Some(format!("its CoderControlPlane is invalid ({why}); correct it"));
                     return Elsewhere::Unreachable;
                 }
                 Found::Unlisted => return Elsewhere::Unreachable,
@@ -158,8 +174,20 @@ fn place(home: &Home) -> (String, String) {
     (home.control_plane.clone(), home.deployment.clone())
 }
 
-fn listed(key: ProvisionerKey, count: &impl Fn(Uuid) -> usize) -> Listed {
-    let daemons = count(key.id);
-    let facts = KeyFacts { id: key.id, organization: key.organization_id, name: key.name, tags: key.tags };
-    Listed { facts, created_at: key.created_at, daemons }
+fn names(of_key: KeyDaemons) -> BTreeSet<String> {
+    of_key.daemons.into_iter().map(|daemon| daemon.name).collect()
+}
+
+/// Keys with their daemons, if those are known.
+fn listed(keys: Vec<ProvisionerKey>, daemons: Option<BTreeMap<Uuid, BTreeSet<String>>>) -> Vec<Listed> {
+    let of = |id: Uuid| match &daemons {
+        Some(all) => Daemons::Seen(all.get(&id).cloned().unwrap_or_default()),
+        None => Daemons::Unknown,
+    };
+    let one = |key: ProvisionerKey| Listed {
+        daemons: of(key.id),
+        created_at: key.created_at,
+        facts: KeyFacts { id: key.id, organization: key.organization_id, name: key.name, tags: key.tags },
+    };
+    keys.into_iter().map(one).collect()
 }

@@ -3,6 +3,7 @@
 
 pub(crate) mod ending;
 pub(crate) mod homes;
+mod look;
 pub(crate) mod record;
 pub(crate) mod secret;
 pub(crate) mod seen;

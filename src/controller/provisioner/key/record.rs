@@ -107,6 +107,11 @@ impl Record {
         record
     }
 
+    /// Whether no other recorded place is in the Secret of this one.
+    pub(super) fn is_alone(&self, place: &SecretPlace) -> bool {
+        self.places.iter().all(|one| one == place || one.secret != place.secret)
+    }
+
     /// Without a place that holds nothing any more.
     pub(super) fn emptied(&self, place: &SecretPlace) -> Self {
         let mut record = self.clone();
@@ -131,7 +136,7 @@ impl Record {
     pub(super) fn giving_up(&self, found: Option<&Listed>) -> Self {
         let mut record = self.clone();
         let id = found.map(|found| found.facts.id);
-        let used = found.is_some_and(|found| found.daemons > 0);
+        let used = found.is_some_and(|found| !found.daemons.is_none());
         record.retiring.extend(record.pending.take().map(|key| Key { id, used, ..key }));
         record
     }

@@ -31,6 +31,13 @@ pub(crate) struct Found {
     secret: Option<Value>,
 }
 
+impl Found {
+    /// Whether the API server lets nobody change it any more, us included.
+    pub(crate) fn is_immutable(&self) -> bool {
+        self.secret.as_ref().is_some_and(|secret| secret["immutable"] == true)
+    }
+}
+
 /// Of which key a plaintext is. It is no secret, and no proof: coderd is asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Mark {

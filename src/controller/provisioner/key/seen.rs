@@ -12,9 +12,6 @@ const CLOCK_SKEW: SignedDuration = SignedDuration::from_mins(5);
 /// How long a request to make a key may be under way.
 const UNDER_WAY: SignedDuration = SignedDuration::from_mins(1);
 
-/// Some number of daemons: coderd did not tell which.
-pub(crate) const UNKNOWN: usize = usize::MAX;
-
 /// The tags of a key.
 pub(crate) type Tags = BTreeMap<String, String>;
 
@@ -73,6 +70,22 @@ pub(crate) struct KeyFacts {
     pub tags: Tags,
 }
 
+/// The daemons that were seen with a key within the last minutes.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Daemons {
+    /// coderd did not tell.
+    Unknown,
+    /// These, by name.
+    Seen(BTreeSet<String>),
+}
+
+impl Daemons {
+    /// Whether coderd says that there is none.
+    pub(crate) fn is_none(&self) -> bool {
+        matches!(self, Self::Seen(names) if names.is_empty())
+    }
+}
+
 /// A key in a list, with who uses it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Listed {
@@ -80,8 +93,8 @@ pub(crate) struct Listed {
     pub facts: KeyFacts,
     /// When it was made, by coderd's clock.
     pub created_at: Timestamp,
-    /// Daemons that were seen with it within the last minutes; [`UNKNOWN`] if coderd did not tell.
-    pub daemons: usize,
+    /// Who uses it.
+    pub daemons: Daemons,
 }
 
 /// What a place for the plaintext holds.
@@ -112,6 +125,8 @@ pub(crate) enum Sight {
     Unreachable,
     /// Its control plane, or the database behind it, is gone for good.
     HomeGone,
+    /// Its coderd answers, and the organization was deleted there, with all its keys.
+    OrganizationGone,
     /// Its coderd answers, and its license does not cover external provisioners.
     NotLicensed,
 }
@@ -127,6 +142,8 @@ pub(crate) struct Seen<'a> {
     pub record: &'a Record,
     /// What each recorded place holds, and the one that is asked for.
     pub materials: &'a [(SecretPlace, Material)],
+    /// Secrets that nobody can change any more, by name.
+    pub immutable: &'a BTreeSet<String>,
     /// The keys of the organization; none if coderd did not tell.
     pub listed: Option<&'a [Listed]>,
     /// What was seen of the keys on their way out, in their order.
@@ -135,6 +152,10 @@ pub(crate) struct Seen<'a> {
     pub pending_elsewhere: Option<&'a Sight>,
     /// Whether every pod was started with what the asked place holds, and no other pod is left.
     pub rolled: bool,
+    /// Since when that is so, as far as the Deployment tells.
+    pub rolled_at: Option<Timestamp>,
+    /// How long daemons may go on with a key after all pods run with another.
+    pub patience: SignedDuration,
     /// Whether the license covers external provisioners now.
     pub entitled: bool,
     /// Whether another object has the older claim on this name.

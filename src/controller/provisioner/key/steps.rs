@@ -2,9 +2,13 @@
 //! pure, the time too. A key is made, proven and rolled out before the one it replaces is deleted, and nothing is deleted that
 //! is not recorded as ours.
 
+mod lookups;
+mod retiring;
+
+pub(crate) use retiring::patience;
+
 use super::record::{Key, Record, SecretPlace};
-use super::seen::{KeyFacts, Listed, Material, Seen, Sight, UNKNOWN, find, is_same};
-use jiff::SignedDuration;
+use super::seen::{Listed, Material, Seen, Sight, find, is_same};
 
 /// Keys of ours in one coderd at most: one in use, one being made, one on its way out.
 const MOST_KEYS: usize = 3;
@@ -12,8 +16,6 @@ const MOST_KEYS: usize = 3;
 const MOST_RETIRING: usize = 6;
 /// Places of plaintexts at most: more than one only while pods do not come. The schema says the same.
 const MOST_PLACES: usize = 4;
-/// How long daemons may go on with a key after all pods run with another: whoever still uses it has copied it.
-const PATIENCE: SignedDuration = SignedDuration::from_mins(30);
 
 /// Why nothing is done now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -26,6 +28,8 @@ pub(crate) enum Wait {
     Rollout,
     /// The Secret that is asked for is somebody else's.
     SecretNotOurs,
+    /// The Secret that is asked for is ours, and nobody can change it any more.
+    SecretImmutable,
     /// Another object has the older claim on the name.
     Claimed,
     /// The coderd of a key on its way out cannot be asked; everything else is as it should be.
@@ -41,6 +45,8 @@ pub(crate) enum Left {
     Taken(String),
     /// It is ours, and can never be reached again.
     Behind(String),
+    /// It went with its organization.
+    WithOrganization(String),
 }
 
 /// One step.
@@ -52,8 +58,8 @@ pub(crate) enum Step {
     Record(Box<Record>, Vec<Left>),
     /// Make the key that is recorded as pending, and put its plaintext into its place.
     Create,
-    /// Copy the plaintext of the key in use from one place to another.
-    Move(SecretPlace, SecretPlace),
+    /// Copy the plaintext of the key in use from this place to the one that is asked for.
+    Move(SecretPlace),
     /// Remove what a place holds that is no longer asked for.
     Empty(SecretPlace),
     /// Delete a key of ours.
@@ -159,7 +165,9 @@ impl Seen<'_> {
             Some(Sight::Listed(found)) if is_kept || found.is_made_for(pending) => {
                 Step::record(used(self.record.giving_up(Some(found))))
             }
-            Some(Sight::Listed(_) | Sight::Absent) => Step::record(self.record.forgetting_pending()),
+            Some(Sight::Listed(_) | Sight::Absent | Sight::OrganizationGone) => {
+                Step::record(self.record.forgetting_pending())
+            }
             Some(Sight::HomeGone) => {
                 let left = if is_kept { vec![Left::Behind(pending.name.clone())] } else { Vec::new() };
                 Step::Record(Box::new(self.record.forgetting_pending()), left)
@@ -225,7 +233,7 @@ impl Seen<'_> {
     fn is_current_unused(&self) -> bool {
         let current = self.record.current.as_ref().filter(|current| current.home == self.desired.home);
         let found = |current: &Key| find(self.listed?, &current.name);
-        current.is_some_and(|current| found(current).is_some_and(|found| found.daemons == 0))
+        current.is_some_and(|current| found(current).is_some_and(|found| found.daemons.is_none()))
     }
 
     fn intend(&self) -> Step {
@@ -277,6 +285,9 @@ impl Seen<'_> {
         if self.materials.iter().any(is_foreign) {
             return Some(Wait::SecretNotOurs);
         }
+        if self.immutable.contains(&self.desired.place.secret) {
+            return Some(Wait::SecretImmutable);
+        }
         (!self.entitled).then_some(Wait::Entitlement)
     }
 
@@ -297,10 +308,13 @@ impl Seen<'_> {
         if *self.at(&self.desired.place) == Material::Foreign {
             return Step::Wait(Wait::SecretNotOurs);
         }
+        if self.immutable.contains(&self.desired.place.secret) {
+            return Step::Wait(Wait::SecretImmutable);
+        }
         if !self.record.places.contains(&self.desired.place) {
             return self.hold();
         }
-        Step::Move(from.clone(), self.desired.place.clone())
+        Step::Move(from.clone())
     }
 
     /// Records that the place that is asked for will hold a plaintext.
@@ -309,133 +323,6 @@ impl Seen<'_> {
             return Step::Wait(Wait::TooMany);
         }
         Step::record(self.record.holding(&self.desired.place))
-    }
-
-    /// What is to be done about keys on their way out; nothing if there are none. With `unused` it is enough that nobody uses
-    /// one.
-    fn tidy(&self, unused: bool) -> Option<Step> {
-        let mut wait = None;
-        for (key, sight) in self.record.retiring.iter().zip(self.retiring) {
-            match sight {
-                // Ours is gone or never was, and its name belongs to somebody else.
-                Sight::Listed(found) if !key.is_found(found) => {
-                    return Some(Step::record(self.record.without(key)));
-                }
-                Sight::Absent => return Some(Step::record(self.record.without(key))),
-                Sight::HomeGone => {
-                    let left = vec![Left::Behind(key.name.clone())];
-                    return Some(Step::Record(Box::new(self.record.without(key)), left));
-                }
-                Sight::Listed(found) if self.may_delete(key, found, unused) && self.entitled => {
-                    return Some(Step::Delete(key.clone()));
-                }
-                Sight::Listed(found) if self.may_delete(key, found, unused) => wait = Some(Wait::Entitlement),
-                Sight::NotLicensed => wait = wait.or(Some(Wait::Entitlement)),
-                Sight::Listed(_) => wait = Some(Wait::Rollout),
-                Sight::Unreachable => wait = wait.or(Some(Wait::Elsewhere)),
-            }
-        }
-        wait.map(Step::Wait)
-    }
-
-    /// Whether no pod needs a key on its way out, neither now nor when it is started again.
-    fn may_delete(&self, key: &Key, found: &Listed, unused: bool) -> bool {
-        let is_kept = |material: &Material| match material {
-            Material::Is(facts) => key.home == self.desired.home && facts.id == found.facts.id,
-            Material::Elsewhere(home, name) => *home == key.home && is_same(name, &key.name),
-            Material::Unproven => true,
-            Material::Absent | Material::Foreign | Material::Rejected => false,
-        };
-        // Once all pods are of the template of now, no pod reads another place.
-        let is_read = |place: &SecretPlace| !self.rolled || *place == self.desired.place;
-        if self.materials.iter().any(|(place, material)| is_read(place) && is_kept(material)) {
-            return false;
-        }
-        let is_over = key.since.checked_add(PATIENCE).is_ok_and(|end| end <= self.now);
-        let is_unused = found.daemons == 0 || found.daemons == UNKNOWN && is_over;
-        if !key.used || unused {
-            return is_unused;
-        }
-        let is_replaced = self.record.current.as_ref().is_some_and(|current| {
-            current.home == self.desired.home
-                && matches!(self.at(&self.desired.place), Material::Is(facts) if facts.is(current))
-        });
-        is_replaced && self.rolled && (found.daemons == 0 || is_over)
-    }
-
-    /// Everything is where it should be: what earlier specs asked for is emptied once no pod reads it.
-    fn empty_former_places(&self) -> Step {
-        let Some(place) = self.record.places.iter().find(|place| **place != self.desired.place) else {
-            return Step::Rest;
-        };
-        match self.at(place) {
-            Material::Absent | Material::Foreign => Step::record(self.record.emptied(place)),
-            _ if self.rolled => Step::Empty(place.clone()),
-            _ => Step::Wait(Wait::Rollout),
-        }
-    }
-
-    /// A key that coderd knows, as it is recorded.
-    fn found(&self, facts: &KeyFacts) -> Key {
-        let number = self.desired.number_of(&facts.name).unwrap_or(self.record.number.max(1));
-        Key { id: Some(facts.id), ..self.key(&facts.name, number) }
-    }
-
-    /// What is recorded, with every place of ours that was found without a record, and without those that hold nothing.
-    fn known(&self) -> Record {
-        let holds = |material: &Material| !matches!(material, Material::Absent | Material::Foreign);
-        let found = self.materials.iter().filter(|(_, material)| holds(material)).map(|(place, _)| place);
-        let record = Record { places: Vec::new(), ..self.record.clone() };
-        found.fold(record, |record, place| record.holding(place))
-    }
-
-    /// A key as it would be made now.
-    fn key(&self, name: &str, number: u64) -> Key {
-        Key {
-            home: self.desired.home.clone(),
-            name: name.to_owned(),
-            id: None,
-            number,
-            tags_hash: self.desired.tags_hash.clone(),
-            since: self.now,
-            attempted: false,
-            used: false,
-        }
-    }
-
-    /// Whether a key that nobody recorded is ours because its plaintext is in our Secret: one of our names only.
-    fn is_ours(&self, facts: &KeyFacts) -> bool {
-        let named = self.desired.number_of(&facts.name).is_some();
-        let former = self.desired.former_name.as_ref().is_some_and(|name| is_same(name, &facts.name));
-        facts.organization == self.desired.home.organization && (named || former) && !self.claimed
-    }
-
-    /// A place with the plaintext of such a key: the one that is asked for, if it has it.
-    fn proven(&self, is_it: impl Fn(&KeyFacts) -> bool) -> Option<(&SecretPlace, &KeyFacts)> {
-        let mut proven = self.materials.iter().filter_map(|(place, material)| match material {
-            Material::Is(facts) if is_it(facts) => Some((place, facts)),
-            _ => None,
-        });
-        let first = proven.next()?;
-        let asked_for = proven.find(|(place, _)| **place == self.desired.place);
-        Some(if *first.0 == self.desired.place { first } else { asked_for.unwrap_or(first) })
-    }
-
-    /// Whether a place is marked to hold the plaintext of a key in another coderd.
-    fn keeps_elsewhere(&self, key: &Key) -> bool {
-        self.materials.iter().any(|(_, material)| {
-            matches!(material, Material::Elsewhere(home, name) if *home == key.home && is_same(name, &key.name))
-        })
-    }
-
-    /// Whether something is kept of which it is not known whose plaintext it is.
-    fn is_unproven(&self) -> bool {
-        self.materials.iter().any(|(_, material)| *material == Material::Unproven)
-    }
-
-    fn at(&self, place: &SecretPlace) -> &Material {
-        let found = self.materials.iter().find(|(one, _)| one == place);
-        found.map_or(&Material::Absent, |(_, material)| material)
     }
 }
 

@@ -1,10 +1,11 @@
 //! Brings the keys of a provisioner to what they should be: looks, lets `steps` decide, acts, and looks again. It decides
 //! nothing itself, and every effect was recorded before it happens.
 
-use super::homes::{Homes, Keys};
-use super::record::{Home, Key, Record, SecretPlace};
-use super::secret::{Content, Found, Mark, Secrets};
-use super::seen::{Desired, KeyFacts, Material, Seen, Sight, UNKNOWN};
+use super::homes::Homes;
+use super::look::{Look, now};
+use super::record::{Key, Record, SecretPlace};
+use super::secret::{Content, Mark, Secrets};
+use super::seen::Desired;
 use super::steps::{Left, Step, Unrecorded, Wait, next, unrecorded};
 use super::store::RecordStore;
 use crate::coderd::client::Deletion;
@@ -12,8 +13,7 @@ use crate::coderd::{Client, Error, Uuid};
 use crate::confidential::Confidential;
 use crate::controller::runtime::deadline::Deadline;
 use crate::kubernetes::CallError;
-use crds::names::provisioner::key_checksum;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeSet;
 use std::time::Instant;
 
@@ -33,7 +33,7 @@ pub(crate) enum KeyError {
     Kubernetes(#[from] CallError),
     /// What coderd lists lacks a key that it knows.
     #[error(
-        "coderd does not list provisioner keys to the operator's user; its role in coderd was lowered, or its token is of a user without the role template-admin"
+        "coderd hides provisioner keys from the user of this token; give that user the role template-admin in coderd, or use another token"
     )]
     Filtered,
 }
@@ -45,6 +45,15 @@ pub(crate) struct Proven {
     pub checksum: String,
     /// The place it is in.
     pub place: SecretPlace,
+}
+
+/// A rollout that is complete.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Rolled {
+    /// What every pod runs with.
+    pub with: Proven,
+    /// Since when, if the Deployment tells.
+    pub at: Option<Timestamp>,
 }
 
 /// What became of the keys.
@@ -62,8 +71,8 @@ pub(crate) struct Keyed {
     pub made: Vec<String>,
     /// The same for those that were deleted.
     pub deleted: Vec<String>,
-    /// Daemons that coderd sees with the key in use.
-    pub daemons: Option<usize>,
+    /// The names of the daemons that coderd sees with the key in use.
+    pub daemons: Option<BTreeSet<String>>,
     /// Whether there was no time for all of it.
     pub is_cut: bool,
 }
@@ -80,8 +89,10 @@ pub(crate) struct KeyWork<'a> {
     pub desired: &'a Desired,
     /// Whether our finalizer is on the object.
     pub has_finalizer: bool,
-    /// The place and checksum that every pod runs with, if a rollout to it is complete.
-    pub rolled: Option<Proven>,
+    /// What every pod runs with, if a rollout to it is complete.
+    pub rolled: Option<Rolled>,
+    /// How long daemons may go on with a key after all pods run with another.
+    pub patience: SignedDuration,
     /// Whether the license covers external provisioners.
     pub entitled: bool,
     /// Whether another object has the older claim.
@@ -90,17 +101,6 @@ pub(crate) struct KeyWork<'a> {
     pub of_others: BTreeSet<Uuid>,
     /// Keys whose deletion was asked for in this reconcile.
     pub tried: BTreeSet<Key>,
-}
-
-/// What was seen before a step.
-struct Look {
-    places: Vec<(SecretPlace, Found)>,
-    materials: Vec<(SecretPlace, Material)>,
-    keys: Keys,
-    retiring: Vec<Sight>,
-    pending_elsewhere: Option<Sight>,
-    rolled: bool,
-    now: Timestamp,
 }
 
 impl KeyWork<'_> {
@@ -129,8 +129,8 @@ impl KeyWork<'_> {
     async fn step(&mut self, store: &mut RecordStore<'_>, keyed: &mut Keyed) -> Result<bool, KeyError> {
         let look = self.look(&store.record).await?;
         let step = next(&self.seen(&store.record, &look));
-        keyed.proven = proven(&store.record, &look, self.desired);
-        keyed.daemons = daemons(&store.record, &look);
+        keyed.proven = look.proven(&store.record, self.desired);
+        keyed.daemons = look.daemons(&store.record);
         keyed.wait = None;
         tracing::debug!(?step, "the next step of the provisioner's keys");
         match step {
@@ -145,13 +145,8 @@ impl KeyWork<'_> {
                 keyed.left.extend(left);
             }
             Step::Create => self.create(store, &look, keyed).await?,
-            Step::Move(from, to) => self.copy(&store.record, &look, &from, &to).await?,
-            Step::Empty(place) => {
-                let is_alone =
-                    store.record.places.iter().all(|one| *one == place || one.secret != place.secret);
-                let whole = is_alone && self.desired.place.secret != place.secret;
-                self.secrets.empty(&place, look.found(&place)?, whole).await?;
-            }
+            Step::Move(from) => self.copy(&store.record, &look, &from).await?,
+            Step::Empty(place) => self.empty(&store.record, &look, &place).await?,
             Step::Delete(key) => self.delete(store, &key, keyed).await?,
         }
         Ok(true)
@@ -161,97 +156,6 @@ impl KeyWork<'_> {
     pub(crate) async fn unrecorded(&mut self, record: &Record) -> Result<Unrecorded, KeyError> {
         let look = self.look(record).await?;
         Ok(unrecorded(&self.seen(record, &look)))
-    }
-
-    fn seen<'b>(&'b self, record: &'b Record, look: &'b Look) -> Seen<'b> {
-        Seen {
-            has_finalizer: self.has_finalizer,
-            desired: self.desired,
-            record,
-            materials: &look.materials,
-            listed: look.keys.listed(),
-            retiring: &look.retiring,
-            pending_elsewhere: look.pending_elsewhere.as_ref(),
-            rolled: look.rolled,
-            entitled: self.entitled && !matches!(look.keys, Keys::NotLicensed),
-            claimed: self.claimed,
-            of_others: &self.of_others,
-            now: look.now,
-        }
-    }
-
-    async fn look(&mut self, record: &Record) -> Result<Look, KeyError> {
-        let (keys, error) = self.homes.keys(&self.desired.home).await;
-        if let (Keys::Unreachable, Some(error)) = (&keys, error) {
-            return Err(error.into());
-        }
-        let mut places = Vec::new();
-        for place in self.places(record) {
-            let found = self.secrets.read(&place).await?;
-            places.push((place, found));
-        }
-        let mut materials = Vec::new();
-        for (place, found) in &places {
-            materials.push((place.clone(), self.material(record, found).await?));
-        }
-        if is_filtered(&keys, &materials, &self.desired.home) {
-            return Err(KeyError::Filtered);
-        }
-        let mut retiring = Vec::new();
-        for key in &record.retiring {
-            retiring.push(self.sight(&keys, key).await);
-        }
-        let pending_elsewhere = match &record.pending {
-            Some(pending) if pending.home != self.desired.home => Some(self.sight(&keys, pending).await),
-            _ => None,
-        };
-        let checksum = checksum(&places, &self.desired.place);
-        let rolled = self.rolled.as_ref().is_some_and(|rolled| {
-            rolled.place == self.desired.place && Some(&rolled.checksum) == checksum.as_ref()
-        });
-        let now = now();
-        Ok(Look { places, materials, keys, retiring, pending_elsewhere, rolled, now })
-    }
-
-    /// The place that is asked for, and those that are recorded.
-    fn places(&self, record: &Record) -> Vec<SecretPlace> {
-        let others = record.places.iter().filter(|place| **place != self.desired.place);
-        std::iter::once(&self.desired.place).chain(others).cloned().collect()
-    }
-
-    /// What a place holds. A plaintext is shown to the coderd that it is marked for; one without a mark, which the older
-    /// operator left, to the one that is asked for, unless the key in use is known to be elsewhere.
-    async fn material(&self, record: &Record, found: &Found) -> Result<Material, KeyError> {
-        let (plaintext, mark) = match &found.content {
-            Content::Nothing => return Ok(Material::Absent),
-            Content::Foreign => return Ok(Material::Foreign),
-            Content::Plaintext(plaintext, mark) => (plaintext, mark),
-        };
-        let current =
-            record.current.as_ref().map(|key| Mark { home: key.home.clone(), name: key.name.clone() });
-        if let Some(mark) = mark.as_ref().or(current.as_ref()).filter(|mark| mark.home != self.desired.home) {
-            return Ok(Material::Elsewhere(mark.home.clone(), mark.name.clone()));
-        }
-        Ok(match self.client.identify_provisioner_key(plaintext).await? {
-            Some(key) => Material::Is(KeyFacts {
-                id: key.id,
-                organization: key.organization_id,
-                name: key.name,
-                tags: key.tags,
-            }),
-            None => Material::Rejected,
-        })
-    }
-
-    async fn sight(&mut self, keys: &Keys, key: &Key) -> Sight {
-        if key.home == self.desired.home {
-            return keys.sight(key);
-        }
-        let (keys, error) = self.homes.keys(&key.home).await;
-        if let Some(error) = error {
-            tracing::warn!(%error, key = key.name, "the coderd of an earlier key does not list it");
-        }
-        keys.sight(key)
     }
 
     /// Makes the key that is recorded as pending and keeps its plaintext. That it is attempted is recorded first, and nothing
@@ -291,7 +195,7 @@ impl KeyWork<'_> {
     /// Puts a new plaintext into its place. Somebody else's change of the Secret meanwhile, a label say, is no reason to lose it.
     async fn keep(&self, look: &Look, plaintext: &Confidential<String>, mark: &Mark) -> Result<(), KeyError> {
         let place = &self.desired.place;
-        let mut kept = self.secrets.put(place, look.found(place)?, plaintext, mark).await;
+        let mut kept = self.secrets.put(place, &look.asked_for, plaintext, mark).await;
         for _ in 0..MOST_WRITES {
             let Err(error) = &kept else { break };
             if !error.is_outdated() && !error.is_already_exists() {
@@ -306,16 +210,18 @@ impl KeyWork<'_> {
         Ok(kept?)
     }
 
-    async fn copy(
-        &self,
-        record: &Record,
-        look: &Look,
-        from: &SecretPlace,
-        to: &SecretPlace,
-    ) -> Result<(), KeyError> {
+    /// Copies the plaintext of the key in use to where it is asked for.
+    async fn copy(&self, record: &Record, look: &Look, from: &SecretPlace) -> Result<(), KeyError> {
         let (Some(current), Some(plaintext)) = (&record.current, look.plaintext(from)) else { return Ok(()) };
         let mark = Mark { home: current.home.clone(), name: current.name.clone() };
-        Ok(self.secrets.put(to, look.found(to)?, plaintext, &mark).await?)
+        Ok(self.secrets.put(&self.desired.place, &look.asked_for, plaintext, &mark).await?)
+    }
+
+    /// Removes what an earlier place holds: the whole Secret, unless another place of ours is in it.
+    async fn empty(&self, record: &Record, look: &Look, place: &SecretPlace) -> Result<(), KeyError> {
+        let Some(found) = look.other(place) else { return Ok(()) };
+        let whole = record.is_alone(place) && self.desired.place.secret != place.secret;
+        Ok(self.secrets.empty(place, found, whole).await?)
     }
 
     /// Deletes a key, which coderd does by name: `steps` has seen that its id is the recorded one. One that coderd still lists
@@ -342,63 +248,4 @@ impl KeyWork<'_> {
         }
         Ok(())
     }
-}
-
-impl Look {
-    fn found(&self, place: &SecretPlace) -> Result<&Found, KeyError> {
-        let found = self.places.iter().find(|(one, _)| one == place).map(|(_, found)| found);
-        // Every place that a step names was looked at.
-        found.ok_or(KeyError::Filtered)
-    }
-
-    fn plaintext(&self, place: &SecretPlace) -> Option<&Confidential<String>> {
-        match self.places.iter().find(|(one, _)| one == place).map(|(_, found)| &found.content) {
-            Some(Content::Plaintext(plaintext, _)) => Some(plaintext),
-            _ => None,
-        }
-    }
-}
-
-/// The time, as exact as a status keeps it.
-pub(crate) fn now() -> Timestamp {
-    let now = Timestamp::now();
-    Timestamp::from_second(now.as_second()).unwrap_or(now)
-}
-
-/// Whether a list lacks a key that coderd knows: whoever may not see keys is shown none.
-fn is_filtered(keys: &Keys, materials: &[(SecretPlace, Material)], home: &Home) -> bool {
-    let Some(listed) = keys.listed() else { return false };
-    materials.iter().any(|(_, material)| match material {
-        Material::Is(facts) if facts.organization == home.organization => {
-            listed.iter().all(|one| one.facts.id != facts.id)
-        }
-        _ => false,
-    })
-}
-
-fn checksum(places: &[(SecretPlace, Found)], place: &SecretPlace) -> Option<String> {
-    let found = places.iter().find(|(one, _)| one == place).map(|(_, found)| &found.content);
-    match found {
-        Some(Content::Plaintext(plaintext, _)) => Some(key_checksum(plaintext.expose().as_bytes())),
-        _ => None,
-    }
-}
-
-/// What pods may be started with: the plaintext of the key in use, where the spec asks for it.
-fn proven(record: &Record, look: &Look, desired: &Desired) -> Option<Proven> {
-    let current = record.current.as_ref().filter(|current| current.home == desired.home)?;
-    let material =
-        look.materials.iter().find(|(place, _)| *place == desired.place).map(|(_, material)| material);
-    match material {
-        Some(Material::Is(facts)) if Some(facts.id) == current.id => {
-            Some(Proven { checksum: checksum(&look.places, &desired.place)?, place: desired.place.clone() })
-        }
-        _ => None,
-    }
-}
-
-fn daemons(record: &Record, look: &Look) -> Option<usize> {
-    let id = record.current.as_ref()?.id?;
-    let daemons = look.keys.listed()?.iter().find(|one| one.facts.id == id).map_or(0, |one| one.daemons);
-    (daemons != UNKNOWN).then_some(daemons)
 }

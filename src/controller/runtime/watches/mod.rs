@@ -2,10 +2,13 @@
 //! changes is handed to each kind, which decides whom it concerns; nothing is kept here, and no object is looked into.
 
 mod optional;
+mod router;
+
+pub(crate) use router::{Router, WatchHandler};
 
 use crate::controller::children::{ChildKind, Presence};
 use crate::controller::workload::consumed::Source;
-use crate::kubernetes::{Change, Kube, MetadataEvent, Selection};
+use crate::kubernetes::{Kube, MetadataEvent, Selection};
 use crds::well_known::{MANAGER, label};
 use futures::StreamExt;
 use futures::stream::BoxStream;
@@ -37,39 +40,16 @@ impl Changed {
     }
 }
 
-/// A kind of ours that is told of changes.
-pub(crate) trait WatchHandler: Send + Sync + 'static {
-    /// Enqueues the objects that a change concerns.
-    fn changed(&self, changed: Changed, change: &Change);
-    /// The same for a child that a list shows and a watch has not.
-    fn found(&self, kind: ChildKind, change: &Change);
-    /// Everything that there is of a child's kind is about to be told, from nothing.
-    fn listing(&self, kind: ChildKind);
-    /// Everything that there is of a child's kind has been told.
-    fn listed(&self, kind: ChildKind);
-    /// Enqueues every object: nobody tells what went while a watch was broken and had to list again.
-    fn relisted(&self);
-    /// The watch of a child's kind fails.
-    fn doubted(&self, kind: ChildKind);
-    /// Enqueues the objects that ask for a kind that the cluster lacked and serves now.
-    fn served(&self, kind: ChildKind);
-    /// The same for a kind that the cluster does not serve, or no longer does.
-    fn unserved(&self, kind: ChildKind);
-}
-
-/// The kinds of ours that are told.
-pub(crate) type WatchHandlers = Arc<[Arc<dyn WatchHandler>]>;
-
 /// Hears of every list or watch that failed, by the name of its kind.
 pub(crate) type OnWatchError = Arc<dyn Fn(&'static str) + Send + Sync>;
 
 /// Follows until it is dropped.
-pub(crate) async fn follow(kube: &Kube, handlers: WatchHandlers, on_error: OnWatchError) {
+pub(crate) async fn follow(kube: &Kube, router: Arc<Router>, on_error: OnWatchError) {
     let ours = Selection::Labelled(format!("{}={MANAGER}", label::MANAGED_BY));
     let everything = Selection::All;
     let mut followed = JoinSet::new();
     let mut hear = |changes: Changes, changed| {
-        followed.spawn(listen(changes, changed, handlers.clone(), on_error.clone()));
+        followed.spawn(listen(changes, changed, router.clone(), on_error.clone()));
     };
     let (always, optional): (Vec<ChildKind>, Vec<ChildKind>) =
         ChildKind::ALL.iter().partition(|kind| kind.presence() == Presence::Always);
@@ -80,8 +60,8 @@ pub(crate) async fn follow(kube: &Kube, handlers: WatchHandlers, on_error: OnWat
     hear(kube.changes::<ConfigMap>(&everything).boxed(), Changed::Consumed(Source::ConfigMap));
     hear(kube.changes::<Namespace>(&everything).boxed(), Changed::Namespace);
     for kind in optional {
-        let (handlers, on_error) = (handlers.clone(), on_error.clone());
-        followed.spawn(optional::follow(kube.clone(), kind, ours.clone(), handlers, on_error));
+        let (router, on_error) = (router.clone(), on_error.clone());
+        followed.spawn(optional::follow(kube.clone(), kind, ours.clone(), router, on_error));
     }
     // None of them ends by itself: if one does, the leader's task starts anew with all of them. Dropping this ends them all.
     if let Some(Err(error)) = followed.join_next().await {
@@ -91,13 +71,13 @@ pub(crate) async fn follow(kube: &Kube, handlers: WatchHandlers, on_error: OnWat
 
 type Changes = BoxStream<'static, watcher::Result<MetadataEvent>>;
 
-async fn listen(mut changes: Changes, changed: Changed, handlers: WatchHandlers, on_error: OnWatchError) {
+async fn listen(mut changes: Changes, changed: Changed, router: Arc<Router>, on_error: OnWatchError) {
     let mut listed = false;
     while let Some(event) = changes.next().await {
-        dispatch(&handlers, changed, &event);
+        dispatch(&router, changed, &event);
         match event {
             Ok(MetadataEvent::Listed) if std::mem::replace(&mut listed, true) => {
-                handlers.iter().for_each(|one| one.relisted());
+                router.relisted();
             }
             Ok(_) => {}
             Err(error) => {
@@ -108,16 +88,14 @@ async fn listen(mut changes: Changes, changed: Changed, handlers: WatchHandlers,
     }
 }
 
-/// Tells every kind what a watch shows.
-fn dispatch(handlers: &WatchHandlers, changed: Changed, event: &watcher::Result<MetadataEvent>) {
-    for handler in handlers.iter() {
-        match (event, changed) {
-            (Ok(MetadataEvent::Changed(change)), _) => handler.changed(changed, change),
-            (Ok(MetadataEvent::Listing), Changed::Child(kind)) => handler.listing(kind),
-            (Ok(MetadataEvent::Listed), Changed::Child(kind)) => handler.listed(kind),
-            (Err(_), Changed::Child(kind)) => handler.doubted(kind),
-            (_, Changed::Consumed(_) | Changed::Namespace) => {}
-        }
+/// Tells what a watch shows.
+fn dispatch(router: &Router, changed: Changed, event: &watcher::Result<MetadataEvent>) {
+    match (event, changed) {
+        (Ok(MetadataEvent::Changed(change)), _) => router.changed(changed, change),
+        (Ok(MetadataEvent::Listing), Changed::Child(kind)) => router.listing(kind),
+        (Ok(MetadataEvent::Listed), Changed::Child(kind)) => router.listed(kind),
+        (Err(_), Changed::Child(kind)) => router.doubted(kind),
+        (_, Changed::Consumed(_) | Changed::Namespace) => {}
     }
 }
 
@@ -132,8 +110,8 @@ mod tests {
         let counted: Arc<Mutex<Vec<&str>>> = Arc::default();
         let counts = counted.clone();
         let on_error: OnWatchError = Arc::new(move |kind| counts.lock().unwrap().push(kind));
-        let (handlers, failed): (WatchHandlers, _) =
-            (Arc::new([]), || Err(watcher::Error::NoResourceVersion));
+        let router = Arc::new(Router::new(Arc::default(), Vec::new()));
+        let failed = || Err(watcher::Error::NoResourceVersion);
         for changed in [
             Changed::Child(ChildKind::Service),
             Changed::Consumed(Source::Secret),
@@ -141,9 +119,9 @@ mod tests {
             Changed::Namespace,
         ] {
             let changes = stream::iter([failed(), Ok(MetadataEvent::Listing)]).boxed();
-            listen(changes, changed, handlers.clone(), on_error.clone()).await;
+            listen(changes, changed, router.clone(), on_error.clone()).await;
         }
-        optional::listen(stream::iter([failed()]), ChildKind::HttpRoute, &handlers, &on_error).await;
+        optional::listen(stream::iter([failed()]), ChildKind::HttpRoute, &router, &on_error).await;
         assert_eq!(*counted.lock().unwrap(), ["Service", "Secret", "ConfigMap", "Namespace", "HTTPRoute"]);
     }
 }

@@ -1,12 +1,13 @@
 //! Follows a kind that a cluster may lack, such as HTTPRoute, while the cluster knows it.
 //! Nothing is asked about a kind that nobody has defined: a watch on its one CustomResourceDefinition tells when it comes.
 
-use super::{Changed, OnWatchError, WatchHandlers, dispatch};
+use super::{Changed, OnWatchError, Router, dispatch};
 use crate::controller::children::ChildKind;
 use crate::kubernetes::{KindName, Kube, MetadataEvent, Selection, is_unknown};
 use futures::{Stream, StreamExt, TryStreamExt};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::runtime::watcher;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How soon a kind is tried again that is defined but not served: its definition is a moment old, or has other versions.
@@ -18,7 +19,7 @@ pub(super) async fn follow(
     kube: Kube,
     kind: ChildKind,
     selection: Selection,
-    handlers: WatchHandlers,
+    router: Arc<Router>,
     on_error: OnWatchError,
 ) {
     let changes = kube.changes::<CustomResourceDefinition>(&Selection::Named(definition(kind.names())));
@@ -28,14 +29,14 @@ pub(super) async fn follow(
     let mut defined = definition.is_there().await;
     loop {
         if !defined {
-            handlers.iter().for_each(|one| one.unserved(kind));
+            router.unserved(kind);
             (defined, pause) = (definition.is_there().await, FIRST_PAUSE);
             continue;
         }
         let changes = kube.changes_of(kind.names(), &selection);
         tokio::select! {
-            served = listen(changes, kind, &handlers, &on_error) => {
-                handlers.iter().for_each(|one| one.unserved(kind));
+            served = listen(changes, kind, &router, &on_error) => {
+                router.unserved(kind);
                 pause = if served { FIRST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
                 let next = tokio::time::timeout(pause, definition.is_there()).await;
                 defined = next.unwrap_or(true);
@@ -89,7 +90,7 @@ impl<S: Stream<Item = EventResult> + Unpin> Definition<S> {
 pub(super) async fn listen(
     changes: impl Stream<Item = EventResult>,
     kind: ChildKind,
-    handlers: &WatchHandlers,
+    router: &Router,
     on_error: &OnWatchError,
 ) -> bool {
     let mut changes = std::pin::pin!(changes);
@@ -98,11 +99,11 @@ pub(super) async fn listen(
         if event.as_ref().is_err_and(is_unknown) {
             break;
         }
-        dispatch(handlers, Changed::Child(kind), &event);
+        dispatch(router, Changed::Child(kind), &event);
         match event {
             Ok(MetadataEvent::Listed) => {
                 served = true;
-                handlers.iter().for_each(|one| one.served(kind));
+                router.served(kind);
             }
             Ok(_) => {}
             Err(error) => {

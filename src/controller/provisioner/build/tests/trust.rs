@@ -23,6 +23,18 @@ fn certificates_are_mounted_and_private_keys_are_not() {
 }
 
 #[test]
+fn another_ca_changes_the_pods_and_without_tls_there_is_nothing_to_change() {
+    let template = |given: Provisioner| given.template();
+    let tls = || Provisioner::test().of_tls_control_plane(&["a"]);
+    let before = template(tls().with_certificates(Some("one")));
+    assert_eq!(before["metadata"]["annotations"]["coder.com/checksum"], "one");
+    assert_ne!(template(tls().with_certificates(Some("two"))), before);
+    for without in [Provisioner::test(), tls().with_certificates(None)] {
+        assert_eq!(template(without)["metadata"]["annotations"]["coder.com/checksum"], Value::Null);
+    }
+}
+
+#[test]
 fn what_the_spec_trusts_besides_is_beside_it() {
     let certs = json!({"secrets": [{"name": "company", "key": "ca.crt"}]});
     let container = Provisioner::test().of_tls_control_plane(&["a"]).with("certs", certs).container();

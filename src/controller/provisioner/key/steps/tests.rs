@@ -1,11 +1,11 @@
 //! Single decisions, by sentence; every order of events is explored beside this file.
 
 use super::super::record::Home;
-use super::super::seen::{Desired, Tags};
+use super::super::seen::{Daemons, Desired, KeyFacts, Tags};
 use super::*;
 use crate::coderd::Uuid;
 use crds::names::provisioner::tags_hash;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeSet;
 
 /// What one step depends on, put together by sentences.
@@ -17,7 +17,14 @@ struct Case {
     entitled: bool,
     claimed: bool,
     rolled: bool,
+    rolled_at: Option<Timestamp>,
+    patience: SignedDuration,
+    immutable: BTreeSet<String>,
     of_others: BTreeSet<Uuid>,
+}
+
+fn daemons(number: usize) -> Daemons {
+    Daemons::Seen((0..number).map(|number| format!("pod-{number}")).collect())
 }
 
 fn uuid(number: u8) -> Uuid {
@@ -31,7 +38,7 @@ fn now() -> Timestamp {
 fn listed(number: u8, name: &str) -> Listed {
     let facts =
         KeyFacts { id: uuid(number), organization: uuid(200), name: name.to_owned(), tags: Tags::new() };
-    Listed { facts, created_at: now(), daemons: 0 }
+    Listed { facts, created_at: now(), daemons: daemons(0) }
 }
 
 impl Case {
@@ -56,6 +63,9 @@ impl Case {
             entitled: true,
             claimed: false,
             rolled: true,
+            rolled_at: None,
+            patience: SignedDuration::from_mins(30),
+            immutable: BTreeSet::new(),
             of_others: BTreeSet::new(),
         }
     }
@@ -82,10 +92,13 @@ impl Case {
             desired: &self.desired,
             record: &self.record,
             materials: &self.materials,
+            immutable: &self.immutable,
             listed: Some(&self.listed),
             retiring: &retiring,
             pending_elsewhere: None,
             rolled: self.rolled,
+            rolled_at: self.rolled_at,
+            patience: self.patience,
             entitled: self.entitled,
             claimed: self.claimed,
             of_others: &self.of_others,
@@ -151,7 +164,7 @@ fn no_key_is_made_without_a_license_for_a_foreign_secret_or_against_an_older_cla
 #[test]
 fn a_key_that_an_annotation_names_is_taken_over_once_and_deleted_when_ours_is_in_use() {
     let mut case = Case::using("builders", "builders");
-    case.listed.push(Listed { daemons: 3, ..listed(9, "old") });
+    case.listed.push(Listed { daemons: daemons(3), ..listed(9, "old") });
     case.desired.adopt = Some("Old".to_owned());
     case.of_others.insert(uuid(9));
     assert_eq!(case.next(), Step::Rest, "another object has recorded it");
@@ -160,7 +173,7 @@ fn a_key_that_an_annotation_names_is_taken_over_once_and_deleted_when_ours_is_in
     assert_eq!((record.adopted.as_deref(), record.retiring.len()), (Some("Old"), 1));
     case.record = *record;
     assert_eq!(case.next(), Step::Wait(Wait::Rollout), "its daemons have some time");
-    case.listed[1].daemons = 0;
+    case.listed[1].daemons = daemons(0);
     assert!(matches!(case.next(), Step::Delete(key) if key.name == "old"));
     case.listed.pop();
     let Step::Record(record, _) = case.next() else { panic!("{:?}", case.next()) };
@@ -191,4 +204,55 @@ fn nothing_is_deleted_while_pods_are_on_their_way() {
     assert!(matches!(case.next(), Step::Delete(_)));
     case.entitled = false;
     assert_eq!(case.next(), Step::Wait(Wait::Entitlement));
+}
+
+#[test]
+fn a_daemon_that_finishes_a_build_keeps_its_key_until_no_pod_can_be_left() {
+    let mut case = Case::using("builders", "builders-2");
+    let ago = |minutes| now() - SignedDuration::from_mins(minutes);
+    let old = Key { id: Some(uuid(5)), used: true, ..case.seen(|seen| seen.key("builders", 1)) };
+    case.record.retiring = vec![Key { since: ago(90), ..old }];
+    case.listed.push(Listed { daemons: daemons(1), ..listed(5, "builders") });
+    assert!(matches!(case.next(), Step::Delete(_)), "whoever uses it after half an hour has copied it");
+    case.patience = SignedDuration::from_mins(120);
+    assert_eq!(case.next(), Step::Wait(Wait::Rollout), "its pod may take two hours to end");
+    case.patience = SignedDuration::from_mins(60);
+    assert!(matches!(case.next(), Step::Delete(_)));
+    case.rolled_at = Some(ago(40));
+    assert_eq!(case.next(), Step::Wait(Wait::Rollout), "the last pod was told to stop 40 minutes ago");
+    case.listed[1].daemons = daemons(0);
+    assert!(matches!(case.next(), Step::Delete(_)), "nobody waits for a daemon that is gone");
+}
+
+#[test]
+fn no_key_is_made_for_a_secret_that_nobody_can_change() {
+    let waits = Step::Wait(Wait::SecretImmutable);
+    let mut works = Case::using("builders", "builders");
+    works.immutable.insert("s".to_owned());
+    assert_eq!(works.next(), Step::Rest, "a key that works stays where it is");
+    works.desired.tags = Tags::from([("a".to_owned(), "b".to_owned())]);
+    assert_eq!(works.next(), waits);
+    let mut empty = Case::new("builders");
+    empty.materials = vec![(empty.desired.place.clone(), Material::Absent)];
+    empty.immutable.insert("s".to_owned());
+    assert_eq!(empty.next(), waits);
+    let mut moved = Case::using("builders", "builders");
+    moved.desired.place.data_key = "other".to_owned();
+    moved.immutable.insert("s".to_owned());
+    assert_eq!(moved.next(), waits, "not even to another data key of it");
+    moved.desired.place = SecretPlace { secret: "t".to_owned(), data_key: "key".to_owned() };
+    let Step::Record(record, _) = moved.next() else { panic!("{:?}", moved.next()) };
+    moved.record = *record;
+    let former = SecretPlace { secret: "s".to_owned(), data_key: "key".to_owned() };
+    assert_eq!(moved.next(), Step::Move(former.clone()));
+    moved.materials.push((moved.desired.place.clone(), moved.materials[0].1.clone()));
+    assert_eq!(moved.next(), Step::Empty(former), "as a whole it can go");
+}
+
+#[test]
+fn patience_is_at_least_the_grace_period_of_the_pods_and_coderds_window() {
+    let minutes = SignedDuration::from_mins;
+    assert_eq!((patience(None), patience(Some(0))), (minutes(30), minutes(30)));
+    assert_eq!(patience(Some(2 * 60 * 60)), minutes(124));
+    assert_eq!(patience(Some(i64::MAX)), SignedDuration::MAX);
 }

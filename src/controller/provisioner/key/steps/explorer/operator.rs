@@ -1,10 +1,11 @@
 //! The operator in the world: it sees, decides by the step function, and acts; killed in the middle where the world says so.
 
 use super::super::super::record::{Key, Record, SecretPlace};
-use super::super::super::seen::{KeyFacts, Listed, Material, Seen, Sight};
+use super::super::super::seen::{Daemons, KeyFacts, Listed, Material, Seen, Sight};
 use super::super::{Step, Unrecorded, unrecorded};
 use super::world::{CoderKey, Content, GARBAGE, World, at, home, place, tags, uuid};
 use super::{Decide, EndStep, Ending, ending};
+use jiff::SignedDuration;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
@@ -54,10 +55,13 @@ pub(super) fn step(world: &World, decide: Decide, answers: Answers, killed: Kill
         desired: &desired,
         record,
         materials: &materials,
+        immutable: &BTreeSet::new(),
         listed: (answers != Answers::None).then_some(&listed[..]),
         retiring: &retiring,
         pending_elsewhere: pending.as_ref(),
         rolled: world.is_rolled(),
+        rolled_at: None,
+        patience: SignedDuration::from_mins(30),
         entitled: true,
         claimed: false,
         of_others: &BTreeSet::new(),
@@ -89,7 +93,8 @@ fn facts(key: &CoderKey) -> KeyFacts {
 }
 
 fn listed(world: &World, key: &CoderKey) -> Listed {
-    let daemons = world.pods.iter().filter(|pod| pod.plaintext == key.id).count();
+    let pods = world.pods.iter().enumerate().filter(|(_, pod)| pod.plaintext == key.id);
+    let daemons = Daemons::Seen(pods.map(|(number, _)| format!("pod-{number}")).collect());
     Listed { facts: facts(key), created_at: at(key.hour), daemons }
 }
 
@@ -127,7 +132,7 @@ fn act(world: &World, step: Step, killed: Killed) -> Done {
             }
             next.create(killed);
         }
-        Step::Move(from, to) => next.places[number(&to)] = next.places[number(&from)].clone(),
+        Step::Move(from) => next.places[usize::from(world.spec.place)] = next.places[number(&from)].clone(),
         Step::Empty(place) => next.places[number(&place)] = None,
         Step::Delete(key) => return deleted(next, &key),
         Step::Wait(_) | Step::Rest => return Done::Nothing,

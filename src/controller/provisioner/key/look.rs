@@ -1,0 +1,187 @@
+//! Looks at everything the next step towards a key depends on: Secrets, coderd's lists, whose plaintext something is. It changes
+//! nothing; what follows from it is decided in `steps`.
+
+use super::homes::Keys;
+use super::record::{Home, Key, Record, SecretPlace};
+use super::secret::{Content, Found, Mark};
+use super::seen::{Daemons, Desired, KeyFacts, Material, Seen, Sight};
+use super::work::{KeyError, KeyWork, Proven};
+use crate::confidential::Confidential;
+use crds::names::provisioner::key_checksum;
+use jiff::Timestamp;
+use std::collections::BTreeSet;
+
+/// What was seen before a step.
+pub(super) struct Look {
+    /// The Secret that is asked for: there is no look without it.
+    pub(super) asked_for: Found,
+    /// The others that are recorded.
+    others: Vec<(SecretPlace, Found)>,
+    materials: Vec<(SecretPlace, Material)>,
+    /// Secrets that nobody can change any more, by name.
+    immutable: BTreeSet<String>,
+    keys: Keys,
+    retiring: Vec<Sight>,
+    pending_elsewhere: Option<Sight>,
+    rolled: bool,
+    now: Timestamp,
+}
+
+impl KeyWork<'_> {
+    /// What a step is decided from.
+    pub(super) fn seen<'b>(&'b self, record: &'b Record, look: &'b Look) -> Seen<'b> {
+        Seen {
+            has_finalizer: self.has_finalizer,
+            desired: self.desired,
+            record,
+            materials: &look.materials,
+            immutable: &look.immutable,
+            listed: look.keys.listed(),
+            retiring: &look.retiring,
+            pending_elsewhere: look.pending_elsewhere.as_ref(),
+            rolled: look.rolled,
+            rolled_at: self.rolled.as_ref().and_then(|rolled| rolled.at),
+            patience: self.patience,
+            entitled: self.entitled && !matches!(look.keys, Keys::NotLicensed),
+            claimed: self.claimed,
+            of_others: &self.of_others,
+            now: look.now,
+        }
+    }
+
+    /// Looks.
+    pub(super) async fn look(&mut self, record: &Record) -> Result<Look, KeyError> {
+        let (keys, error) = self.homes.keys(&self.desired.home).await;
+        if let (Keys::Unreachable, Some(error)) = (&keys, error) {
+            return Err(error.into());
+        }
+        let asked_for = self.secrets.read(&self.desired.place).await?;
+        let mut materials = vec![(self.desired.place.clone(), self.material(record, &asked_for).await?)];
+        let mut others = Vec::new();
+        for place in record.places.iter().filter(|place| **place != self.desired.place) {
+            let found = self.secrets.read(place).await?;
+            materials.push((place.clone(), self.material(record, &found).await?));
+            others.push((place.clone(), found));
+        }
+        if is_filtered(&keys, &materials, &self.desired.home) {
+            return Err(KeyError::Filtered);
+        }
+        let mut retiring = Vec::new();
+        for key in &record.retiring {
+            retiring.push(self.sight(&keys, key).await);
+        }
+        let pending_elsewhere = match &record.pending {
+            Some(pending) if pending.home != self.desired.home => Some(self.sight(&keys, pending).await),
+            _ => None,
+        };
+        let checksum = asked_for.content.checksum();
+        let rolled = self.rolled.as_ref().map(|rolled| &rolled.with).is_some_and(|with| {
+            with.place == self.desired.place && Some(&with.checksum) == checksum.as_ref()
+        });
+        let asked = std::iter::once((&self.desired.place, &asked_for));
+        let all = asked.chain(others.iter().map(|(place, found)| (place, found)));
+        let immutable = all.filter(|(_, found)| found.is_immutable()).map(|(place, _)| place.secret.clone());
+        let (immutable, now) = (immutable.collect(), now());
+        Ok(Look { asked_for, others, materials, immutable, keys, retiring, pending_elsewhere, rolled, now })
+    }
+
+    /// What a place holds. A plaintext is shown to the coderd that it is marked for; one without a mark, which the older
+    /// operator left, to the one that is asked for, unless the key in use is known to be elsewhere.
+    async fn material(&self, record: &Record, found: &Found) -> Result<Material, KeyError> {
+        let (plaintext, mark) = match &found.content {
+            Content::Nothing => return Ok(Material::Absent),
+            Content::Foreign => return Ok(Material::Foreign),
+            Content::Plaintext(plaintext, mark) => (plaintext, mark),
+        };
+        let current =
+            record.current.as_ref().map(|key| Mark { home: key.home.clone(), name: key.name.clone() });
+        if let Some(mark) = mark.as_ref().or(current.as_ref()).filter(|mark| mark.home != self.desired.home) {
+            return Ok(Material::Elsewhere(mark.home.clone(), mark.name.clone()));
+        }
+        Ok(match self.client.identify_provisioner_key(plaintext).await? {
+            Some(key) => Material::Is(KeyFacts {
+                id: key.id,
+                organization: key.organization_id,
+                name: key.name,
+                tags: key.tags,
+            }),
+            None => Material::Rejected,
+        })
+    }
+
+    async fn sight(&mut self, keys: &Keys, key: &Key) -> Sight {
+        if key.home == self.desired.home {
+            return keys.sight(key);
+        }
+        let (keys, error) = self.homes.keys(&key.home).await;
+        if let Some(error) = error {
+            tracing::warn!(%error, key = key.name, "the coderd of an earlier key does not list it");
+        }
+        keys.sight(key)
+    }
+}
+
+impl Look {
+    /// What a place that is not the one that is asked for holds; one that was not looked at is left alone.
+    pub(super) fn other(&self, place: &SecretPlace) -> Option<&Found> {
+        self.others.iter().find(|(one, _)| one == place).map(|(_, found)| found)
+    }
+
+    /// The plaintext in such a place.
+    pub(super) fn plaintext(&self, place: &SecretPlace) -> Option<&Confidential<String>> {
+        match &self.other(place)?.content {
+            Content::Plaintext(plaintext, _) => Some(plaintext),
+            Content::Nothing | Content::Foreign => None,
+        }
+    }
+
+    /// What pods may be started with: the plaintext of the key in use, where the spec asks for it.
+    pub(super) fn proven(&self, record: &Record, desired: &Desired) -> Option<Proven> {
+        let current = record.current.as_ref().filter(|current| current.home == desired.home)?;
+        let material = self.materials.iter().find(|(place, _)| *place == desired.place);
+        match material {
+            Some((_, Material::Is(facts))) if Some(facts.id) == current.id => {
+                Some(Proven { checksum: self.asked_for.content.checksum()?, place: desired.place.clone() })
+            }
+            _ => None,
+        }
+    }
+
+    /// The daemons that coderd sees with the key in use, if it tells.
+    pub(super) fn daemons(&self, record: &Record) -> Option<BTreeSet<String>> {
+        let id = record.current.as_ref()?.id?;
+        let found = self.keys.listed()?.iter().find(|one| one.facts.id == id);
+        match found.map(|found| &found.daemons) {
+            Some(Daemons::Seen(names)) => Some(names.clone()),
+            Some(Daemons::Unknown) => None,
+            None => Some(BTreeSet::new()),
+        }
+    }
+}
+
+impl Content {
+    /// What the annotation of pods is that are started with it.
+    fn checksum(&self) -> Option<String> {
+        match self {
+            Self::Plaintext(plaintext, _) => Some(key_checksum(plaintext.expose().as_bytes())),
+            Self::Nothing | Self::Foreign => None,
+        }
+    }
+}
+
+/// The time, as exact as a status keeps it.
+pub(super) fn now() -> Timestamp {
+    let now = Timestamp::now();
+    Timestamp::from_second(now.as_second()).unwrap_or(now)
+}
+
+/// Whether a list lacks a key that coderd knows: whoever may not see keys is shown none.
+fn is_filtered(keys: &Keys, materials: &[(SecretPlace, Material)], home: &Home) -> bool {
+    let Some(listed) = keys.listed() else { return false };
+    materials.iter().any(|(_, material)| match material {
+        Material::Is(facts) if facts.organization == home.organization => {
+            listed.iter().all(|one| one.facts.id != facts.id)
+        }
+        _ => false,
+    })
+}
