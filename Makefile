@@ -39,9 +39,9 @@ test-contract: cluster-tools ## the coderd double and the operator's access besi
 	RUST_BACKTRACE=0 cargo test --locked --test contract -- --include-ignored --nocapture --test-threads=1
 
 .PHONY: test-faults
-test-faults: cluster-tools ## every fault of coderd and its database, and a death of the operator at every write (about seven minutes)
+test-faults: cluster-tools ## every fault of coderd and its database, and a death of the operator at every write (up to half an hour)
 	RUST_BACKTRACE=0 cargo test --locked --test error_matrix -- --ignored
-	RUST_BACKTRACE=0 cargo test --locked --test crashes -- --ignored --nocapture
+	RUST_BACKTRACE=0 cargo test --locked --test crashes -- --ignored --nocapture --test-threads=1
 
 .PHONY: cluster-tools
 cluster-tools: ## build the test cluster's programs that are missing (about 11 minutes, once)

@@ -305,9 +305,10 @@ impl Campaign {
             run.until_quiet().await?;
             let points = run.journal.points();
             run.until_settled().await?;
+            let end = run.end_state().await?;
             run.until_steady(LIMIT).await?;
             run.check_invariants().await?;
-            Ok(Recording { points, end: run.end_state().await? })
+            Ok(Recording { points, end })
         };
         let recording = recording.await;
         let recording = match recording {

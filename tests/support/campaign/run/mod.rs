@@ -361,7 +361,8 @@ impl<'a> WorkloadRun<'a> {
     /// A failure with what the operator logged last, and what was broken, for whoever reads of it.
     pub(super) async fn explained(&self, why: String) -> String {
         let logs = self.all_logs().await;
-        let lines: Vec<&str> = logs.last().map(|log| log.lines().collect()).unwrap_or_default();
+        let lines = logs.last().map(|log| log.lines().filter(|line| !line.contains("\"DEBUG\"")));
+        let lines: Vec<&str> = lines.into_iter().flatten().collect();
         let mut broken = self.invariants.as_ref().map(|one| one.broken()).unwrap_or_default();
         broken.retain(|one| !why.contains(one.as_str()));
         let last = &lines[lines.len().saturating_sub(12)..];
