@@ -1,13 +1,13 @@
 //! What stands in the way of a key or of its end: a Secret that nobody can change, an organization that was deleted.
 
-use crate::env::ProvisionerEnv;
+use crate::one_double::OneDouble;
 use serde_json::json;
 use support::coderd::Role;
 use support::objects::{condition, is_ready, text};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_key_is_made_for_a_secret_that_is_immutable() {
-    let env = ProvisionerEnv::shared().await;
+    let env = OneDouble::shared().await;
     let ns = env.control_plane("immutable").await;
     env.apply_provisioner(&ns, "builders", &json!({})).await;
     let _daemons = env.daemons(&ns).await;
@@ -37,7 +37,7 @@ async fn no_key_is_made_for_a_secret_that_is_immutable() {
 }
 
 /// The keys of an organization of its own, which is then deleted in coderd.
-async fn without_organization(env: &ProvisionerEnv, ns: &str) {
+async fn without_organization(env: &OneDouble, ns: &str) {
     env.coderd().remove_provisioner_key(ns, ns);
     env.coderd().remove_organization(ns);
     env.cluster.kubectl(&format!("delete coderprovisioner builders -n {ns} --wait=false")).await.expect_ok();
@@ -45,7 +45,7 @@ async fn without_organization(env: &ProvisionerEnv, ns: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deleted_organization_holds_nobody_once_coderd_proves_it() {
-    let env = ProvisionerEnv::shared().await;
+    let env = OneDouble::shared().await;
     let ns = env.control_plane("organization").await;
     env.coderd().add_organization(&ns);
     env.apply_provisioner(&ns, "builders", &json!({ "organizationName": ns })).await;
@@ -60,7 +60,7 @@ async fn a_deleted_organization_holds_nobody_once_coderd_proves_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_organization_that_may_only_be_hidden_holds_the_object() {
-    let env = ProvisionerEnv::shared().await;
+    let env = OneDouble::shared().await;
     let ns = env.control_plane("hidden").await;
     env.coderd().add_organization(&ns);
     // Whoever administers one organization is shown no other: to him a deleted one looks like a hidden one.

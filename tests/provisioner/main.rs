@@ -10,6 +10,7 @@ mod keys_in_the_way;
 mod life;
 mod load;
 mod moves;
+mod one_double;
 mod proxied;
 mod rare_looks;
 mod site;

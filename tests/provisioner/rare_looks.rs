@@ -1,6 +1,6 @@
 //! An operator that verifies once an hour: what must not wait for the timer, and what is not asked in every reconcile.
 
-use crate::env::{BINARY, ProvisionerEnv};
+use crate::one_double::{BINARY, OneDouble};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use support::cluster::pki::{Ca, Pair};
@@ -9,18 +9,18 @@ use support::objects::{is_ready, text};
 use support::test_env::TestEnv;
 use tokio::sync::OnceCell;
 
-static RARELY: OnceCell<Arc<ProvisionerEnv>> = OnceCell::const_new();
+static RARELY: OnceCell<Arc<OneDouble>> = OnceCell::const_new();
 
-async fn rarely() -> Arc<ProvisionerEnv> {
+async fn rarely() -> Arc<OneDouble> {
     let start = async || {
         let builder = TestEnv::builder(BINARY).nodes(2).flag("--verify-interval=1h").coderd_with_tls();
-        Arc::new(ProvisionerEnv { env: builder.start().await })
+        Arc::new(OneDouble { env: builder.start().await })
     };
     RARELY.get_or_init(start).await.clone()
 }
 
 /// Requests a reconcile and waits until it is done.
-async fn reconcile(env: &ProvisionerEnv, ns: &str, request: &str) -> Value {
+async fn reconcile(env: &OneDouble, ns: &str, request: &str) -> Value {
     let words =
         format!("annotate coderprovisioner/builders -n {ns} --overwrite coder.com/reconcile-at={request}");
     env.cluster.kubectl(&words).await.expect_ok();

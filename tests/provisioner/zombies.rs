@@ -1,12 +1,12 @@
 //! Pods that are ready while coderd does not hear of their daemons: told, and deleted one a minute.
 
-use crate::env::ProvisionerEnv;
+use crate::one_double::OneDouble;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use support::objects::{condition, text};
 
 /// The pods of daemons in a namespace that are not on their way out, in the order of their names.
-async fn pods(env: &ProvisionerEnv, namespace: &str) -> Vec<String> {
+async fn pods(env: &OneDouble, namespace: &str) -> Vec<String> {
     let list = env.get("pods", namespace, "").await.unwrap_or_default();
     let pods = list["items"].as_array().cloned().unwrap_or_default();
     let stays = |pod: &&Value| {
@@ -20,7 +20,7 @@ async fn pods(env: &ProvisionerEnv, namespace: &str) -> Vec<String> {
 }
 
 /// Makes a pod one that has been ready for ten minutes.
-async fn age(env: &ProvisionerEnv, namespace: &str, pod: &str) {
+async fn age(env: &OneDouble, namespace: &str, pod: &str) {
     let object = env.get("pod", namespace, pod).await.unwrap();
     let mut conditions = object["status"]["conditions"].clone();
     let then = jiff::Timestamp::now() - jiff::SignedDuration::from_mins(10);
@@ -36,7 +36,7 @@ async fn age(env: &ProvisionerEnv, namespace: &str, pod: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_that_coderd_does_not_hear_of_is_told_and_deleted_one_a_minute() {
-    let env = ProvisionerEnv::shared().await;
+    let env = OneDouble::shared().await;
     let ns = env.control_plane("zombies").await;
     env.apply_provisioner(&ns, "builders", &json!({ "replicas": 3 })).await;
     let _daemons = env.daemons(&ns).await;
