@@ -14,29 +14,29 @@ use webhooks::CauseReason;
 reasons! {
     enum Reason {
         Settled {
-            Accepted: "",
-            Available: "",
+            Accepted: "As every kind has it.",
+            Available: "As every kind has it.",
         }
         Progress {
-            RollingOut: "",
-            ReplicasUnavailable: "",
-            Progressing: "",
+            RollingOut: "As every kind has it.",
+            ReplicasUnavailable: "As every kind has it.",
+            Progressing: "As every kind has it.",
         }
         NeedsYou {
-            InvalidSpec: "",
-            RulesBroken: "",
-            AdmissionDisabled: "",
-            AccountNotOurs: "",
-            ChildConflict: "",
-            ChildRefused: "",
-            FinalizerRefused: "",
-            RolloutStuck: "",
-            SecretMissing: "",
+            InvalidSpec: "As every kind has it.",
+            RulesBroken: "As every kind has it.",
+            AdmissionDisabled: "As every kind has it.",
+            AccountNotOurs: "As every kind has it.",
+            ChildConflict: "As every kind has it.",
+            ChildRefused: "As every kind has it.",
+            FinalizerRefused: "As every kind has it.",
+            RolloutStuck: "As every kind has it.",
+            SecretMissing: "As every kind has it.",
         }
         Fault {
-            DeadlineExceeded: "",
-            RolloutSlow: "",
-            ApplyFailed: "",
+            DeadlineExceeded: "As every kind has it.",
+            RolloutSlow: "As every kind has it.",
+            ApplyFailed: "As every kind has it.",
         }
     }
 }
