@@ -14,7 +14,7 @@ pub struct Case {
 }
 
 /// All calls of the client.
-pub const OPERATIONS: [Operation; 14] = [
+pub const OPERATIONS: [Operation; 15] = [
     Operation::Healthz,
     Operation::BuildInfo,
     Operation::Entitlements,
@@ -29,6 +29,7 @@ pub const OPERATIONS: [Operation; 14] = [
     Operation::IdentifyProvisionerKey,
     Operation::ProvisionerKeyDaemons,
     Operation::PendingJobs,
+    Operation::Authcheck,
 ];
 
 /// The request line of a call. A new call does not compile before it has one, and fails before it has cases.
@@ -52,6 +53,7 @@ pub fn line(operation: Operation) -> (&'static str, &'static str) {
             ("GET", "/api/v2/organizations/{organization}/provisionerkeys/daemons")
         }
         Operation::PendingJobs => ("GET", "/api/v2/organizations/{organization}/provisionerjobs"),
+        Operation::Authcheck => ("POST", "/api/v2/authcheck"),
     }
 }
 

@@ -23,6 +23,9 @@ pub(super) fn all(world: &World, decide: Decide) -> Vec<Move> {
     let mut moves = Vec::new();
     let (told, done) = step(world, decide, Answers::All, Killed::Not);
     moves.extend(moved(format!("operator: {told}"), done, true));
+    if let Some(next) = world.arrived() {
+        moves.push(Move { by: "a request arrives late".to_owned(), world: checked(next), is_onward: true });
+    }
     for (by, next) in cluster(world) {
         moves.push(Move { by, world: checked(next), is_onward: true });
     }
@@ -31,6 +34,8 @@ pub(super) fn all(world: &World, decide: Decide) -> Vec<Move> {
         for (answers, killed) in [
             (Answers::All, Killed::BeforePost),
             (Answers::All, Killed::AfterPost),
+            (Answers::All, Killed::UnderWay),
+            (Answers::All, Killed::Overtaken),
             (Answers::Lists, Killed::Not),
             (Answers::None, Killed::Not),
         ] {
@@ -154,7 +159,7 @@ impl World {
     /// What is neither recorded nor proven by the Secret belongs to nobody from now on.
     fn without_proof(mut self) -> Self {
         let kept: Vec<u8> = self.places.iter().flatten().map(|content| content.plaintext).collect();
-        let (spec, record, former_name) = (self.spec, self.record.clone(), self.former_name);
+        let (spec, record, former_name) = (self.spec, self.record.clone(), self.is_of_the_older_operator());
         for key in &mut self.keys {
             let is_named = key.name.starts_with(&base(spec.base)) || former_name && key.name == base(0);
             let is_provable = kept.contains(&key.id) && key.home == spec.home && is_named;
