@@ -99,6 +99,7 @@ pub fn cases() -> Vec<Case> {
     cases.extend(provisioner_keys());
     cases.extend(plaintexts_of_keys());
     cases.extend(pending_jobs());
+    cases.extend(rights());
     cases.extend(routes_without_a_caller());
     // Last, since it is used above: an owner may delete what is not its own.
     let of_another =
@@ -224,6 +225,13 @@ fn plaintexts_of_keys() -> Vec<Case> {
             Who::Owner,
         ],
     )
+}
+
+/// Whether callers may see the keys of the default organisation.
+fn rights() -> Vec<Case> {
+    let body = r#"{"checks":{"read":{"object":{"resource_type":"provisioner_daemon","organization_id":"{organization}"},"action":"read"}}}"#;
+    let ask = |who: Who| Case { body: Some(body.to_owned()), ..case(Operation::Authcheck, who) };
+    CALLERS.map(ask).into()
 }
 
 /// The jobs that wait on both sides, asked for as our client does and as it does not.
