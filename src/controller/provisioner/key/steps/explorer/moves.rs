@@ -129,7 +129,7 @@ fn faults_of_others(world: &World) -> Vec<(String, World)> {
     moves.extend(world.taken().map(|next| ("somebody takes our next name".to_owned(), next)));
     moves.push(("status is lost".to_owned(), world.without_status()));
     if world.hour == 0 {
-        moves.push(("an hour goes by".to_owned(), World { hour: 1, ..world.clone() }));
+        moves.push(("an hour goes by".to_owned(), World { hour: 1, under_way: None, ..world.clone() }));
     }
     moves
 }

@@ -222,7 +222,10 @@ impl World {
         let mut next = Self { under_way: None, ..self.clone() };
         if self.key_of_name(home, &name).is_none() {
             next.last_id += 1;
-            let is_ours = self.record.keys().any(|key| Self::home_of(key) == home && key.name == name);
+            // Nobody knows of one that no record announces any more.
+            let is_asked_for = |key: &Key| key.attempted && key.id.is_none();
+            let is_it = |key: &Key| Self::home_of(key) == home && key.name == name && is_asked_for(key);
+            let is_ours = self.record.keys().any(is_it);
             next.keys.push(CoderKey { home, name, id: next.last_id, tags, hour: self.hour, is_ours });
             next.keys.sort();
         }
