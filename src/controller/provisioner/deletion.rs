@@ -25,13 +25,13 @@ use crate::controller::runtime::schedule::Action;
 use crate::controller::status::partial;
 use crate::kubernetes::events::EventDraft;
 use crate::kubernetes::{CallError, KindName, Target};
-use crds::CoderProvisioner;
 use crds::shared::DeletionPolicy;
 use crds::well_known::annotation;
+use crds::{CoderProvisioner, CoderProvisionerSpec};
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
-use serde_json::{Value, from_value, json};
+use serde_json::{Value, from_value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -320,9 +320,9 @@ impl Reconciler {
     /// Whether pods may still use a key. One that is being stopped has as long as its grace period says, and a minute.
     async fn has_pods(&self, object: &Object<CoderProvisioner>) -> Result<bool, CallError> {
         // Names and labels come from the metadata: a spec that cannot be read lets no pod lose its key.
-        let named = json!({ "metadata": object.value["metadata"], "spec": {} });
-        let Ok(named) = complete::<CoderProvisioner>(&named, &self.config) else { return Ok(true) };
-        let owner = owner(&named);
+        let metadata = from_value(object.value["metadata"].clone()).unwrap_or_default();
+        let owner =
+            owner(&CoderProvisioner { metadata, spec: CoderProvisionerSpec::default(), status: None });
         if self.deployment(object, &owner.workload).await?.is_some() {
             return Ok(true);
         }
@@ -395,6 +395,7 @@ fn is_working(pod: &Value, now: Timestamp) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn a_pod_works_until_its_grace_period_is_over_and_a_minute_more() {

@@ -39,6 +39,9 @@ pub(super) fn all(world: &World, decide: Decide) -> Vec<Move> {
             (Answers::Lists, Killed::Not),
             (Answers::None, Killed::Not),
         ] {
+            if killed == Killed::Overtaken && world.under_way.is_none() {
+                continue;
+            }
             let (told, done) = step(&poorer, decide, answers, killed);
             moves.extend(moved(
                 format!("operator with {answers:?} answers, killed {killed:?}: {told}"),
