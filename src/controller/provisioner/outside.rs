@@ -268,9 +268,10 @@ fn key(keyed: &Keyed, place: &SecretPlace, rival: Option<&str>) -> (State, State
             let why = "the key in use is not the one that the spec asks for; that is made when the one before has gone";
             State::Pending(Reason::KeyRotating, with_elsewhere(why, keyed))
         }
-        Some(Wait::Entitlement) => {
-            State::Pending(Reason::Progressing, "waiting for a license that includes external provisioners".to_owned())
-        }
+        Some(Wait::Entitlement) => State::Pending(
+            Reason::Progressing,
+            "waiting for a license that includes external provisioners".to_owned(),
+        ),
         Some(Wait::Elsewhere | Wait::Rollout) | None => {
             State::Pending(Reason::Progressing, with_elsewhere("the key is being made", keyed))
         }

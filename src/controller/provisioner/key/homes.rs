@@ -259,7 +259,9 @@ impl<'a> Homes<'a> {
                     };
                 }
                 Found::Unreadable(why) => {
-                    return Elsewhere::Unreachable(format!("its CoderControlPlane is invalid ({why}); correct it"));
+                    return Elsewhere::Unreachable(format!(
+                        "its CoderControlPlane is invalid ({why}); correct it"
+                    ));
                 }
                 Found::Unlisted => return Elsewhere::Unreachable("it is not listed yet".to_owned()),
             };
