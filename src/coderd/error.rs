@@ -39,6 +39,8 @@ pub enum Operation {
     ProvisionerKeyDaemons,
     /// `GET /api/v2/organizations/{organization}/provisionerjobs`.
     PendingJobs,
+    /// `POST /api/v2/authcheck`.
+    Authcheck,
 }
 
 impl fmt::Display for Operation {
@@ -58,6 +60,7 @@ impl fmt::Display for Operation {
             Self::IdentifyProvisionerKey => "asking coderd which provisioner key a Secret holds",
             Self::ProvisionerKeyDaemons => "listing the daemons of provisioner keys",
             Self::PendingJobs => "listing pending provisioner jobs",
+            Self::Authcheck => "asking coderd what the token's user may see",
         })
     }
 }
@@ -80,6 +83,7 @@ impl Operation {
             Self::IdentifyProvisionerKey => "identify_provisioner_key",
             Self::ProvisionerKeyDaemons => "provisioner_key_daemons",
             Self::PendingJobs => "pending_jobs",
+            Self::Authcheck => "authcheck",
         }
     }
 

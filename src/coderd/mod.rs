@@ -20,6 +20,7 @@ pub(crate) use allowed::AllowedUrls;
 pub use client::Client;
 pub use endpoint::Endpoint;
 pub use error::{Error, Retry};
+pub(crate) use error::{Lost, Operation};
 pub(crate) use observer::Observer;
 pub(crate) use rate_limit_hold::RateLimitHold;
 pub use resolve::Resolve;

@@ -116,6 +116,7 @@ async fn call(operation: Operation, client: &Client) -> Result<(), Error> {
         }
         Operation::ProvisionerKeyDaemons => client.provisioner_key_daemons(default()).await.map(drop),
         Operation::PendingJobs => client.pending_jobs(default(), &Tags::new()).await.map(drop),
+        Operation::Authcheck => client.may_read_provisioner_keys(default()).await.map(drop),
     }
 }
 

@@ -14,7 +14,7 @@ pub struct Case {
 }
 
 /// All calls of the client.
-pub const OPERATIONS: [Operation; 14] = [
+pub const OPERATIONS: [Operation; 15] = [
     Operation::Healthz,
     Operation::BuildInfo,
     Operation::Entitlements,
@@ -29,6 +29,7 @@ pub const OPERATIONS: [Operation; 14] = [
     Operation::IdentifyProvisionerKey,
     Operation::ProvisionerKeyDaemons,
     Operation::PendingJobs,
+    Operation::Authcheck,
 ];
 
 /// The request line of a call. A new call does not compile before it has one, and fails before it has cases.
@@ -52,6 +53,7 @@ pub fn line(operation: Operation) -> (&'static str, &'static str) {
             ("GET", "/api/v2/organizations/{organization}/provisionerkeys/daemons")
         }
         Operation::PendingJobs => ("GET", "/api/v2/organizations/{organization}/provisionerjobs"),
+        Operation::Authcheck => ("POST", "/api/v2/authcheck"),
     }
 }
 
@@ -97,6 +99,7 @@ pub fn cases() -> Vec<Case> {
     cases.extend(provisioner_keys());
     cases.extend(plaintexts_of_keys());
     cases.extend(pending_jobs());
+    cases.extend(rights());
     cases.extend(routes_without_a_caller());
     // Last, since it is used above: an owner may delete what is not its own.
     let of_another =
@@ -222,6 +225,13 @@ fn plaintexts_of_keys() -> Vec<Case> {
             Who::Owner,
         ],
     )
+}
+
+/// Whether callers may see the keys of the default organisation.
+fn rights() -> Vec<Case> {
+    let body = r#"{"checks":{"read":{"object":{"resource_type":"provisioner_daemon","organization_id":"{organization}"},"action":"read"}}}"#;
+    let ask = |who: Who| Case { body: Some(body.to_owned()), ..case(Operation::Authcheck, who) };
+    CALLERS.map(ask).into()
 }
 
 /// The jobs that wait on both sides, asked for as our client does and as it does not.

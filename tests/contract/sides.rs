@@ -94,6 +94,7 @@ impl Side {
             ask = ask.header(header, &value);
         }
         if let Some(body) = body {
+            let body = &body.replace("{organization}", &self.organization);
             ask = ask.json(body);
         }
         ask.send(self.addr).await.unwrap_or_else(|error| panic!("{method} {path}: {error}"))

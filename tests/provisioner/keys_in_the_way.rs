@@ -21,7 +21,7 @@ async fn no_key_is_made_for_a_secret_that_is_immutable() {
         message.contains("builders-provisioner-key") && message.contains("spec.key.secretName"),
         "{message}"
     );
-    assert_eq!(condition(&stalled, "ProvisionerKeyReady")["status"], "True", "the key in use works");
+    assert_eq!(condition(&stalled, "ProvisionerKeyReady")["status"], "False", "its tags are those of before");
     let made = || {
         let calls = env.coderd().calls().into_iter().filter(|call| call.method == "POST");
         calls

@@ -164,6 +164,17 @@ impl Client {
         self.call(request).await.and_then(Answer::identified_key)
     }
 
+    /// Whether the token's user may see the provisioner keys of an organisation: to anybody else [`Client::provisioner_keys`]
+    /// shows an empty list.
+    pub async fn may_read_provisioner_keys(&self, organization: Uuid) -> Result<bool, Error> {
+        #[derive(Deserialize)]
+        struct Said {
+            read: bool,
+        }
+        let answer = self.call(Request::may_read_provisioner_keys(organization)).await?;
+        answer.json::<Said>().map(|said| said.read)
+    }
+
     /// The keys of an organisation with their daemons, coderd's own keys included.
     pub async fn provisioner_key_daemons(&self, organization: Uuid) -> Result<Vec<KeyDaemons>, Error> {
         self.call(Request::provisioner_key_daemons(organization)).await.and_then(|answer| answer.list())

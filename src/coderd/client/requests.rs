@@ -130,6 +130,18 @@ impl Request {
         Self::within(Operation::ProvisionerKeyDaemons, organization, "provisionerkeys/daemons")
     }
 
+    /// Whether the token's user may read the provisioner keys of an organisation: coderd keeps them with the daemons.
+    pub(super) fn may_read_provisioner_keys(organization: Uuid) -> Self {
+        let object =
+            json!({ "resource_type": "provisioner_daemon", "organization_id": organization.to_string() });
+        let body = json!({ "checks": { "read": { "object": object, "action": "read" } } }).to_string();
+        Self {
+            method: Method::POST,
+            body: Some(Confidential::new(body)),
+            ..Self::get(Operation::Authcheck, "/api/v2/authcheck")
+        }
+    }
+
     pub(super) fn pending_jobs(organization: Uuid, filter: &Tags) -> Self {
         let tags = path::query_value(&json!(filter).to_string());
         let rest = format!("provisionerjobs?status=pending&limit={ASKED_FOR}&tags={tags}");

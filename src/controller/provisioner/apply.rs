@@ -42,8 +42,19 @@ pub(super) struct Applied {
     pub(super) problems: Problems,
     /// Whether the Deployment is what the spec asks for, not one that was left as it was or could not be changed.
     pub(super) is_asked_for: bool,
+    /// Whether the Deployment was not applied because it would widen what is allowed.
+    pub(super) is_withheld: bool,
     /// Whether nothing is left of what an earlier generation asked for.
     pub(super) pruned: bool,
+}
+
+impl Applied {
+    /// Whether pods can be started with something else: nothing of the Deployment was withheld or refused.
+    pub(super) fn may_roll(&self) -> bool {
+        let Problems { conflicts, refused, failed, unimportant: _ } = &self.problems;
+        let is_free = self.account.is_none() && [conflicts, refused, failed].iter().all(|all| all.is_empty());
+        is_free && !self.is_withheld
+    }
 }
 
 /// Finds out what may be applied. Nothing is read where nothing would be applied: nothing is widened then. None where something
@@ -78,6 +89,7 @@ pub(super) async fn apply(work: Work<'_>, gate: &Gate) -> Applied {
     }
     let wanted = deployment.as_ref().filter(|child| is_allowed && !withheld.has(child));
     let (live, rollout) = work.run(applier, wanted, &mut problems).await;
+    let is_withheld = deployment.as_ref().is_some_and(|child| withheld.has(child));
     let is_asked_for = wanted.is_some() && rollout != Rollout::Unseen;
     let rolled = is_asked_for && rollout::is_over(live.as_ref(), &rollout);
     if let (Some(role), Some(binding)) = (role, role_binding)
@@ -90,7 +102,15 @@ pub(super) async fn apply(work: Work<'_>, gate: &Gate) -> Applied {
     // What comes to be shown meanwhile is for the next reconcile, which reads whether it may change anything.
     let pruned = gate.snapshot.is_some()
         || work.prune(is_allowed && rolled, gate.admission_disabled, &mut problems).await;
-    Applied { deployment: live, rollout, account: account_use.refusal(), problems, is_asked_for, pruned }
+    Applied {
+        deployment: live,
+        rollout,
+        account: account_use.refusal(),
+        problems,
+        is_asked_for,
+        is_withheld,
+        pruned,
+    }
 }
 
 impl<'a> Work<'a> {

@@ -2,25 +2,25 @@
 //! when is decided in `key::ending`. Daemons finish their builds first.
 
 use super::key::ending::{self, EndStep, Ending};
-use super::key::homes::Homes;
+use super::key::homes::{CONTROL_PLANE, Homes, Keys, TimeLimit};
 use super::key::record::{Home, Key, Record};
 use super::key::secret::{Content, Secrets};
-use super::key::seen::Desired;
 use super::key::steps::{Left, Unrecorded};
 use super::key::store::RecordStore;
 use super::key::stored::Sealer;
 use super::key::work::{KeyError, KeyWork};
 use super::key_event::KeyEvent;
-use super::observe::{desired, organization_name, place};
+use super::observe::{desired, organization_name, place, unrecorded_places};
 use super::reasons::Reason;
 use super::reconciler::{KIND, Reconciler};
 use super::resolve::owner;
-use crate::coderd::client::Deletion;
-use crate::coderd::{Client, Error, Uuid};
+use crate::coderd::client::{Deletion, Organization};
+use crate::coderd::{Client, Error};
 use crate::control_plane_access::control_planes::{self, Found};
 use crate::control_plane_access::credentials::Credentials;
-use crate::controller::children::{ChildKind, ChildOwner, drift};
+use crate::controller::children::{ChildKind, drift};
 use crate::controller::object::{Object, Origin, complete};
+use crate::controller::runtime::deadline::Deadline;
 use crate::controller::runtime::schedule::Action;
 use crate::controller::status::partial;
 use crate::kubernetes::events::EventDraft;
@@ -31,9 +31,9 @@ use crds::{CoderProvisioner, CoderProvisionerSpec};
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
-use serde_json::Value;
-use std::collections::BTreeSet;
-use std::time::Duration;
+use serde_json::{Value, from_value};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
 const NAMESPACE: KindName = ["v1", "Namespace", "namespaces"];
 const POD: KindName = ["v1", "Pod", "pods"];
@@ -55,6 +55,8 @@ enum End {
     Stopping,
     /// It is held, and why.
     Held(String),
+    /// There was no time for all of it.
+    Late,
 }
 
 impl Reconciler {
@@ -86,8 +88,17 @@ impl Reconciler {
                 self.tell_held(&object, Reason::CleanupFailed, &held(&why)).await?;
                 Ok(Action::BackOff(Duration::ZERO))
             }
-            // Somebody has changed it since: the next reconcile looks again.
+            // Somebody else was faster: what they wrote is looked at next time.
             Err(KeyError::Kubernetes(error)) if error.is_outdated() => Err(error),
+            Ok(End::Late) => {
+                self.tell_held(
+                    &object,
+                    Reason::CleanupFailed,
+                    &held("there was no time for all of its keys"),
+                )
+                .await?;
+                Ok(Action::RequeueAfter(Duration::ZERO))
+            }
             Err(error) => {
                 self.tell_held(&object, Reason::CleanupFailed, &held(&error.to_string())).await?;
                 Ok(Action::BackOff(Duration::ZERO))
@@ -129,18 +140,22 @@ impl Reconciler {
         store: &mut RecordStore<'_>,
     ) -> Result<End, KeyError> {
         let is_released = self.is_released(object).await?;
-        let mut homes = Homes::new(&self.access, &self.control_planes, &object.key.namespace);
-        let unrecorded = if is_released {
+        let time = TimeLimit { until: Deadline::from(Instant::now()).until(), reserved: Duration::ZERO };
+        let mut homes = Homes::new(&self.access, &self.control_planes, &object.key.namespace, time);
+        let mut unrecorded = if is_released {
             Unrecorded::Nothing
         } else {
-            self.reach_for_end(object, &store.record, &mut homes).await?
+            self.reach_for_end(object, &store.record, store.sealer(), &mut homes).await?
         };
         let has_pods = !is_released && self.has_pods(object).await?;
-        let (mut unrecorded, mut tried) = (unrecorded, BTreeSet::new());
+        let was_recorded = store.record.keys().next().is_some();
+        let mut tried = BTreeSet::new();
         for _ in 0..MOST_STEPS {
             let mut sights = Vec::new();
             for key in store.record.keys() {
-                sights.push(homes.keys(&key.home).await.0.sight(key));
+                let keys =
+                    if is_released { Keys::Unreachable } else { homes.keys_elsewhere(&key.home).await };
+                sights.push(homes.sight(key, &keys).await);
             }
             let ending = Ending {
                 record: &store.record,
@@ -165,17 +180,25 @@ impl Reconciler {
                         told.iter().map(|left| KeyEvent::Left(left).draft()).collect();
                     self.writer().publish(object, &drafts).await;
                 }
+                EndStep::Blocked if time.left().is_zero() => return Ok(End::Late),
                 EndStep::Blocked => {
-                    let why = homes.unreached.clone();
+                    let why = homes.told();
                     return Ok(End::Held(why.unwrap_or_else(|| "coderd is unreachable".to_owned())));
                 }
-                EndStep::LetGo(left) => return Ok(End::LetGo(left)),
+                EndStep::LetGo(mut left) => {
+                    left.extend(store.take_unproven().into_iter().map(Left::Behind));
+                    let named = object.status.provisioner_key_name.clone();
+                    let is_unknown = is_released && !was_recorded && left.is_empty();
+                    left.extend(named.filter(|_| is_unknown).map(Left::Behind));
+                    return Ok(End::LetGo(left));
+                }
             }
         }
-        Ok(End::Held("more keys remain".to_owned()))
+        Ok(End::Late)
     }
 
-    /// Deletes a key; one that coderd still lists afterwards, or cannot delete, is left behind.
+    /// Deletes a key; one that coderd still lists afterwards, or cannot delete, is left behind. One that fails keeps no other
+    /// from being tried.
     async fn delete_for_end(
         &self,
         homes: &mut Homes<'_>,
@@ -183,28 +206,29 @@ impl Reconciler {
         key: &Key,
         tried: &mut BTreeSet<Key>,
     ) -> Result<Option<EventDraft>, KeyError> {
-        let client = homes.client(&key.home).await;
-        let deletion = match client {
-            Some(client) if tried.insert(key.clone()) => {
-                client.delete_provisioner_key(key.home.organization, &key.name).await?
-            }
-            _ => Deletion::Impossible,
+        let asked = match tried.insert(key.clone()) {
+            true => homes.delete(key).await,
+            false => Ok(Deletion::Impossible),
         };
-        Ok(match deletion {
-            Deletion::Deleted => Some(KeyEvent::Deleted(&key.name).draft()),
-            Deletion::NotThere => None,
-            Deletion::Impossible => {
+        Ok(match asked {
+            Ok(Deletion::Deleted) => Some(KeyEvent::Deleted(&key.name).draft()),
+            Ok(Deletion::NotThere) => None,
+            Ok(Deletion::Impossible) => {
                 store.save(store.record.without(key)).await?;
                 Some(KeyEvent::Left(&Left::Behind(key.name.clone())).draft())
+            }
+            Err(why) => {
+                homes.fail(&key.home, &why);
+                None
             }
         })
     }
 
     /// Whether the keys are to be left: the spec or an annotation says so, or the namespace goes, with its coderd.
     async fn is_released(&self, object: &Object<CoderProvisioner>) -> Result<bool, CallError> {
-        let spec: CoderProvisionerSpec =
-            serde_json::from_value(object.value["spec"].clone()).unwrap_or_default();
-        if spec.deletion_policy == Some(DeletionPolicy::Orphan)
+        // Whatever else of the spec cannot be read.
+        let policy = from_value(object.value["spec"]["deletionPolicy"].clone()).ok();
+        if policy == Some(DeletionPolicy::Orphan)
             || object.annotation(annotation::RELEASE_EXTERNAL) == Some("true")
         {
             return Ok(true);
@@ -219,6 +243,7 @@ impl Reconciler {
         &self,
         object: &Object<CoderProvisioner>,
         record: &Record,
+        sealer: Sealer<'_>,
         homes: &mut Homes<'_>,
     ) -> Result<Unrecorded, KeyError> {
         let Ok(complete) = complete::<CoderProvisioner>(&object.value, &self.config) else {
@@ -233,8 +258,9 @@ impl Reconciler {
         let name = complete.spec.control_plane_ref.name.trim();
         let control_plane = match control_planes::named(&self.control_planes, &object.key.namespace, name) {
             Found::There(control_plane) => control_plane,
-            // With the control plane its coderd is gone.
-            Found::Gone => return Ok(Unrecorded::Nothing),
+            // With the control plane its coderd is gone; a watch alone does not say so.
+            Found::Gone if self.is_control_plane_gone(object, name).await? => return Ok(Unrecorded::Nothing),
+            Found::Gone => return Ok(unknown),
             Found::Unreadable(_) | Found::Unlisted => return Ok(unknown),
         };
         let reference =
@@ -246,7 +272,8 @@ impl Reconciler {
                 return Ok(Unrecorded::Nothing);
             }
             Err(unreached) => {
-                homes.unreached = Some(unreached.to_string());
+                let uid = control_plane.metadata.uid.clone().unwrap_or_default();
+                homes.fail_control_plane(&uid, &unreached);
                 return Ok(unknown);
             }
         };
@@ -263,50 +290,54 @@ impl Reconciler {
         let Some(organization) = organization_of(&reached.client, &complete, &found).await? else {
             return Ok(Unrecorded::Nothing);
         };
-        let home = Home { control_plane: uid, deployment, organization };
+        let home = Home { control_plane: uid, deployment, organization: organization.id };
         homes.know(&home, &reached.client);
         let desired = desired(object, &complete, home, place);
-        self.unrecorded(&desired, &owner, &reached.client, record).await
-    }
-
-    /// What the Secret holds of which nothing is recorded.
-    async fn unrecorded(
-        &self,
-        desired: &Desired,
-        owner: &ChildOwner,
-        client: &Client,
-        record: &Record,
-    ) -> Result<Unrecorded, KeyError> {
-        let mut homes = Homes::new(&self.access, &self.control_planes, &owner.namespace);
-        homes.know(&desired.home, client);
+        let mut known = Homes::new(&self.access, &self.control_planes, &object.key.namespace, homes.time);
+        known.know(&desired.home, &reached.client);
+        let created = complete.metadata.creation_timestamp.as_ref();
+        let rival = self.rival(object, created, &desired, &organization);
         let mut work = KeyWork {
-            secrets: Secrets { kube: &self.kube, owner },
-            homes,
-            client,
-            desired,
+            secrets,
+            homes: known,
+            client: &reached.client,
+            desired: &desired,
             has_finalizer: true,
             rolled: None,
             patience: SignedDuration::ZERO,
             entitled: true,
-            claimed: false,
-            of_others: BTreeSet::new(),
+            claimed: rival.is_some(),
+            of_others: self.of_others(object, false, sealer.key),
+            unrecorded_places: unrecorded_places(object, None),
+            paused: true,
+            may_roll: true,
             tried: BTreeSet::new(),
+            identified: BTreeMap::new(),
         };
         work.unrecorded(record).await
     }
 
     /// Whether pods may still use a key. One that is being stopped has as long as its grace period says, and a minute.
     async fn has_pods(&self, object: &Object<CoderProvisioner>) -> Result<bool, CallError> {
-        let Ok(complete) = complete::<CoderProvisioner>(&object.value, &self.config) else {
-            return Ok(false);
-        };
-        let owner = owner(&complete);
+        // Names and labels come from the metadata: a spec that cannot be read lets no pod lose its key.
+        let metadata = from_value(object.value["metadata"].clone()).unwrap_or_default();
+        let owner =
+            owner(&CoderProvisioner { metadata, spec: CoderProvisionerSpec::default(), status: None });
         if self.deployment(object, &owner.workload).await?.is_some() {
             return Ok(true);
         }
         let pods = Target::of(POD, &object.key.namespace, "");
         let pods = self.kube.some_labelled(pods, &owner.selector_text(), MOST_PODS).await?;
         Ok(pods.iter().any(|pod| is_working(pod, Timestamp::now())))
+    }
+
+    async fn is_control_plane_gone(
+        &self,
+        object: &Object<CoderProvisioner>,
+        name: &str,
+    ) -> Result<bool, CallError> {
+        let target = Target::of(CONTROL_PLANE, &object.key.namespace, name);
+        Ok(self.kube.read(target).await?.is_none())
     }
 
     async fn deployment(
@@ -333,12 +364,13 @@ async fn organization_of(
     client: &Client,
     complete: &CoderProvisioner,
     found: &Content,
-) -> Result<Option<Uuid>, Error> {
+) -> Result<Option<Organization>, Error> {
     let named = client.organization(organization_name(complete)).await;
     match (named, found) {
-        (Ok(organization), _) => Ok(Some(organization.id)),
+        (Ok(organization), _) => Ok(Some(organization)),
         (Err(Error::NotFoundOrForbidden { .. }), Content::Plaintext(plaintext, _)) => {
-            Ok(client.identify_provisioner_key(plaintext).await?.map(|key| key.organization_id))
+            let Some(key) = client.identify_provisioner_key(plaintext).await? else { return Ok(None) };
+            client.organization_by_id(key.organization_id).await.map(Some)
         }
         (Err(error), _) => Err(error),
     }

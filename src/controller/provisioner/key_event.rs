@@ -37,6 +37,13 @@ impl KeyEvent<'_> {
                      replace that key, set the annotation coder.com/adopt-key: {name}"
                 ),
             ),
+            Self::Left(Left::MoreTaken(number)) => (
+                Severity::Warning,
+                Reason::KeyNameTaken,
+                format!(
+                    "coderd has {number} more provisioner keys of the names that would be next; they are left alone"
+                ),
+            ),
             Self::Left(Left::Behind(name)) => (
                 Severity::Warning,
                 Reason::KeyLeftBehind,

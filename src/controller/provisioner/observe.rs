@@ -3,11 +3,11 @@
 
 use super::apply::Applied;
 use super::dereference::Dereferenced;
-use super::key::homes::Homes;
+use super::key::homes::{Homes, TimeLimit};
 use super::key::record::{Home, SecretPlace};
 use super::key::secret::Secrets;
 use super::key::seen::Desired;
-use super::key::steps::patience;
+use super::key::steps::{Left, Wait, patience};
 use super::key::store::RecordStore;
 use super::key::stored::Sealer;
 use super::key::work::{KeyError, KeyWork, Keyed, Proven, Rolled};
@@ -32,8 +32,11 @@ use crds::well_known::{annotation, default};
 use crds::{CoderControlPlane, CoderProvisioner};
 use ring::hmac;
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
+
+/// How much of a reconcile's time is kept from the coderds of former control planes.
+const RESERVED: Duration = Duration::from_secs(15);
 
 /// Everything outside.
 pub(super) struct External {
@@ -58,6 +61,8 @@ pub(super) struct External {
     pub(super) is_news: bool,
     /// Whether coderd asked to be left alone.
     pub(super) is_left_alone: bool,
+    /// Whether a question had no answer, which may come the next time.
+    pub(super) is_unanswered: bool,
 }
 
 impl External {
@@ -74,12 +79,18 @@ impl External {
             is_entitled: false,
             is_news: false,
             is_left_alone: false,
+            is_unanswered: retry == Some(Retry::Backoff),
         }
     }
 
     /// The key that pods may be started with.
     pub(super) fn proven(&self) -> Option<Proven> {
         self.keyed.as_ref()?.proven.clone()
+    }
+
+    /// The same with what the status told before, for a coderd that asked to be left alone.
+    pub(super) fn as_told(self, object: &Object<CoderProvisioner>) -> Self {
+        Self { outside: Outside::as_told(&object.status), ..self }
     }
 
     /// How long coderd is to be left alone.
@@ -203,15 +214,23 @@ impl Reconciler {
             organization: organization.id,
         };
         let desired = desired(object, wanted.complete, home, wanted.place.clone());
-        let rival = self.rival(object, wanted.complete.metadata.creation_timestamp.as_ref(), &desired, name);
+        let created = wanted.complete.metadata.creation_timestamp.as_ref();
+        let rival = self.rival(object, created, &desired, &organization);
         let checksum_key = self.checksum_key();
         let sealing = match checksum_key.get(&self.kube).await {
             Ok(sealing) => sealing,
             Err(error) => return Ok(found(outside.unsealed(&error), Some(Retry::Backoff))),
         };
         let mut store = self.store(wanted, sealing);
-        let work = self.key_work(wanted, reached, &desired, applied, &answer, rival.is_some());
-        let keyed = work.run(&mut store, deadline).await;
+        let mut work = self.key_work(wanted, reached, &desired, applied, deadline);
+        work.entitled = is_entitled(&answer);
+        work.claimed = rival.is_some();
+        if desired.adopt.is_some() || store.record.keys().next().is_none() {
+            work.of_others = self.of_others(object, desired.adopt.is_some(), sealing);
+        }
+        let mut keyed = work.run(&mut store).await;
+        keyed.left.extend(store.take_dropped().into_iter().map(Left::Behind));
+        let pause = self.note_given_up(object, &keyed);
         self.objects.written(&object.key, store.object["metadata"]["resourceVersion"].as_str());
         let is_news = keyed.proven.as_ref().is_some_and(|proven| self.is_news(wanted, proven));
         let lost = lost(reached, &keyed);
@@ -220,7 +239,8 @@ impl Reconciler {
             Some(unreached) => Outside::unreached(bootstrapped, &unreached),
             None => outside.keyed(&keyed, &wanted.place, rival.as_deref()),
         };
-        let retry = retry(&keyed, &answer);
+        let retry = retry(&keyed, &answer, pause);
+        let is_unanswered = is_unanswered(&keyed, &answer);
         let (home, tags) = (&desired.home, &wanted.complete.spec.tags);
         let pending_jobs =
             self.pending_jobs(&object.key, &reached.client, home, wanted.credentials(), tags).await;
@@ -232,6 +252,7 @@ impl Reconciler {
             is_entitled: is_entitled(&answer),
             is_news,
             is_left_alone,
+            is_unanswered,
             ..found(outside, retry)
         })
     }
@@ -242,23 +263,28 @@ impl Reconciler {
         reached: &'a Reached,
         desired: &'a Desired,
         applied: &Applied,
-        answer: &ExternalProvisioners,
-        claimed: bool,
+        deadline: &Deadline,
     ) -> KeyWork<'a> {
-        let mut homes = Homes::new(&self.access, &self.control_planes, &wanted.owner.namespace);
+        let time = TimeLimit { until: deadline.until(), reserved: RESERVED };
+        let mut homes = Homes::new(&self.access, &self.control_planes, &wanted.owner.namespace, time);
         homes.know(&desired.home, &reached.client);
+        let object = &wanted.subject.object;
         KeyWork {
             secrets: Secrets { kube: &self.kube, owner: &wanted.owner },
             homes,
             client: &reached.client,
             desired,
-            has_finalizer: wanted.subject.object.has_finalizer(),
+            has_finalizer: object.has_finalizer(),
             rolled: rolled(applied),
             patience: patience(wanted.complete.spec.termination_grace_period_seconds),
-            entitled: is_entitled(answer),
-            claimed,
-            of_others: self.of_others(&wanted.subject.object, desired),
+            entitled: false,
+            claimed: false,
+            of_others: BTreeSet::new(),
+            unrecorded_places: unrecorded_places(object, applied.deployment.as_ref()),
+            paused: !self.pause_left(object).is_zero(),
+            may_roll: applied.may_roll(),
             tried: BTreeSet::new(),
+            identified: BTreeMap::new(),
         }
     }
 
@@ -306,8 +332,29 @@ pub(super) fn desired(
         tags_hash: tags_hash(&spec.tags),
         place,
         adopt: object.annotation(annotation::ADOPT_KEY).map(str::to_owned),
-        former_name: object.status.provisioner_key_name.clone(),
+        // A status that has a record was not written by the older operator.
+        former_name: object
+            .status
+            .provisioner_key_name
+            .clone()
+            .filter(|_| object.value["status"]["key"].is_null()),
     }
+}
+
+/// Places of a key that a status which was lost may have known of: the one that it told, and the one that pods read. Only what
+/// is this object's own there counts.
+pub(super) fn unrecorded_places(
+    object: &Object<CoderProvisioner>,
+    deployment: Option<&Value>,
+) -> Vec<SecretPlace> {
+    let told = object
+        .status
+        .secret_ref
+        .as_ref()
+        .and_then(|told| Some(SecretPlace { secret: told.name.clone(), data_key: told.key.clone()? }));
+    let runs = deployment.and_then(running_values::daemons);
+    let read = runs.map(|runs| SecretPlace { secret: runs.key.secret, data_key: runs.key.key });
+    told.into_iter().chain(read).collect()
 }
 
 fn is_entitled(answer: &ExternalProvisioners) -> bool {
@@ -327,18 +374,28 @@ pub(super) fn rolled(applied: &Applied) -> Option<Rolled> {
 fn lost(reached: &Reached, keyed: &Keyed) -> Option<Unreached> {
     match keyed.error.as_ref()? {
         KeyError::Coderd(error) => reached.lost(error),
-        KeyError::Kubernetes(_) | KeyError::Filtered => None,
+        KeyError::Kubernetes(_) | KeyError::Filtered | KeyError::Late => None,
     }
 }
 
-fn retry(keyed: &Keyed, answer: &ExternalProvisioners) -> Option<Retry> {
+fn retry(keyed: &Keyed, answer: &ExternalProvisioners, pause: Duration) -> Option<Retry> {
     let of_key = keyed.error.as_ref().map(|error| match error {
         KeyError::Coderd(error) => error.retry(),
-        KeyError::Kubernetes(_) => Retry::Backoff,
+        KeyError::Kubernetes(_) | KeyError::Late => Retry::Backoff,
         KeyError::Filtered => Retry::WhenChanged,
     });
     of_key.or(match answer {
         ExternalProvisioners::Failed(error) => Some(error.retry()),
+        _ if keyed.wait == Some(Wait::Pause) => Some(Retry::After(pause)),
         _ => keyed.is_cut.then_some(Retry::Backoff),
     })
+}
+
+/// Whether coderd did not answer a question that it may answer the next time.
+fn is_unanswered(keyed: &Keyed, answer: &ExternalProvisioners) -> bool {
+    let error = match (&keyed.error, answer) {
+        (Some(KeyError::Coderd(error)), _) | (None, ExternalProvisioners::Failed(error)) => error,
+        _ => return false,
+    };
+    error.retry() == Retry::Backoff
 }

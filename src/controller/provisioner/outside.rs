@@ -10,6 +10,8 @@ use crate::coderd::Error;
 use crate::control_plane_access::entitlement::ExternalProvisioners;
 use crate::control_plane_access::unreached::{About, Unreached};
 use crate::controller::checksum_key::KeyError;
+use crds::CoderProvisionerStatus;
+use crds::well_known::condition;
 use std::collections::BTreeSet;
 
 impl Outside {
@@ -85,6 +87,31 @@ impl Outside {
     pub(super) fn keyed(self, keyed: &Keyed, place: &SecretPlace, rival: Option<&str>) -> Self {
         let (key, secret) = key(keyed, place, rival);
         Self { key, secret, wait: keyed.wait, daemons: keyed.daemons.as_ref().map(BTreeSet::len), ..self }
+    }
+
+    /// As a status has told it, for a coderd that asked to be left alone: nothing is known better.
+    pub(super) fn as_told(status: &CoderProvisionerStatus) -> Self {
+        let told = |about: &str| {
+            let one = status.conditions.iter().find(|one| one.type_ == about);
+            let (one, reason) = one.and_then(|one| Some((one, Reason::parse(&one.reason)?)))?;
+            let message = one.message.clone();
+            Some(match one.status.as_str() {
+                "True" => State::Yes(reason, message),
+                "False" => State::Pending(reason, message),
+                _ => State::Unknown(reason, message),
+            })
+        };
+        let state = |about: &str| told(about).unwrap_or_else(State::waiting);
+        Self {
+            control_plane: state(condition::CONTROL_PLANE_READY),
+            access: state(condition::OPERATOR_ACCESS_READY),
+            bootstrap: told(condition::BOOTSTRAP_SECRET_READY),
+            entitled: state(condition::EXTERNAL_PROVISIONERS_ENTITLED),
+            key: state(condition::PROVISIONER_KEY_READY),
+            secret: state(condition::PROVISIONER_KEY_SECRET_READY),
+            wait: None,
+            daemons: status.daemons.and_then(|daemons| usize::try_from(daemons).ok()),
+        }
     }
 
     /// Without the operator's own key, by which it knows what it has recorded.
@@ -182,16 +209,14 @@ fn key(keyed: &Keyed, place: &SecretPlace, rival: Option<&str>) -> (State, State
     if let Some(error) = &keyed.error {
         return (error_of(error), secret);
     }
-    let ready = || {
-        State::Yes(Reason::ProvisionerKeyReady, "the key is in coderd, as the spec asks for it".to_owned())
-    };
+    let works = in_place && keyed.is_asked_for && !keyed.is_cut;
     let key = match keyed.wait {
         Some(Wait::SecretNotOurs) => {
             let why = format!(
                 "Secret {} belongs to somebody else; delete it, or set spec.key.secretName to another name",
                 place.secret
             );
-            return (waiting_for_secret(in_place), State::Refused(Reason::SecretNotOurs, why));
+            return (waiting_for_secret(works), State::Refused(Reason::SecretNotOurs, why));
         }
         Some(Wait::SecretImmutable) => {
             let why = format!(
@@ -199,7 +224,7 @@ fn key(keyed: &Keyed, place: &SecretPlace, rival: Option<&str>) -> (State, State
                  set spec.key.secretName to another name",
                 place.secret
             );
-            return (waiting_for_secret(in_place), State::Refused(Reason::SecretImmutable, why));
+            return (waiting_for_secret(works), State::Refused(Reason::SecretImmutable, why));
         }
         Some(Wait::Claimed) => {
             let why = format!(
@@ -212,28 +237,58 @@ fn key(keyed: &Keyed, place: &SecretPlace, rival: Option<&str>) -> (State, State
             let why = "too many earlier keys cannot be deleted because their control planes are unreachable, or too many \
                        earlier Secrets are still used by pods; restore access to those control planes and let the rollout \
                        finish, see status.key";
-            State::Refused(Reason::TooManyRetiring, why.to_owned())
+            State::Refused(Reason::TooManyRetiring, with_elsewhere(why, keyed))
         }
-        Some(Wait::Entitlement) if !in_place => State::Pending(
+        Some(Wait::Coderd) => {
+            let why = "coderd did not return its provisioner keys; retrying";
+            State::Pending(Reason::ProvisionerKeyFailed, why.to_owned())
+        }
+        Some(Wait::Pause) => {
+            let why = "a key could not be made, or coderd did not know it right after; another is made after a while";
+            State::Pending(Reason::ProvisionerKeyFailed, why.to_owned())
+        }
+        Some(Wait::Elsewhere) if works => {
+            let why = keyed.elsewhere.as_deref().unwrap_or("its control plane cannot be asked");
+            State::Yes(
+                Reason::KeyRotating,
+                format!(
+                    "the new key is in use; an earlier key (see status.key.retiring) cannot be deleted yet: {why}"
+                ),
+            )
+        }
+        Some(Wait::Rollout) if works => {
+            let why = "the key is in coderd; the one it replaces is deleted when no daemon uses it any more";
+            State::Yes(Reason::KeyRotating, with_elsewhere(why, keyed))
+        }
+        Some(Wait::Entitlement) | None if works => State::Yes(
+            Reason::ProvisionerKeyReady,
+            "the key is in coderd, as the spec asks for it".to_owned(),
+        ),
+        Some(Wait::Elsewhere | Wait::Rollout | Wait::Entitlement) | None if in_place => {
+            let why = "the key in use is not the one that the spec asks for; that is made when the one before has gone";
+            State::Pending(Reason::KeyRotating, with_elsewhere(why, keyed))
+        }
+        Some(Wait::Entitlement) => State::Pending(
             Reason::Progressing,
             "waiting for a license that includes external provisioners".to_owned(),
         ),
-        Some(Wait::Coderd) => State::Pending(
-            Reason::ProvisionerKeyFailed,
-            "coderd did not return its provisioner keys; retrying".to_owned(),
-        ),
-        Some(Wait::Rollout) if in_place => State::Yes(
-            Reason::KeyRotating,
-            "the key is in coderd; the one it replaces is deleted when no daemon uses it any more".to_owned(),
-        ),
-        _ if in_place => ready(),
-        _ => State::Pending(Reason::Progressing, "the key is being made".to_owned()),
+        Some(Wait::Elsewhere | Wait::Rollout) | None => {
+            State::Pending(Reason::Progressing, with_elsewhere("the key is being made", keyed))
+        }
     };
     (key, secret)
 }
 
-fn waiting_for_secret(in_place: bool) -> State {
-    if in_place {
+/// With what failed in coderds that earlier keys are in.
+fn with_elsewhere(why: &str, keyed: &Keyed) -> String {
+    match &keyed.elsewhere {
+        Some(elsewhere) => format!("{why}; an earlier key cannot be deleted yet: {elsewhere}"),
+        None => why.to_owned(),
+    }
+}
+
+fn waiting_for_secret(works: bool) -> State {
+    if works {
         return State::Yes(Reason::ProvisionerKeyReady, "the key is in coderd".to_owned());
     }
     State::Pending(Reason::Progressing, "waiting for the Secret, see ProvisionerKeySecretReady".to_owned())
@@ -243,6 +298,7 @@ fn error_of(error: &work::KeyError) -> State {
     match error {
         work::KeyError::Coderd(error) => failed(error),
         work::KeyError::Kubernetes(error) => State::Pending(Reason::ProvisionerKeyFailed, error.to_string()),
+        work::KeyError::Late => State::Pending(Reason::ProvisionerKeyFailed, error.to_string()),
         work::KeyError::Filtered => State::Refused(Reason::ProvisionerKeyFailed, error.to_string()),
     }
 }
@@ -251,5 +307,49 @@ fn failed(error: &Error) -> State {
     match error {
         Error::RateLimited { .. } => State::Pending(Reason::RateLimited, error.to_string()),
         error => State::Pending(Reason::ProvisionerKeyFailed, error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::key::work::Proven;
+    use super::*;
+
+    fn keyed(wait: Option<Wait>) -> Keyed {
+        let place = place();
+        let proven = Some(Proven { checksum: "c".to_owned(), place });
+        Keyed { proven, is_asked_for: true, wait, ..Keyed::default() }
+    }
+
+    fn place() -> SecretPlace {
+        SecretPlace { secret: "s".to_owned(), data_key: "key".to_owned() }
+    }
+
+    fn said(keyed: &Keyed) -> State {
+        key(keyed, &place(), None).0
+    }
+
+    #[test]
+    fn a_key_of_an_earlier_spec_is_never_what_is_asked_for() {
+        for wait in [None, Some(Wait::Rollout), Some(Wait::Entitlement), Some(Wait::Elsewhere)] {
+            assert!(matches!(said(&keyed(wait)), State::Yes(..)), "{wait:?}");
+            let former = Keyed { is_asked_for: false, ..keyed(wait) };
+            assert!(matches!(said(&former), State::Pending(Reason::KeyRotating, _)), "{wait:?}");
+            let cut = Keyed { is_cut: true, ..keyed(wait) };
+            assert!(matches!(said(&cut), State::Pending(Reason::KeyRotating, _)), "{wait:?}");
+        }
+        let immutable = Keyed { is_asked_for: false, ..keyed(Some(Wait::SecretImmutable)) };
+        assert!(matches!(said(&immutable), State::Pending(..)));
+    }
+
+    #[test]
+    fn what_fails_in_a_former_control_plane_is_told_with_its_name_and_holds_nothing() {
+        let why = Some("control plane old: deleting a provisioner key failed".to_owned());
+        let elsewhere = Keyed { elsewhere: why, ..keyed(Some(Wait::Elsewhere)) };
+        let State::Yes(Reason::KeyRotating, message) = said(&elsewhere) else { panic!("{elsewhere:?}") };
+        assert!(
+            message.contains("status.key.retiring") && message.contains("control plane old"),
+            "{message}"
+        );
     }
 }

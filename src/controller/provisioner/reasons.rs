@@ -15,7 +15,7 @@ reasons! {
             Entitled: "The license covers external provisioners.",
             InGracePeriod: "The license has expired; external provisioners keep working during its grace period. Renew it.",
             ProvisionerKeyReady: "The key is in coderd, with the name and tags of the spec.",
-            KeyRotating: "A new key is in use, and the one it replaces goes when no daemon uses it any more.",
+            KeyRotating: "Keys are replaced: the one before goes when no daemon uses it any more. False while the one that the spec asks for waits for that.",
             SecretReady: "The Secret holds the key.",
             MinimumReplicasReady: "The Deployment has ready pods.",
             Accepted: "The spec breaks no rule.",

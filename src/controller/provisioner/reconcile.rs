@@ -75,10 +75,14 @@ impl Reconciler {
         self.note_looked(&object.key, &object.uid);
         self.publish_key_events(object, &external).await;
         let silent = Box::pin(self.replace_silent_pod(subject, &applied, &external)).await;
-        if external.is_left_alone && is_ready(&object.value) {
-            // What worked a moment ago is not unready because it could not be asked now.
-            return Ok(Action::BackOff(external.pause()));
+        // What worked a moment ago is not unready because it could not be asked once, or is not to be asked now.
+        let was_ready = is_ready(&object.value);
+        let is_first = self.is_first_silence(&object.key, &object.uid, external.is_unanswered);
+        if is_first && was_ready && !external.is_news {
+            return Ok(Action::BackOff(Duration::ZERO));
         }
+        let is_left_alone = external.is_left_alone && was_ready;
+        let external = if is_left_alone { external.as_told(object) } else { external };
         // Pods are started with a key once it is proven: at once.
         let (read, gate, applied) = if external.is_news {
             let read = read.with_proven(external.proven());
@@ -94,6 +98,9 @@ impl Reconciler {
         let mut observed = Observed::new(subject, &gate, &applied, &external, &finalizing, late);
         observed.object.problems.unimportant.extend(silent.told);
         self.write(subject, &read, &applied, &external, &observed).await?;
+        if is_left_alone {
+            return Ok(Action::BackOff(external.pause()));
+        }
         let pause = self.patience(&object.key, is_waiting(&observed));
         Ok(sooner(action(&observed, applied.pruned, external.retry, pause), silent.again))
     }

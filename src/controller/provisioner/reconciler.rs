@@ -1,7 +1,8 @@
 //! What every reconcile of a provisioner works with, and what is remembered between two of them.
 //! Nothing that is remembered is an authority: a restart forgets all of it.
 
-use super::key::work::Proven;
+use super::key::pause::Pause;
+use super::key::work::{Keyed, Proven};
 use super::pending_jobs::JobMemory;
 use super::reasons::Reason;
 use super::zombies::Silence;
@@ -13,7 +14,7 @@ use crate::controller::children::pruned::PruneMemory;
 use crate::controller::children::requests::Requests;
 use crate::controller::finalizer::Finalizer;
 use crate::controller::identity::ObjectKey;
-use crate::controller::object::ReconciledKind;
+use crate::controller::object::{Object, ReconciledKind};
 use crate::controller::object_writer::ObjectWriter;
 use crate::controller::runtime::context::ReconcilerContext;
 use crate::controller::runtime::object_reader::ObjectReader;
@@ -25,7 +26,7 @@ use crds::well_known::finalizer;
 use crds::{CoderProvisioner, CoderProvisionerStatus};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use webhooks::{Config, Kind};
 
 /// Our kind: apiVersion, kind and the plural of its path.
@@ -75,6 +76,10 @@ pub(crate) struct Reconciler {
     waits: Mutex<BTreeMap<ObjectKey, u32>>,
     /// Pods of each whose daemons coderd does not hear of, with the uid of the object.
     silences: Mutex<BTreeMap<ObjectKey, (String, Silence)>>,
+    /// Keys of each that were given up one after another.
+    pauses: Mutex<BTreeMap<ObjectKey, Pause>>,
+    /// Of which objects a question had no answer the last time, by their uid.
+    unanswered: Mutex<BTreeMap<ObjectKey, String>>,
     /// The builds that wait for each, for the metric.
     pub(super) jobs: Arc<JobMemory>,
     /// How often a key that works is verified.
@@ -107,6 +112,8 @@ impl Reconciler {
             looked: Mutex::default(),
             waits: Mutex::default(),
             silences: Mutex::default(),
+            pauses: Mutex::default(),
+            unanswered: Mutex::default(),
             jobs: Arc::default(),
             verify_interval,
         }
@@ -134,6 +141,8 @@ impl Reconciler {
         lock(&self.looked).remove(key);
         lock(&self.waits).remove(key);
         lock(&self.silences).remove(key);
+        lock(&self.pauses).remove(key);
+        lock(&self.unanswered).remove(key);
         self.jobs.forget(key);
     }
 
@@ -181,6 +190,35 @@ impl Reconciler {
         let waits = all.entry(key.clone()).or_default();
         *waits = waits.saturating_add(1);
         (FIRST_WAIT * 2_u32.pow((*waits - 1).min(6))).min(self.verify_interval)
+    }
+
+    /// How long no further key is made for an object.
+    pub(super) fn pause_left(&self, object: &Object<CoderProvisioner>) -> Duration {
+        let all = lock(&self.pauses);
+        all.get(&object.key).map_or(Duration::ZERO, |pause| pause.left(&object.uid, Instant::now()))
+    }
+
+    /// Notes whether a key was given up; returns how long no further one is made.
+    pub(super) fn note_given_up(&self, object: &Object<CoderProvisioner>, keyed: &Keyed) -> Duration {
+        let mut all = lock(&self.pauses);
+        if keyed.gave_up {
+            let pause = Pause::after(all.get(&object.key), &object.uid, Instant::now());
+            all.insert(object.key.clone(), pause);
+        } else if keyed.is_asked_for {
+            all.remove(&object.key);
+        }
+        drop(all);
+        self.pause_left(object)
+    }
+
+    /// Notes whether a question had no answer; returns whether that is so for the first time in a row.
+    pub(super) fn is_first_silence(&self, key: &ObjectKey, uid: &str, is_unanswered: bool) -> bool {
+        let mut all = lock(&self.unanswered);
+        if !is_unanswered {
+            all.remove(key);
+            return false;
+        }
+        all.insert(key.clone(), uid.to_owned()).is_none_or(|before| before != uid)
     }
 
     /// What is remembered of pods whose daemons coderd does not hear of.

@@ -3,29 +3,39 @@
 
 use super::claims::{self, Claim};
 use super::key::seen::{Desired, is_same};
+use super::key::stored::{self, Sealer};
 use super::observe::organization_name;
 use super::reconciler::Reconciler;
 use crate::coderd::Uuid;
+use crate::coderd::client::Organization;
 use crate::controller::object::Object;
 use crate::kubernetes::Kept;
 use crds::CoderProvisioner;
 use crds::names::provisioner::key_base;
+use crds::well_known::default;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Resource;
+use ring::hmac;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl Reconciler {
-    /// The keys that other provisioners have recorded, where one of them might be taken over. A status decides nothing here
-    /// but what is left alone.
-    pub(super) fn of_others(&self, object: &Object<CoderProvisioner>, desired: &Desired) -> BTreeSet<Uuid> {
-        if desired.adopt.is_none() {
-            return BTreeSet::new();
-        }
+    /// The keys that other provisioners of the namespace have recorded: references stay within it, and so do their keys. Where
+    /// one is to be taken over because an annotation says so, those of the whole cluster count.
+    pub(super) fn of_others(
+        &self,
+        object: &Object<CoderProvisioner>,
+        adopts: bool,
+        sealing: &hmac::Key,
+    ) -> BTreeSet<Uuid> {
         let all = self.provisioners.all();
-        let others = all.iter().filter(|one| one.meta().uid.as_deref() != Some(&object.uid));
-        others.filter_map(|one| one.object()).flat_map(|object| recorded_ids(&object)).collect()
+        let is_other = |one: &&Arc<Kept<CoderProvisioner>>| {
+            let meta = one.meta();
+            let is_near = adopts || meta.namespace.as_ref() == Some(&object.key.namespace);
+            is_near && meta.uid.as_deref() != Some(&object.uid)
+        };
+        all.iter().filter(is_other).filter_map(|one| recorded_ids(one, sealing)).flatten().collect()
     }
 
     /// The older provisioner that asks for the same key, as a person would name it.
@@ -34,7 +44,7 @@ impl Reconciler {
         object: &Object<CoderProvisioner>,
         created: Option<&Time>,
         desired: &Desired,
-        organization: &str,
+        organization: &Organization,
     ) -> Option<String> {
         let mine = Claim {
             name: object.key.name.clone(),
@@ -42,7 +52,7 @@ impl Reconciler {
             created: created.cloned(),
             has_key: has_key(&object.value),
             control_plane: desired.home.control_plane.clone(),
-            organization: organization.to_owned(),
+            organization: organization.id.to_string(),
             key: desired.base.clone(),
         };
         let all = self.provisioners.all();
@@ -52,13 +62,14 @@ impl Reconciler {
             let is_called = one.meta().name.as_ref().is_some_and(|name| is_same(name, &mine.key));
             is_here && (is_called || one.mentions("\"key\""))
         };
-        let others: Vec<Claim> = all.iter().filter(may_be).filter_map(|one| self.claim(one)).collect();
+        let others: Vec<Claim> =
+            all.iter().filter(may_be).filter_map(|one| self.claim(one, organization)).collect();
         let rival = claims::older(&mine, &others)?;
         Some(rival.name.clone())
     }
 
     /// What a provisioner asks for; none if it cannot be read, or its control plane is not there.
-    fn claim(&self, kept: &Kept<CoderProvisioner>) -> Option<Claim> {
+    fn claim(&self, kept: &Kept<CoderProvisioner>, mine: &Organization) -> Option<Claim> {
         let metadata = kept.meta();
         let object: CoderProvisioner = kept.read().ok()?;
         let (namespace, name) = (metadata.namespace.clone()?, metadata.name.clone()?);
@@ -69,22 +80,46 @@ impl Reconciler {
             created: metadata.creation_timestamp.clone(),
             has_key: kept.object().is_some_and(|object| has_key(&object)),
             control_plane: control_plane.meta().uid.clone()?,
-            organization: organization_name(&object).to_owned(),
+            organization: organization_of(organization_name(&object), mine),
             key: key_base(&name, &object.spec).to_owned(),
             name,
         })
     }
 }
 
-/// The ids of the keys in a status.
-fn recorded_ids(object: &Value) -> Vec<Uuid> {
-    let key = &object["status"]["key"];
-    let retiring = key["retiring"].as_array().into_iter().flatten();
-    let entries = [&key["current"], &key["pending"]].into_iter().chain(retiring);
-    entries.filter_map(|entry| entry["id"].as_str()?.parse().ok()).collect()
+/// The ids of the keys that the operator has recorded on a provisioner.
+fn recorded_ids(kept: &Kept<CoderProvisioner>, sealing: &hmac::Key) -> Option<Vec<Uuid>> {
+    let (object, uid) = (kept.object()?, kept.meta().uid.as_deref()?);
+    let status = stored::parsed(&object["status"]["key"]);
+    let record = stored::read(status.as_ref(), Sealer { key: sealing, uid });
+    Some(record.keys().filter_map(|key| key.id).collect())
+}
+
+/// Which organization a spec means, as far as one that coderd told of can say: it has an id, a name, and perhaps `default`.
+fn organization_of(name: &str, known: &Organization) -> String {
+    let is_default = known.is_default && is_same(name, default::ORGANIZATION);
+    let (id, is_named) = (known.id.to_string(), is_same(name, &known.name));
+    if is_default || is_named { id } else { name.to_owned() }
 }
 
 /// Whether a key is recorded. A status decides nothing here but which of two of one age waits.
 fn has_key(object: &Value) -> bool {
     !object["status"]["key"]["current"].is_null()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn default_and_the_name_of_the_default_organization_are_one() {
+        let id: Uuid = "00000000-0000-4000-8000-000000000001".parse().unwrap();
+        let main = Organization { id, name: "coder".to_owned(), is_default: true };
+        for name in ["default", "Default", "coder"] {
+            assert_eq!(organization_of(name, &main), id.to_string(), "{name}");
+        }
+        assert_eq!(organization_of("team", &main), "team");
+        let team = Organization { name: "team".to_owned(), is_default: false, ..main };
+        assert_eq!(organization_of("default", &team), "default");
+    }
 }

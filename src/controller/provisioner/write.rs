@@ -24,6 +24,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use std::time::Duration;
 
+/// Events about keys in one reconcile at most.
+const MOST_EVENTS: usize = 16;
+
 impl Reconciler {
     /// The whole status.
     pub(super) async fn write(
@@ -89,7 +92,8 @@ impl Reconciler {
         let made = keyed.made.iter().map(|name| KeyEvent::Created(name));
         let deleted = keyed.deleted.iter().map(|name| KeyEvent::Deleted(name));
         let left = keyed.left.iter().map(KeyEvent::Left);
-        let drafts: Vec<EventDraft> = made.chain(deleted).chain(left).map(|event| event.draft()).collect();
+        let all = made.chain(deleted).chain(left).take(MOST_EVENTS);
+        let drafts: Vec<EventDraft> = all.map(|event| event.draft()).collect();
         self.writer().publish(object, &drafts).await;
     }
 }

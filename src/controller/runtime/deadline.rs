@@ -40,6 +40,11 @@ impl Deadline {
         now >= self.until
     }
 
+    /// Until when.
+    pub(crate) fn until(&self) -> Instant {
+        self.until
+    }
+
     /// What there is to say of a reconcile that is out of time; nothing while it is not.
     pub(crate) fn told(&self, now: Instant) -> Option<String> {
         let (step, took) = self.longest.filter(|_| self.is_over(now))?;

@@ -10,6 +10,7 @@ use crate::confidential::Confidential;
 use crds::names::provisioner::key_checksum;
 use jiff::Timestamp;
 use std::collections::BTreeSet;
+use tokio::time::timeout;
 
 /// What was seen before a step.
 pub(super) struct Look {
@@ -44,24 +45,23 @@ impl KeyWork<'_> {
             patience: self.patience,
             entitled: self.entitled && !matches!(look.keys, Keys::NotLicensed),
             claimed: self.claimed,
+            paused: self.paused,
+            may_roll: self.may_roll,
             of_others: &self.of_others,
             now: look.now,
         }
     }
 
-    /// Looks.
+    /// Looks, as long as there is time.
     pub(super) async fn look(&mut self, record: &Record) -> Result<Look, KeyError> {
-        let (keys, error) = self.homes.keys(&self.desired.home).await;
-        if let (Keys::Unreachable, Some(error)) = (&keys, error) {
-            return Err(error.into());
-        }
+        let keys = self.homes.keys(&self.desired.home).await?;
         let asked_for = self.secrets.read(&self.desired.place).await?;
         let mut materials = vec![(self.desired.place.clone(), self.material(record, &asked_for).await?)];
         let mut others = Vec::new();
-        for place in record.places.iter().filter(|place| **place != self.desired.place) {
-            let found = self.secrets.read(place).await?;
+        for place in self.other_places(record) {
+            let found = self.secrets.read(&place).await?;
             materials.push((place.clone(), self.material(record, &found).await?));
-            others.push((place.clone(), found));
+            others.push((place, found));
         }
         if is_filtered(&keys, &materials, &self.desired.home) {
             return Err(KeyError::Filtered);
@@ -85,9 +85,18 @@ impl KeyWork<'_> {
         Ok(Look { asked_for, others, materials, immutable, keys, retiring, pending_elsewhere, rolled, now })
     }
 
+    /// The places that are looked at besides the one that is asked for: those that are recorded. Where no key is, a status that
+    /// was lost may have known of others that the Deployment still names.
+    fn other_places(&self, record: &Record) -> Vec<SecretPlace> {
+        let is_lost = record.keys().next().is_none();
+        let unrecorded = self.unrecorded_places.iter().filter(|_| is_lost);
+        let all: BTreeSet<&SecretPlace> = record.places.iter().chain(unrecorded).collect();
+        all.into_iter().filter(|place| **place != self.desired.place).cloned().collect()
+    }
+
     /// What a place holds. A plaintext is shown to the coderd that it is marked for; one without a mark, which the older
     /// operator left, to the one that is asked for, unless the key in use is known to be elsewhere.
-    async fn material(&self, record: &Record, found: &Found) -> Result<Material, KeyError> {
+    async fn material(&mut self, record: &Record, found: &Found) -> Result<Material, KeyError> {
         let (plaintext, mark) = match &found.content {
             Content::Nothing => return Ok(Material::Absent),
             Content::Foreign => return Ok(Material::Foreign),
@@ -98,7 +107,13 @@ impl KeyWork<'_> {
         if let Some(mark) = mark.as_ref().or(current.as_ref()).filter(|mark| mark.home != self.desired.home) {
             return Ok(Material::Elsewhere(mark.home.clone(), mark.name.clone()));
         }
-        Ok(match self.client.identify_provisioner_key(plaintext).await? {
+        let checksum = key_checksum(plaintext.expose().as_bytes());
+        if let Some(known) = self.identified.get(&checksum) {
+            return Ok(known.clone());
+        }
+        let left = self.homes.time.left();
+        let asked = timeout(left, self.client.identify_provisioner_key(plaintext)).await;
+        let material = match asked.map_err(|_| KeyError::Late)?? {
             Some(key) => Material::Is(KeyFacts {
                 id: key.id,
                 organization: key.organization_id,
@@ -106,18 +121,17 @@ impl KeyWork<'_> {
                 tags: key.tags,
             }),
             None => Material::Rejected,
-        })
+        };
+        self.identified.insert(checksum, material.clone());
+        Ok(material)
     }
 
     async fn sight(&mut self, keys: &Keys, key: &Key) -> Sight {
         if key.home == self.desired.home {
-            return keys.sight(key);
+            return self.homes.sight(key, keys).await;
         }
-        let (keys, error) = self.homes.keys(&key.home).await;
-        if let Some(error) = error {
-            tracing::warn!(%error, key = key.name, "the coderd of an earlier key does not list it");
-        }
-        keys.sight(key)
+        let keys = self.homes.keys_elsewhere(&key.home).await;
+        self.homes.sight(key, &keys).await
     }
 }
 
@@ -145,6 +159,18 @@ impl Look {
             }
             _ => None,
         }
+    }
+
+    /// Whether the key in use is the one that the spec asks for: of its name and tags, where it asks for it.
+    pub(super) fn is_asked_for(&self, record: &Record, desired: &Desired) -> bool {
+        let Some(current) = record.current.as_ref().filter(|current| current.home == desired.home) else {
+            return false;
+        };
+        let is_it = |facts: &KeyFacts| Some(facts.id) == current.id && facts.tags == desired.tags;
+        desired.number_of(&current.name).is_some()
+            && self.materials.iter().any(|(place, material)| {
+                *place == desired.place && matches!(material, Material::Is(facts) if is_it(facts))
+            })
     }
 
     /// The daemons that coderd sees with the key in use, if it tells.

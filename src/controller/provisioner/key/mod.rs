@@ -4,6 +4,7 @@
 pub(crate) mod ending;
 pub(crate) mod homes;
 mod look;
+pub(crate) mod pause;
 pub(crate) mod record;
 pub(crate) mod secret;
 pub(crate) mod seen;

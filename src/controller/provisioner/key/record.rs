@@ -1,7 +1,7 @@
 //! What is recorded of the keys of a provisioner: the one in use, the one that is being made, and those on their way out. It
 //! outlives the process; whatever is done in coderd is recorded here before it is done. Nothing is decided here.
 
-use super::seen::Listed;
+use super::seen::{CLOCK_SKEW, Listed, UNDER_WAY};
 use crate::coderd::Uuid;
 use jiff::Timestamp;
 
@@ -14,6 +14,13 @@ pub(crate) struct Home {
     pub deployment: String,
     /// Id of the organization.
     pub organization: Uuid,
+}
+
+impl Home {
+    /// Whether both are organizations of one coderd.
+    pub(super) fn is_of_coderd(&self, other: &Self) -> bool {
+        self.control_plane == other.control_plane && self.deployment == other.deployment
+    }
 }
 
 /// A key in coderd that is, or may be, ours.
@@ -67,6 +74,12 @@ impl Key {
     /// Whether somebody else made it, and an annotation has us take it over.
     pub(super) fn is_adopted(&self) -> bool {
         self.number == 0
+    }
+
+    /// Whether an earlier request to make it may still come to something.
+    pub(super) fn may_be_under_way(&self, now: Timestamp) -> bool {
+        let latest = self.since.checked_add(UNDER_WAY + CLOCK_SKEW);
+        self.attempted && latest.is_ok_and(|latest| now <= latest)
     }
 
     /// Whether what is listed under its name is it.
@@ -146,6 +159,11 @@ impl Record {
         let mut record = self.clone();
         record.retiring.extend(record.current.take().map(|key| Key { since: now, ..key }));
         record
+    }
+
+    /// With what was intended before an attempt that coderd refused: that attempt came to nothing.
+    pub(crate) fn unattempted(&self, before: Option<Key>) -> Self {
+        Self { pending: before, ..self.clone() }
     }
 
     /// Without the key that was being made: it never came to be.

@@ -8,9 +8,9 @@ use jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How much the clocks of coderd and the operator may differ.
-const CLOCK_SKEW: SignedDuration = SignedDuration::from_mins(5);
+pub(super) const CLOCK_SKEW: SignedDuration = SignedDuration::from_mins(5);
 /// How long a request to make a key may be under way.
-const UNDER_WAY: SignedDuration = SignedDuration::from_mins(1);
+pub(super) const UNDER_WAY: SignedDuration = SignedDuration::from_mins(1);
 
 /// The tags of a key.
 pub(crate) type Tags = BTreeMap<String, String>;
@@ -160,6 +160,10 @@ pub(crate) struct Seen<'a> {
     pub entitled: bool,
     /// Whether another object has the older claim on this name.
     pub claimed: bool,
+    /// Whether a key was made a moment ago, or one that was made had to be given up: the next one waits for a while.
+    pub paused: bool,
+    /// Whether the Deployment can be changed: it was applied, and nothing of it was withheld or refused.
+    pub may_roll: bool,
     /// Keys that other objects have recorded: those are never taken over.
     pub of_others: &'a BTreeSet<Uuid>,
     /// The time.

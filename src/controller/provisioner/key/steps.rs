@@ -9,6 +9,7 @@ pub(crate) use retiring::patience;
 
 use super::record::{Key, Record, SecretPlace};
 use super::seen::{Listed, Material, Seen, Sight, find, is_same};
+use std::collections::HashMap;
 
 /// Keys of ours in one coderd at most: one in use, one being made, one on its way out.
 const MOST_KEYS: usize = 3;
@@ -16,6 +17,8 @@ const MOST_KEYS: usize = 3;
 const MOST_RETIRING: usize = 6;
 /// Places of plaintexts at most: more than one only while pods do not come. The schema says the same.
 const MOST_PLACES: usize = 4;
+/// Names of others that are told one by one; of more it is told how many there are.
+const MOST_TOLD: usize = 3;
 
 /// Why nothing is done now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -34,6 +37,8 @@ pub(crate) enum Wait {
     Claimed,
     /// The coderd of a key on its way out cannot be asked; everything else is as it should be.
     Elsewhere,
+    /// A key was made a moment ago, or had to be given up: the next one is made after a while.
+    Pause,
     /// Too many keys are on their way out of control planes that cannot be asked, or too many Secrets wait for pods.
     TooMany,
 }
@@ -43,6 +48,8 @@ pub(crate) enum Wait {
 pub(crate) enum Left {
     /// Its name was taken by somebody else: ours has the next number.
     Taken(String),
+    /// So many more names were taken.
+    MoreTaken(usize),
     /// It is ours, and can never be reached again.
     Behind(String),
     /// It went with its organization.
@@ -191,6 +198,10 @@ impl Seen<'_> {
     /// A key is in use: it stays while it is what the spec asks for and its plaintext is where it should be.
     fn keep(&self, current: &Key) -> Step {
         if current.home != self.desired.home {
+            // Pods that stay where they are would be started again with a plaintext of another coderd.
+            if !self.may_roll && !current.home.is_of_coderd(&self.desired.home) {
+                return Step::Wait(Wait::Rollout);
+            }
             // Nothing here works yet: that does not wait for a rollout over there.
             return self.replace(true);
         }
@@ -208,8 +219,22 @@ impl Seen<'_> {
         if self.desired.number_of(&current.name).is_none() || facts.tags != self.desired.tags {
             return self.replace(false);
         }
-        let adopted = self.listed.and_then(|listed| self.adopt(listed));
-        adopted.or_else(|| self.tidy(false)).unwrap_or_else(|| self.empty_former_places())
+        self.settle()
+    }
+
+    /// The key in use is what it should be: what is left of earlier ones goes. What waits for another coderd keeps nothing else
+    /// waiting.
+    fn settle(&self) -> Step {
+        let adopted = || self.listed.and_then(|listed| self.adopt(listed));
+        match self.tidy(false) {
+            Some(Step::Wait(wait)) => adopted().unwrap_or_else(|| match self.empty_former_places() {
+                Step::Rest => Step::Wait(wait),
+                _ if wait != Wait::Elsewhere => Step::Wait(wait),
+                step => step,
+            }),
+            Some(step) => step,
+            None => adopted().unwrap_or_else(|| self.empty_former_places()),
+        }
     }
 
     /// Another key is needed. `lost` says that there is none that works: that does not wait for a rollout.
@@ -262,16 +287,20 @@ impl Seen<'_> {
             |key: &Key| key.home == self.desired.home && self.desired.number_of(&key.name).is_some();
         let next = self.record.number + 1;
         let first = (!self.record.keys().any(is_of_this_name)).then_some((1, next));
-        let mut left = Vec::new();
-        for (in_name, number) in first.into_iter().chain((next.max(2)..).map(|number| (number, number))) {
+        // Each name is looked up once, however many there are.
+        let taken: HashMap<String, &Listed> =
+            listed.iter().map(|one| (one.facts.name.to_lowercase(), one)).collect();
+        let mut others = Vec::new();
+        let numbers = (next.max(2)..).map(|number| (number, number));
+        for (in_name, number) in first.into_iter().chain(numbers).take(listed.len() + 2) {
             let name = self.desired.name_of(in_name);
-            match find(listed, &name) {
-                None => return (name, number, left),
+            match taken.get(&name.to_lowercase()) {
+                None => return (name, number, told(&others)),
                 Some(taken) if self.record.knows(&self.desired.home, taken.facts.id) => {}
-                Some(taken) => left.push(Left::Taken(taken.facts.name.clone())),
+                Some(taken) => others.push(taken.facts.name.as_str()),
             }
         }
-        (self.desired.name_of(next), next, left)
+        (self.desired.name_of(next), next, told(&others))
     }
 
     /// What stands in the way of making a key.
@@ -288,12 +317,19 @@ impl Seen<'_> {
         if self.immutable.contains(&self.desired.place.secret) {
             return Some(Wait::SecretImmutable);
         }
-        (!self.entitled).then_some(Wait::Entitlement)
+        if !self.entitled {
+            return Some(Wait::Entitlement);
+        }
+        self.paused.then_some(Wait::Pause)
     }
 
     /// Takes over the key of others that an annotation names, once: it is deleted when ours is in use. One that another object
     /// has recorded is left alone.
     fn adopt(&self, listed: &[Listed]) -> Option<Step> {
+        // The next rotation needs room beside it.
+        if self.record.retiring.len() + 3 > MOST_RETIRING {
+            return None;
+        }
         let is_done = |name: &str| self.record.adopted.as_ref().is_some_and(|done| is_same(done, name));
         let name = self.desired.adopt.as_ref().filter(|name| !is_done(name))?;
         let id = |found: &Listed| found.facts.id;
@@ -324,6 +360,13 @@ impl Seen<'_> {
         }
         Step::record(self.record.holding(&self.desired.place))
     }
+}
+
+/// What is told of names that others have: the first of them, and how many more there are.
+fn told(others: &[&str]) -> Vec<Left> {
+    let some = others.iter().take(MOST_TOLD).map(|name| Left::Taken((*name).to_owned()));
+    let more = others.len().saturating_sub(MOST_TOLD);
+    some.chain((more > 0).then_some(Left::MoreTaken(more))).collect()
 }
 
 #[cfg(test)]

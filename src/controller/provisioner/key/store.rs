@@ -5,8 +5,8 @@ use super::record::{Key, Record};
 use super::stored::{self, Sealer};
 use crate::controller::identity::ObjectKey;
 use crate::kubernetes::{CallError, KindName, Kube};
-use crds::CoderProvisionerStatus;
 use serde_json::{Value, from_value, json};
+use std::mem::take;
 
 /// The record, and the object it is kept on.
 pub(crate) struct RecordStore<'a> {
@@ -18,6 +18,10 @@ pub(crate) struct RecordStore<'a> {
     pub record: Record,
     /// The object as it is now.
     pub object: Value,
+    /// Keys in its status that the operator cannot prove to have written: they are gone from it with the next write.
+    unsealed: Vec<String>,
+    /// Those that are gone from it.
+    dropped: Vec<String>,
 }
 
 impl<'a> RecordStore<'a> {
@@ -29,8 +33,27 @@ impl<'a> RecordStore<'a> {
         object: Value,
         sealer: Sealer<'a>,
     ) -> Self {
-        let status = status(&object);
-        Self { kube, kind, key, sealer, record: stored::read(status.key.as_ref(), sealer), object }
+        let status = stored::parsed(&object["status"]["key"]);
+        let (record, unsealed) =
+            (stored::read(status.as_ref(), sealer), stored::unsealed(status.as_ref(), sealer));
+        Self { kube, kind, key, sealer, record, object, unsealed, dropped: Vec::new() }
+    }
+
+    /// What its seals are made with.
+    pub(crate) fn sealer(&self) -> Sealer<'a> {
+        self.sealer
+    }
+
+    /// Keys that were in the status and are not any more, because nobody can prove whose they are; each is told once.
+    pub(crate) fn take_dropped(&mut self) -> Vec<String> {
+        take(&mut self.dropped)
+    }
+
+    /// The same when the object goes, with those that are still in it.
+    pub(crate) fn take_unproven(&mut self) -> Vec<String> {
+        let mut all = self.take_dropped();
+        all.extend(take(&mut self.unsealed));
+        all
     }
 
     /// Records something else.
@@ -49,17 +72,16 @@ impl<'a> RecordStore<'a> {
         self.object["status"]["key"] = written;
         self.object["metadata"]["resourceVersion"] = json!(version);
         self.record = record;
+        // What the Secret proves is recorded anew.
+        let lost = take(&mut self.unsealed).into_iter();
+        self.dropped.extend(lost.filter(|name| !self.record.keys().any(|key| key.name == *name)));
         Ok(())
     }
 
     /// Whether a key is recorded as pending by the object as it is now, whoever wrote that.
     pub(crate) async fn is_still_pending(&self, key: &Key) -> Result<bool, CallError> {
         let Some(object) = self.kube.read(self.key.target(self.kind)).await? else { return Ok(false) };
-        let record = stored::read(status(&object).key.as_ref(), self.sealer);
+        let record = stored::read(stored::parsed(&object["status"]["key"]).as_ref(), self.sealer);
         Ok(record.pending.as_ref() == Some(key))
     }
-}
-
-fn status(object: &Value) -> CoderProvisionerStatus {
-    from_value(object["status"].clone()).unwrap_or_default()
 }

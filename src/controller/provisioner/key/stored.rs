@@ -6,6 +6,7 @@ use crds::provisioner::{ProvisionerKeyStatus, RecordedKey};
 use crds::shared::SecretKeySelector;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use ring::hmac;
+use serde_json::{Value, from_value};
 
 /// No provisioner ever has more keys: a higher number was written by somebody else.
 const MOST_KEYS_EVER: u64 = 1_000_000_000;
@@ -50,6 +51,29 @@ impl Sealer<'_> {
         ];
         fields.join("\0").into_bytes()
     }
+}
+
+/// What is recorded in a status, entry by entry: one that cannot be read loses no other.
+pub(crate) fn parsed(key: &Value) -> Option<ProvisionerKeyStatus> {
+    let all = |entries: &Value| entries.as_array().cloned().unwrap_or_default();
+    key.as_object()?;
+    Some(ProvisionerKeyStatus {
+        current: from_value(key["current"].clone()).ok(),
+        pending: from_value(key["pending"].clone()).ok(),
+        retiring: all(&key["retiring"]).into_iter().filter_map(|entry| from_value(entry).ok()).collect(),
+        generation: key["generation"].as_i64().unwrap_or_default(),
+        secrets: all(&key["secrets"]).into_iter().filter_map(|entry| from_value(entry).ok()).collect(),
+        adopted: key["adopted"].as_str().map(str::to_owned),
+    })
+}
+
+/// The names of the keys in a status that the operator did not write, or wrote with a key that is lost.
+pub(crate) fn unsealed(status: Option<&ProvisionerKeyStatus>, sealer: Sealer<'_>) -> Vec<String> {
+    let Some(status) = status else { return Vec::new() };
+    let entries = status.current.iter().chain(&status.pending).chain(&status.retiring);
+    let is_sealed =
+        |entry: &RecordedKey| self::key(entry).is_some_and(|key| sealer.is_sealed(&key, &entry.seal));
+    entries.filter(|entry| !is_sealed(entry)).map(|entry| entry.name.clone()).collect()
 }
 
 /// The record of a status; entries that the operator did not write count for nothing.
@@ -135,7 +159,7 @@ mod tests {
     use super::*;
     use crate::coderd::Uuid;
     use jiff::Timestamp;
-    use serde_json::{from_value, json};
+    use serde_json::json;
 
     fn key(number: u64) -> Key {
         Key {

@@ -1,21 +1,19 @@
 //! Brings the keys of a provisioner to what they should be: looks, lets `steps` decide, acts, and looks again. It decides
 //! nothing itself, and every effect was recorded before it happens.
 
-use super::homes::Homes;
+use super::homes::{Homes, Silent};
 use super::look::{Look, now};
 use super::record::{Key, Record, SecretPlace};
 use super::secret::{Content, Mark, Secrets};
-use super::seen::Desired;
+use super::seen::{Desired, Material, find};
 use super::steps::{Left, Step, Unrecorded, Wait, next, unrecorded};
 use super::store::RecordStore;
 use crate::coderd::client::Deletion;
-use crate::coderd::{Client, Error, Uuid};
+use crate::coderd::{Client, Error, Lost, Uuid};
 use crate::confidential::Confidential;
-use crate::controller::runtime::deadline::Deadline;
 use crate::kubernetes::CallError;
 use jiff::{SignedDuration, Timestamp};
-use std::collections::BTreeSet;
-use std::time::Instant;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Steps in one reconcile: more than any rotation needs.
 const MOST_STEPS: usize = 24;
@@ -36,6 +34,9 @@ pub(crate) enum KeyError {
         "coderd hides provisioner keys from the user of this token; give that user the role template-admin in coderd, or use another token"
     )]
     Filtered,
+    /// There was no time to ask.
+    #[error("there was no time to ask coderd")]
+    Late,
 }
 
 /// What is known of the plaintext that pods are started with.
@@ -61,8 +62,14 @@ pub(crate) struct Rolled {
 pub(crate) struct Keyed {
     /// The key in use that the Secret of the spec was proven to hold.
     pub proven: Option<Proven>,
+    /// Whether the key in use is the one that the spec asks for.
+    pub is_asked_for: bool,
     /// Why not everything is done.
     pub wait: Option<Wait>,
+    /// What failed in coderds that earlier keys are in, with the names of their control planes.
+    pub elsewhere: Option<String>,
+    /// Whether a key that was made had to be given up.
+    pub gave_up: bool,
     /// What failed.
     pub error: Option<KeyError>,
     /// Keys that were left alone.
@@ -99,30 +106,46 @@ pub(crate) struct KeyWork<'a> {
     pub claimed: bool,
     /// Keys that other objects have recorded.
     pub of_others: BTreeSet<Uuid>,
+    /// Places that a status that was lost may have known of.
+    pub unrecorded_places: Vec<SecretPlace>,
+    /// Whether no key is made now: one was made a moment ago, or had to be given up.
+    pub paused: bool,
+    /// Whether the Deployment can be changed.
+    pub may_roll: bool,
     /// Keys whose deletion was asked for in this reconcile.
     pub tried: BTreeSet<Key>,
+    /// What coderd said of plaintexts, by their checksum, since the last change there.
+    pub identified: BTreeMap<String, Material>,
 }
 
 impl KeyWork<'_> {
-    /// Goes on until nothing can be done now.
-    pub(crate) async fn run(mut self, store: &mut RecordStore<'_>, deadline: &Deadline) -> Keyed {
-        let mut keyed = Keyed::default();
+    /// Goes on until nothing can be done now, or there is no time left.
+    pub(crate) async fn run(mut self, store: &mut RecordStore<'_>) -> Keyed {
+        let mut keyed = Keyed { is_cut: true, ..Keyed::default() };
         for _ in 0..MOST_STEPS {
-            if deadline.is_over(Instant::now()) {
-                keyed.is_cut = true;
-                return keyed;
+            if self.is_late() {
+                break;
             }
             match self.step(store, &mut keyed).await {
                 Ok(true) => {}
-                Ok(false) => return keyed,
+                Ok(false) => {
+                    keyed.is_cut = false;
+                    break;
+                }
+                // An answer that was not waited for says nothing of coderd.
+                Err(KeyError::Late | KeyError::Coderd(Error::TimedOut { .. })) if self.is_late() => break,
                 Err(error) => {
-                    keyed.error = Some(error);
-                    return keyed;
+                    (keyed.error, keyed.is_cut) = (Some(error), false);
+                    break;
                 }
             }
         }
-        keyed.is_cut = true;
+        keyed.elsewhere = self.homes.told();
         keyed
+    }
+
+    fn is_late(&self) -> bool {
+        self.homes.time.left().is_zero()
     }
 
     /// One step; returns whether another may follow.
@@ -130,6 +153,7 @@ impl KeyWork<'_> {
         let look = self.look(&store.record).await?;
         let step = next(&self.seen(&store.record, &look));
         keyed.proven = look.proven(&store.record, self.desired);
+        keyed.is_asked_for = look.is_asked_for(&store.record, self.desired);
         keyed.daemons = look.daemons(&store.record);
         keyed.wait = None;
         tracing::debug!(?step, "the next step of the provisioner's keys");
@@ -141,6 +165,8 @@ impl KeyWork<'_> {
                 return Ok(false);
             }
             Step::Record(record, left) => {
+                keyed.gave_up |= self.gives_up(&store.record, &record);
+                self.paused |= keyed.gave_up;
                 store.save(*record).await?;
                 keyed.left.extend(left);
             }
@@ -152,6 +178,14 @@ impl KeyWork<'_> {
         Ok(true)
     }
 
+    /// Whether a key that coderd was asked to make here is on its way out before it was ever used.
+    fn gives_up(&self, before: &Record, after: &Record) -> bool {
+        let asked = before.pending.as_ref().filter(|key| key.attempted && key.home == self.desired.home);
+        let is_out =
+            |key: &Key| after.retiring.iter().any(|one| one.name == key.name && one.home == key.home);
+        after.pending.is_none() && asked.is_some_and(is_out)
+    }
+
     /// What the Secret holds of which nothing is recorded, for an object that is going.
     pub(crate) async fn unrecorded(&mut self, record: &Record) -> Result<Unrecorded, KeyError> {
         let look = self.look(record).await?;
@@ -159,32 +193,43 @@ impl KeyWork<'_> {
     }
 
     /// Makes the key that is recorded as pending and keeps its plaintext. That it is attempted is recorded first, and nothing
-    /// is looked at in between: a name that is taken now is somebody else's. If the plaintext cannot be kept, the next look
-    /// finds the key, and it is deleted; if somebody else has taken over meanwhile, who knows nothing of it, it is deleted here.
+    /// is looked at in between: a name that is taken now is somebody else's, unless an earlier request of ours was still under
+    /// way; then the next look tells. If the plaintext cannot be kept, the next look finds the key, and it is deleted; if
+    /// somebody else has taken over meanwhile, who knows nothing of it, it is deleted here. One is made in a reconcile.
     async fn create(
-        &self,
+        &mut self,
         store: &mut RecordStore<'_>,
         look: &Look,
         keyed: &mut Keyed,
     ) -> Result<(), KeyError> {
+        let under_way = |key: Key| Key { attempted: key.may_be_under_way(now()), ..key };
+        let before = store.record.pending.clone().map(under_way);
         store.save(store.record.attempting(now())).await?;
         let Some(pending) = store.record.pending.clone() else { return Ok(()) };
+        self.changed_here();
+        self.paused = true;
         let organization = pending.home.organization;
         let made = self.client.create_provisioner_key(organization, &pending.name, &self.desired.tags).await;
-        if let Err(Error::Conflict { .. }) = &made {
-            store.save(store.record.forgetting_pending()).await?;
-            keyed.left.push(Left::Taken(pending.name));
-            return Ok(());
-        }
-        let plaintext = made?;
-        let mark = Mark { home: pending.home.clone(), name: pending.name.clone() };
-        if let Err(error) = self.keep(look, &plaintext, &mark).await {
+        let plaintext = match made {
+            Ok(plaintext) => plaintext,
+            Err(Error::Conflict { .. }) if before.as_ref().is_some_and(|key| key.attempted) => {
+                return Ok(store.save(store.record.unattempted(before)).await?);
+            }
+            Err(Error::Conflict { .. }) => {
+                store.save(store.record.forgetting_pending()).await?;
+                keyed.left.push(Left::Taken(pending.name));
+                return Ok(());
+            }
+            Err(error) => {
+                if is_refusal(&error) {
+                    store.save(store.record.unattempted(before)).await?;
+                }
+                return Err(error.into());
+            }
+        };
+        if let Err(error) = self.keep(store, look, &plaintext, &pending).await {
             if !store.is_still_pending(&pending).await? {
-                tracing::warn!(
-                    key = pending.name,
-                    "somebody else works on this provisioner; the new key is deleted"
-                );
-                self.client.delete_provisioner_key(organization, &pending.name).await?;
+                self.undo(&pending, &plaintext).await?;
             }
             return Err(error);
         }
@@ -192,20 +237,46 @@ impl KeyWork<'_> {
         Ok(())
     }
 
-    /// Puts a new plaintext into its place. Somebody else's change of the Secret meanwhile, a label say, is no reason to lose it.
-    async fn keep(&self, look: &Look, plaintext: &Confidential<String>, mark: &Mark) -> Result<(), KeyError> {
+    /// Forgets what the coderd that is asked for said: something is changed there.
+    fn changed_here(&mut self) {
+        self.homes.forget(&self.desired.home);
+        self.identified.clear();
+    }
+
+    /// Deletes the key that was just made, of which nobody knows: the very one that its plaintext opens.
+    async fn undo(&mut self, pending: &Key, plaintext: &Confidential<String>) -> Result<(), KeyError> {
+        tracing::warn!(key = pending.name, "somebody else works on this provisioner; the new key is deleted");
+        let Some(made) = self.client.identify_provisioner_key(plaintext).await? else { return Ok(()) };
+        let keys = self.homes.keys(&pending.home).await?;
+        let found = keys.listed().and_then(|listed| find(listed, &pending.name));
+        if found.is_some_and(|found| found.facts.id == made.id) {
+            self.client.delete_provisioner_key(pending.home.organization, &pending.name).await?;
+        }
+        Ok(())
+    }
+
+    /// Puts a new plaintext into its place. Somebody else's change of the Secret meanwhile, a label say, is no reason to lose it;
+    /// somebody who works on the same object is.
+    async fn keep(
+        &self,
+        store: &RecordStore<'_>,
+        look: &Look,
+        plaintext: &Confidential<String>,
+        pending: &Key,
+    ) -> Result<(), KeyError> {
         let place = &self.desired.place;
-        let mut kept = self.secrets.put(place, &look.asked_for, plaintext, mark).await;
+        let mark = Mark { home: pending.home.clone(), name: pending.name.clone() };
+        let mut kept = self.secrets.put(place, &look.asked_for, plaintext, &mark).await;
         for _ in 0..MOST_WRITES {
             let Err(error) = &kept else { break };
-            if !error.is_outdated() && !error.is_already_exists() {
+            if !error.is_outdated() && !error.is_already_exists() || !store.is_still_pending(pending).await? {
                 break;
             }
             let again = self.secrets.read(place).await?;
             if matches!(again.content, Content::Foreign) {
                 break;
             }
-            kept = self.secrets.put(place, &again, plaintext, mark).await;
+            kept = self.secrets.put(place, &again, plaintext, &mark).await;
         }
         Ok(kept?)
     }
@@ -225,27 +296,54 @@ impl KeyWork<'_> {
     }
 
     /// Deletes a key, which coderd does by name: `steps` has seen that its id is the recorded one. One that coderd still lists
-    /// afterwards, or cannot delete, is left behind: asking again changes nothing.
+    /// afterwards, or cannot delete, is left behind: asking again changes nothing. What fails in another coderd than the one
+    /// that is asked for is told, and keeps nothing here waiting.
     async fn delete(
         &mut self,
         store: &mut RecordStore<'_>,
         key: &Key,
         keyed: &mut Keyed,
     ) -> Result<(), KeyError> {
-        let Some(client) = self.homes.client(&key.home).await else { return Ok(()) };
-        let deletion = if self.tried.insert(key.clone()) {
-            client.delete_provisioner_key(key.home.organization, &key.name).await?
-        } else {
-            Deletion::Impossible
+        self.changed_here();
+        let asked = match self.tried.insert(key.clone()) {
+            true => self.homes.delete(key).await,
+            false => Ok(Deletion::Impossible),
         };
-        match deletion {
-            Deletion::Deleted => keyed.deleted.push(key.name.clone()),
-            Deletion::NotThere => {}
-            Deletion::Impossible => {
+        match asked {
+            Ok(Deletion::Deleted) => keyed.deleted.push(key.name.clone()),
+            Ok(Deletion::NotThere) => {}
+            Ok(Deletion::Impossible) => {
                 store.save(store.record.without(key)).await?;
                 keyed.left.push(Left::Behind(key.name.clone()));
             }
+            Err(Silent::Coderd(error)) if key.home == self.desired.home => return Err(error.into()),
+            Err(why) => self.homes.fail(&key.home, &why),
         }
         Ok(())
+    }
+}
+
+/// Whether a request to make a key certainly made none: it was never sent, or coderd refused it.
+fn is_refusal(error: &Error) -> bool {
+    match error {
+        Error::Unreachable { lost: Lost::Name | Lost::Connect, .. }
+        | Error::Tls { .. }
+        | Error::Refused { .. }
+        | Error::Unauthorized { .. }
+        | Error::Forbidden { .. }
+        | Error::NotLicensed { .. }
+        | Error::NotFoundOrForbidden { .. }
+        | Error::RouteMissing { .. }
+        | Error::Conflict { .. }
+        | Error::RateLimited { .. }
+        | Error::Invalid { .. } => true,
+        Error::NotCoderd { .. }
+        | Error::Unreachable { lost: Lost::Cut, .. }
+        | Error::TimedOut { .. }
+        | Error::Server { .. }
+        | Error::Redirected { .. }
+        | Error::Unexpected { .. }
+        | Error::TooLarge { .. }
+        | Error::Malformed { .. } => false,
     }
 }

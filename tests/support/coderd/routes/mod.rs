@@ -20,6 +20,11 @@ pub(super) const TABLE: &[Route] = &[
     Route::new("GET", "/api/v2/buildinfo", OptionalSession, health::build_info),
     Route::new("GET", "/api/v2/entitlements", OptionalSession, entitlements::show).premium(),
     Route::new("GET", "/api/v2/users/me", Session, users::me),
+    Route::new("POST", "/api/v2/authcheck", Session, users::authcheck).body(&[
+        "checks.read.object.resource_type",
+        "checks.read.object.organization_id",
+        "checks.read.action",
+    ]),
     Route::new("DELETE", "/api/v2/users/me/keys/{key}", Session, users::delete_key),
     Route::new("GET", "/api/v2/licenses", Session, licenses::list).premium(),
     Route::new("POST", "/api/v2/licenses", Session, licenses::add)

@@ -6,12 +6,24 @@ use serde_json::{Value, json};
 
 use crate::coderd::clock::Timestamp;
 use crate::coderd::identity::{Granted, User};
+use crate::coderd::ids::Uuid;
 use crate::coderd::pipeline::Inbound;
 use crate::coderd::reply::{Answer, Reply};
 use crate::coderd::state::ServerState;
 
 pub(in crate::coderd) fn me(_: &mut ServerState, inbound: &Inbound) -> Answer {
     Ok(Reply::json(StatusCode::OK, &shown(inbound.caller(), inbound.now)))
+}
+
+/// Whether the caller may read provisioner keys, which coderd keeps with the daemons: the one thing that the client asks.
+pub(in crate::coderd) fn authcheck(_: &mut ServerState, inbound: &Inbound) -> Answer {
+    let Some(body) = &inbound.json else {
+        return Err(Reply::detailed(StatusCode::BAD_REQUEST, "Request body must be valid JSON.", ""));
+    };
+    let id = body["checks"]["read"]["object"]["organization_id"].as_str();
+    let organization = id.and_then(Uuid::parse);
+    let may = organization.is_some_and(|id| inbound.caller().may_read_organization(id));
+    Ok(Reply::json(StatusCode::OK, &json!({ "read": may })))
 }
 
 pub(in crate::coderd) fn delete_key(state: &mut ServerState, inbound: &Inbound) -> Answer {

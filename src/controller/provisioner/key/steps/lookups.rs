@@ -37,7 +37,8 @@ impl Seen<'_> {
     pub(super) fn is_ours(&self, facts: &KeyFacts) -> bool {
         let named = self.desired.number_of(&facts.name).is_some();
         let former = self.desired.former_name.as_ref().is_some_and(|name| is_same(name, &facts.name));
-        facts.organization == self.desired.home.organization && (named || former) && !self.claimed
+        let is_free = !self.claimed && !self.of_others.contains(&facts.id);
+        facts.organization == self.desired.home.organization && (named || former) && is_free
     }
 
     /// A place with the plaintext of such a key: the one that is asked for, if it has it.

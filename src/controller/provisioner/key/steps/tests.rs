@@ -16,6 +16,9 @@ struct Case {
     listed: Vec<Listed>,
     entitled: bool,
     claimed: bool,
+    paused: bool,
+    may_roll: bool,
+    retiring: Option<Sight>,
     rolled: bool,
     rolled_at: Option<Timestamp>,
     patience: SignedDuration,
@@ -62,6 +65,9 @@ impl Case {
             listed,
             entitled: true,
             claimed: false,
+            paused: false,
+            may_roll: true,
+            retiring: None,
             rolled: true,
             rolled_at: None,
             patience: SignedDuration::from_mins(30),
@@ -84,8 +90,9 @@ impl Case {
     }
 
     fn seen<T>(&self, of: impl Fn(&Seen<'_>) -> T) -> T {
-        let sight =
+        let in_list =
             |key: &Key| find(&self.listed, &key.name).map_or(Sight::Absent, |one| Sight::Listed(one.clone()));
+        let sight = |key: &Key| self.retiring.clone().unwrap_or_else(|| in_list(key));
         let retiring: Vec<Sight> = self.record.retiring.iter().map(sight).collect();
         of(&Seen {
             has_finalizer: true,
@@ -101,6 +108,8 @@ impl Case {
             patience: self.patience,
             entitled: self.entitled,
             claimed: self.claimed,
+            paused: self.paused,
+            may_roll: self.may_roll,
             of_others: &self.of_others,
             now: now(),
         })
@@ -132,6 +141,87 @@ fn the_first_key_has_the_name_of_the_spec_and_taken_names_are_left_alone_and_tol
     taken.listed = vec![listed(1, &"x".repeat(64))];
     let (name, _) = taken.intends();
     assert!(name.len() <= 64 && name.ends_with("-2"), "{name}");
+}
+
+#[test]
+fn thousands_of_taken_names_cost_one_look_each_and_a_few_words() {
+    let mut case = Case::new("builders");
+    case.listed = (1..7000).map(|number| listed(1, &case.desired.name_of(number))).collect();
+    let began = std::time::Instant::now();
+    let (name, left) = case.intends();
+    assert_eq!((name.as_str(), left.len()), ("builders-7000", MOST_TOLD + 1));
+    assert_eq!(left.last(), Some(&Left::MoreTaken(6999 - MOST_TOLD)));
+    println!("{:?}", began.elapsed());
+}
+
+#[test]
+fn a_key_that_another_object_has_recorded_is_not_ours_whatever_the_secret_holds() {
+    let mut case = Case::using("builders", "builders");
+    case.record = Record::default();
+    assert!(matches!(case.seen(unrecorded), Unrecorded::Ours(_)));
+    case.of_others.insert(uuid(1));
+    assert_eq!(case.seen(unrecorded), Unrecorded::Nothing, "it is theirs");
+    assert_eq!(case.intends().0, "builders-2");
+}
+
+#[test]
+fn after_a_key_that_was_given_up_the_next_waits() {
+    let mut case = Case::new("builders");
+    case.paused = true;
+    assert_eq!(case.next(), Step::Wait(Wait::Pause));
+    case.record.pending = Some(case.seen(|seen| seen.key("builders", 1)));
+    case.record.places = vec![case.desired.place.clone()];
+    assert_eq!(case.next(), Step::Wait(Wait::Pause));
+    case.paused = false;
+    assert_eq!(case.next(), Step::Create);
+}
+
+#[test]
+fn a_former_coderd_that_does_not_answer_keeps_nothing_waiting() {
+    let mut case = Case::using("builders", "builders");
+    let elsewhere = Home { control_plane: "former".to_owned(), ..case.desired.home.clone() };
+    let old = Key { home: elsewhere, id: Some(uuid(5)), used: true, ..case.seen(|seen| seen.key("old", 1)) };
+    case.record.retiring = vec![old];
+    case.retiring = Some(Sight::Unreachable);
+    assert_eq!(case.next(), Step::Wait(Wait::Elsewhere));
+    let former = SecretPlace { secret: "former".to_owned(), data_key: "key".to_owned() };
+    case.record.places.push(former.clone());
+    case.materials.push((former.clone(), Material::Rejected));
+    assert_eq!(case.next(), Step::Empty(former), "the Secret of before is emptied");
+    case.desired.tags = Tags::from([("a".to_owned(), "b".to_owned())]);
+    assert_eq!(case.intends().0, "builders-2", "and rotations go on");
+}
+
+#[test]
+fn no_key_is_made_in_another_coderd_while_pods_cannot_follow() {
+    let mut case = Case::using("builders", "builders");
+    case.desired.home.control_plane = "other".to_owned();
+    case.may_roll = false;
+    assert_eq!(case.next(), Step::Wait(Wait::Rollout));
+    case.may_roll = true;
+    assert!(matches!(case.next(), Step::Record(..)));
+}
+
+#[test]
+fn an_annotation_takes_nothing_over_while_there_is_no_room() {
+    let mut case = Case::using("builders", "builders");
+    let old = |number: u8| Key { id: Some(uuid(number)), used: true, ..case.seen(|seen| seen.key("old", 1)) };
+    case.record.retiring = (50..54).map(old).collect();
+    case.retiring = Some(Sight::Unreachable);
+    case.listed.push(listed(9, "theirs"));
+    case.desired.adopt = Some("theirs".to_owned());
+    assert_eq!(case.next(), Step::Wait(Wait::Elsewhere));
+    case.record.retiring.pop();
+    assert!(matches!(case.next(), Step::Record(record, _) if record.retiring.len() == 4));
+}
+
+#[test]
+fn a_request_may_be_under_way_for_as_long_as_its_key_would_count_as_ours() {
+    let case = Case::new("builders");
+    let key = Key { attempted: true, ..case.seen(|seen| seen.key("builders", 1)) };
+    let later = |minutes| now() + SignedDuration::from_mins(minutes);
+    assert!(key.may_be_under_way(later(5)) && !key.may_be_under_way(later(7)));
+    assert!(!Key { attempted: false, ..key }.may_be_under_way(now()));
 }
 
 #[test]

@@ -23,6 +23,9 @@ pub(super) fn all(world: &World, decide: Decide) -> Vec<Move> {
     let mut moves = Vec::new();
     let (told, done) = step(world, decide, Answers::All, Killed::Not);
     moves.extend(moved(format!("operator: {told}"), done, true));
+    if let Some(next) = world.arrived() {
+        moves.push(Move { by: "a request arrives late".to_owned(), world: checked(next), is_onward: true });
+    }
     for (by, next) in cluster(world) {
         moves.push(Move { by, world: checked(next), is_onward: true });
     }
@@ -31,9 +34,14 @@ pub(super) fn all(world: &World, decide: Decide) -> Vec<Move> {
         for (answers, killed) in [
             (Answers::All, Killed::BeforePost),
             (Answers::All, Killed::AfterPost),
+            (Answers::All, Killed::UnderWay),
+            (Answers::All, Killed::Overtaken),
             (Answers::Lists, Killed::Not),
             (Answers::None, Killed::Not),
         ] {
+            if killed == Killed::Overtaken && world.under_way.is_none() {
+                continue;
+            }
             let (told, done) = step(&poorer, decide, answers, killed);
             moves.extend(moved(
                 format!("operator with {answers:?} answers, killed {killed:?}: {told}"),
@@ -124,7 +132,7 @@ fn faults_of_others(world: &World) -> Vec<(String, World)> {
     moves.extend(world.taken().map(|next| ("somebody takes our next name".to_owned(), next)));
     moves.push(("status is lost".to_owned(), world.without_status()));
     if world.hour == 0 {
-        moves.push(("an hour goes by".to_owned(), World { hour: 1, ..world.clone() }));
+        moves.push(("an hour goes by".to_owned(), World { hour: 1, under_way: None, ..world.clone() }));
     }
     moves
 }
@@ -154,7 +162,7 @@ impl World {
     /// What is neither recorded nor proven by the Secret belongs to nobody from now on.
     fn without_proof(mut self) -> Self {
         let kept: Vec<u8> = self.places.iter().flatten().map(|content| content.plaintext).collect();
-        let (spec, record, former_name) = (self.spec, self.record.clone(), self.former_name);
+        let (spec, record, former_name) = (self.spec, self.record.clone(), self.is_of_the_older_operator());
         for key in &mut self.keys {
             let is_named = key.name.starts_with(&base(spec.base)) || former_name && key.name == base(0);
             let is_provable = kept.contains(&key.id) && key.home == spec.home && is_named;

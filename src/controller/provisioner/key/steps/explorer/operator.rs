@@ -29,6 +29,10 @@ pub(super) enum Killed {
     BeforePost,
     /// A key was made, and its plaintext is lost.
     AfterPost,
+    /// A key was asked for, and the request is still under way when nobody waits for it any more.
+    UnderWay,
+    /// Nowhere; but a request that was under way arrives between the look and this one.
+    Overtaken,
 }
 
 /// What became of the world in a step.
@@ -64,6 +68,8 @@ pub(super) fn step(world: &World, decide: Decide, answers: Answers, killed: Kill
         patience: SignedDuration::from_mins(30),
         entitled: true,
         claimed: false,
+        paused: false,
+        may_roll: true,
         of_others: &BTreeSet::new(),
         now: at(world.hour),
     };
@@ -177,23 +183,53 @@ fn deleted(mut next: World, key: &Key) -> Done {
 impl World {
     /// The attempt is recorded, then coderd is asked, and whatever it answers is dealt with.
     fn create(&mut self, killed: Killed) {
+        let before = self.record.pending.clone();
         self.record = Rc::new(self.record.attempting(at(self.hour)));
         let Some(pending) = self.record.pending.clone().filter(|_| killed != Killed::BeforePost) else {
             return;
         };
         let home = Self::home_of(&pending);
+        if let Some(arrived) = self.arrived().filter(|_| killed == Killed::Overtaken) {
+            *self = arrived;
+        }
+        if killed == Killed::UnderWay {
+            self.under_way = Some((home, pending.name, self.spec.tags));
+            return;
+        }
         if self.key_of_name(home, &pending.name).is_some() {
-            self.record = Rc::new(self.record.forgetting_pending());
+            // It may be our own request of before that came first.
+            let is_under_way = before.as_ref().is_some_and(|key| key.may_be_under_way(at(self.hour)));
+            let after = match is_under_way {
+                true => self.record.unattempted(before),
+                false => self.record.forgetting_pending(),
+            };
+            self.record = Rc::new(after);
             return;
         }
         self.last_id += 1;
         let (id, hour, name) = (self.last_id, self.hour, pending.name.clone());
         self.keys.push(CoderKey { home, name: name.clone(), id, tags: self.spec.tags, hour, is_ours: true });
         self.keys.sort();
-        if killed == Killed::Not {
+        if matches!(killed, Killed::Not | Killed::Overtaken) {
             self.places[usize::from(self.spec.place)] =
                 Some(Content { plaintext: id, mark: Some((home, name)) });
         }
+    }
+
+    /// A request that was under way arrives: between a look that found the name free and the next request, say.
+    pub(super) fn arrived(&self) -> Option<Self> {
+        let (home, name, tags) = self.under_way.clone()?;
+        let mut next = Self { under_way: None, ..self.clone() };
+        if self.key_of_name(home, &name).is_none() {
+            next.last_id += 1;
+            // Nobody knows of one that no record announces any more.
+            let is_asked_for = |key: &Key| key.attempted && key.id.is_none();
+            let is_it = |key: &Key| Self::home_of(key) == home && key.name == name && is_asked_for(key);
+            let is_ours = self.record.keys().any(is_it);
+            next.keys.push(CoderKey { home, name, id: next.last_id, tags, hour: self.hour, is_ours });
+            next.keys.sort();
+        }
+        Some(next)
     }
 
     /// The Deployment as the reconcile applies it: with what is proven, else as it runs.

@@ -73,6 +73,8 @@ pub(super) struct World {
     pub pods: Vec<Pod>,
     pub last_id: u8,
     pub hour: u8,
+    /// A request to make a key that is still under way: home, name and tags.
+    pub under_way: Option<(u8, String, u8)>,
     /// The name of the key in a status of the older operator.
     pub former_name: bool,
 }
@@ -122,6 +124,7 @@ impl World {
             pods: Vec::new(),
             last_id: 0,
             hour: 0,
+            under_way: None,
             former_name: false,
         }
     }
@@ -150,8 +153,13 @@ impl World {
             tags_hash: tags_hash(&tags(tagged)),
             place: place(kept),
             adopt: None,
-            former_name: self.former_name.then(|| base(0)),
+            former_name: self.is_of_the_older_operator().then(|| base(0)),
         }
+    }
+
+    /// Whether its status has a name of a key and no record.
+    pub(super) fn is_of_the_older_operator(&self) -> bool {
+        self.former_name && *self.record == Record::default()
     }
 
     pub(super) fn content(&self, place: u8) -> Option<&Content> {
