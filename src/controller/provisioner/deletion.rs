@@ -2,7 +2,7 @@
 //! when is decided in `key::ending`. Daemons finish their builds first.
 
 use super::key::ending::{self, EndStep, Ending};
-use super::key::homes::Homes;
+use super::key::homes::{Homes, Wanted};
 use super::key::record::{Home, Key, Record};
 use super::key::secret::{Content, Secrets};
 use super::key::seen::Desired;
@@ -140,7 +140,7 @@ impl Reconciler {
         for _ in 0..MOST_STEPS {
             let mut sights = Vec::new();
             for key in store.record.keys() {
-                sights.push(homes.keys(&key.home).await.0.sight(key));
+                sights.push(homes.keys(&key.home, Wanted::recorded(&store.record)).await.0.sight(key));
             }
             let ending = Ending {
                 record: &store.record,

@@ -1,8 +1,8 @@
 //! The coderds that the keys of a provisioner are in: the one that is asked for, and those that earlier specs named. Each is
 //! asked with its own control plane's token, at its own address; what its lists show is what `steps` sees.
 
-use super::record::{Home, Key};
-use super::seen::{Daemons, KeyFacts, Listed, Sight, find};
+use super::record::{Home, Key, Record, SecretPlace};
+use super::seen::{Daemons, Desired, KeyFacts, Listed, Material, Sight, find, is_same};
 use crate::coderd::client::{KeyDaemons, ProvisionerKey};
 use crate::coderd::{Client, Error, Uuid};
 use crate::control_plane_access::ControlPlaneAccess;
@@ -49,6 +49,35 @@ impl Keys {
     }
 }
 
+/// Which keys of a list matter. An organization may have thousands of others, of which nothing is kept.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted<'a> {
+    /// Those whose names the spec could take.
+    pub desired: Option<&'a Desired>,
+    /// Those that are recorded.
+    pub record: &'a Record,
+    /// Those whose plaintexts we have.
+    pub materials: &'a [(SecretPlace, Material)],
+}
+
+impl<'a> Wanted<'a> {
+    /// Those that are recorded, and no others.
+    pub(crate) fn recorded(record: &'a Record) -> Self {
+        Self { desired: None, record, materials: &[] }
+    }
+
+    fn has(&self, id: Uuid, name: &str) -> bool {
+        let has_name = |one: &Option<String>| one.as_ref().is_some_and(|one| is_same(one, name));
+        let is_asked_for = |desired: &Desired| {
+            desired.number_of(name).is_some() || has_name(&desired.adopt) || has_name(&desired.former_name)
+        };
+        let is_held = |material: &Material| matches!(material, Material::Is(facts) if facts.id == id);
+        self.desired.is_some_and(is_asked_for)
+            || self.record.keys().any(|key| key.id == Some(id) || is_same(&key.name, name))
+            || self.materials.iter().any(|(_, material)| is_held(material))
+    }
+}
+
 /// How other coderds than the one that is asked for are reached: once in a reconcile.
 pub(crate) struct Homes<'a> {
     access: &'a ControlPlaneAccess,
@@ -89,14 +118,14 @@ impl<'a> Homes<'a> {
         }
     }
 
-    /// The keys of an organization.
-    pub(crate) async fn keys(&mut self, home: &Home) -> (Keys, Option<Error>) {
+    /// The keys of an organization that are wanted.
+    pub(crate) async fn keys(&mut self, home: &Home, wanted: Wanted<'_>) -> (Keys, Option<Error>) {
         let client = match self.reach(home).await {
             Elsewhere::Client(client) => client,
             Elsewhere::Unreachable => return (Keys::Unreachable, None),
             Elsewhere::Gone => return (Keys::Gone, None),
         };
-        match self.list(&client, home).await {
+        match self.list(&client, home, wanted).await {
             Ok(listed) => (Keys::Listed(listed), None),
             Err(error @ (Error::NotLicensed { .. } | Error::RouteMissing { .. })) => {
                 (Keys::NotLicensed, Some(error))
@@ -126,10 +155,11 @@ impl<'a> Homes<'a> {
 
     /// The keys, with their daemons. In a large organization the list of daemons is more than is read: then it is not known
     /// who uses a key.
-    async fn list(&self, client: &Client, home: &Home) -> Result<Vec<Listed>, Error> {
-        let keys = client.provisioner_keys(home.organization).await?;
-        let daemons = match client.provisioner_key_daemons(home.organization).await {
-            Ok(all) => Some(all.into_iter().map(|one| (one.key.id, names(one))).collect()),
+    async fn list(&self, client: &Client, home: &Home, wanted: Wanted<'_>) -> Result<Vec<Listed>, Error> {
+        let keys = client.provisioner_keys(home.organization, |id, name| wanted.has(id, name)).await?;
+        let ids: BTreeSet<Uuid> = keys.iter().map(|key| key.id).collect();
+        let daemons = match client.provisioner_key_daemons(home.organization, |id| ids.contains(&id)).await {
+            Ok(all) => Some(all.into_iter().map(|KeyDaemons { key, names }| (key, names)).collect()),
             Err(Error::TooLarge { .. }) => None,
             Err(error) => return Err(error),
         };
@@ -174,10 +204,6 @@ fn place(home: &Home) -> (String, String) {
     (home.control_plane.clone(), home.deployment.clone())
 }
 
-fn names(of_key: KeyDaemons) -> BTreeSet<String> {
-    of_key.daemons.into_iter().map(|daemon| daemon.name).collect()
-}
-
 /// Keys with their daemons, if those are known.
 fn listed(keys: Vec<ProvisionerKey>, daemons: Option<BTreeMap<Uuid, BTreeSet<String>>>) -> Vec<Listed> {
     let of = |id: Uuid| match &daemons {
@@ -187,7 +213,7 @@ fn listed(keys: Vec<ProvisionerKey>, daemons: Option<BTreeMap<Uuid, BTreeSet<Str
     let one = |key: ProvisionerKey| Listed {
         daemons: of(key.id),
         created_at: key.created_at,
-        facts: KeyFacts { id: key.id, organization: key.organization_id, name: key.name, tags: key.tags },
+        facts: KeyFacts::of(key),
     };
     keys.into_iter().map(one).collect()
 }

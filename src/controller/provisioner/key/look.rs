@@ -1,7 +1,7 @@
 //! Looks at everything the next step towards a key depends on: Secrets, coderd's lists, whose plaintext something is. It changes
 //! nothing; what follows from it is decided in `steps`.
 
-use super::homes::Keys;
+use super::homes::{Keys, Wanted};
 use super::record::{Home, Key, Record, SecretPlace};
 use super::secret::{Content, Found, Mark};
 use super::seen::{Daemons, Desired, KeyFacts, Material, Seen, Sight};
@@ -51,10 +51,6 @@ impl KeyWork<'_> {
 
     /// Looks.
     pub(super) async fn look(&mut self, record: &Record) -> Result<Look, KeyError> {
-        let (keys, error) = self.homes.keys(&self.desired.home).await;
-        if let (Keys::Unreachable, Some(error)) = (&keys, error) {
-            return Err(error.into());
-        }
         let asked_for = self.secrets.read(&self.desired.place).await?;
         let mut materials = vec![(self.desired.place.clone(), self.material(record, &asked_for).await?)];
         let mut others = Vec::new();
@@ -63,15 +59,22 @@ impl KeyWork<'_> {
             materials.push((place.clone(), self.material(record, &found).await?));
             others.push((place.clone(), found));
         }
+        let wanted = Wanted { desired: Some(self.desired), record, materials: &materials };
+        let (keys, error) = self.homes.keys(&self.desired.home, wanted).await;
+        if let (Keys::Unreachable, Some(error)) = (&keys, error) {
+            return Err(error.into());
+        }
         if is_filtered(&keys, &materials, &self.desired.home) {
             return Err(KeyError::Filtered);
         }
         let mut retiring = Vec::new();
         for key in &record.retiring {
-            retiring.push(self.sight(&keys, key).await);
+            retiring.push(self.sight(&keys, key, record).await);
         }
         let pending_elsewhere = match &record.pending {
-            Some(pending) if pending.home != self.desired.home => Some(self.sight(&keys, pending).await),
+            Some(pending) if pending.home != self.desired.home => {
+                Some(self.sight(&keys, pending, record).await)
+            }
             _ => None,
         };
         let checksum = asked_for.content.checksum();
@@ -99,21 +102,16 @@ impl KeyWork<'_> {
             return Ok(Material::Elsewhere(mark.home.clone(), mark.name.clone()));
         }
         Ok(match self.client.identify_provisioner_key(plaintext).await? {
-            Some(key) => Material::Is(KeyFacts {
-                id: key.id,
-                organization: key.organization_id,
-                name: key.name,
-                tags: key.tags,
-            }),
+            Some(key) => Material::Is(KeyFacts::of(key)),
             None => Material::Rejected,
         })
     }
 
-    async fn sight(&mut self, keys: &Keys, key: &Key) -> Sight {
+    async fn sight(&mut self, keys: &Keys, key: &Key, record: &Record) -> Sight {
         if key.home == self.desired.home {
             return keys.sight(key);
         }
-        let (keys, error) = self.homes.keys(&key.home).await;
+        let (keys, error) = self.homes.keys(&key.home, Wanted::recorded(record)).await;
         if let Some(error) = error {
             tracing::warn!(%error, key = key.name, "the coderd of an earlier key does not list it");
         }
