@@ -54,7 +54,7 @@ pub(crate) struct Flags {
     pub coder_namespace: Option<String>,
 
     /// How long one request to coderd may take.
-    #[arg(long, default_value = "30s", value_parser = durations::parse, env = "CODER_K8S_CODER_REQUEST_TIMEOUT")]
+    #[arg(long, default_value = "15s", value_parser = durations::parse, env = "CODER_K8S_CODER_REQUEST_TIMEOUT")]
     pub coder_request_timeout: Duration,
 
     #[command(flatten)]

@@ -46,7 +46,10 @@ const LONGEST: usize = 64;
 /// What is kept of it: whoever answers chooses the texts, and everybody keeps them.
 fn identity(info: &BuildInfo) -> Identity {
     let kept = |text: &str| text.chars().filter(char::is_ascii_graphic).take(LONGEST).collect::<String>();
-    let deployment_id = Some(kept(&info.deployment_id)).filter(|id| !id.is_empty());
+    // A UUID: it is written among other things, with slashes between them.
+    let is_of_id = |letter: &char| letter.is_ascii_alphanumeric() || *letter == '-';
+    let id: String = info.deployment_id.chars().filter(is_of_id).take(LONGEST).collect();
+    let deployment_id = Some(id).filter(|id| !id.is_empty());
     Identity { version: kept(&info.version), deployment_id }
 }
 
@@ -65,5 +68,10 @@ mod tests {
         let long = kept(&"x\n ".repeat(1000), &"y\u{1b}".repeat(1000));
         assert_eq!((long.version.len(), long.deployment_id.map(|id| id.len())), (LONGEST, Some(LONGEST)));
         assert_eq!(kept("v2", " \n").deployment_id, None, "it did not tell");
+        assert_eq!(
+            kept("v2", "a/b\0c-7").deployment_id.as_deref(),
+            Some("abc-7"),
+            "nothing that parts things"
+        );
     }
 }

@@ -2,6 +2,7 @@
 //! without a secret in what is printed.
 
 mod connections;
+mod hostile_lists;
 mod provisioners;
 
 use coder_k8s::coderd::client::{Applied, Limits, Tags, Tier, Upload};
@@ -22,7 +23,7 @@ fn led_to(address: SocketAddr) -> Resolve {
 }
 
 fn limits() -> Limits {
-    Limits { total: Duration::from_secs(5), answer: 64 * 1024, ..Limits::default() }
+    Limits { total: Duration::from_secs(5), answer: 64 * 1024, list: 256 * 1024, ..Limits::default() }
 }
 
 fn client(coderd: &Coderd, token: &str, limits: Limits) -> Client {
@@ -73,7 +74,7 @@ async fn call(operation: Operation, client: &Client, coderd: &Coderd) -> Result<
             client.delete_token_by_id(&victim[..10]).await
         }
         Operation::Organization => client.organization("default").await.map(drop),
-        Operation::ProvisionerKeys => client.provisioner_keys(default).await.map(drop),
+        Operation::ProvisionerKeys => client.provisioner_keys(default, |_, _| true).await.map(drop),
         Operation::CreateProvisionerKey => {
             client.create_provisioner_key(default, &name, &untagged).await.map(drop)
         }
@@ -85,7 +86,7 @@ async fn call(operation: Operation, client: &Client, coderd: &Coderd) -> Result<
             let plaintext = Confidential::new(made(&name));
             client.identify_provisioner_key(&plaintext).await.map(drop)
         }
-        Operation::ProvisionerKeyDaemons => client.provisioner_key_daemons(default).await.map(drop),
+        Operation::ProvisionerKeyDaemons => client.provisioner_key_daemons(default, |_| true).await.map(drop),
         Operation::PendingJobs => client.pending_jobs(default, &untagged).await.map(drop),
     }
 }
@@ -195,7 +196,13 @@ async fn server_errors_redirects_and_floods_have_their_classes() {
     let elsewhere = |_: &str| Fault::redirect(307, "http://169.254.169.254/latest?token=hunter2");
     each_call(elsewhere, |operation| Error::Redirected { operation, status: 307 }, &[]).await;
     let flood = |_: &str| Fault::answer_text(200, "application/json", &"x".repeat(64 * 1024 + 1));
-    each_call(flood, |operation| Error::TooLarge { operation, limit: 64 * 1024 }, &[]).await;
+    // What is read object by object is no list from its first byte on.
+    let listed = [Operation::ProvisionerKeys, Operation::ProvisionerKeyDaemons];
+    each_call(flood, |operation| Error::TooLarge { operation, limit: 64 * 1024 }, &listed).await;
+    let endless = |_: &str| Fault::answer_text(200, "application/json", &" ".repeat(256 * 1024 + 1));
+    let others: Vec<Operation> =
+        CALLS.into_iter().map(|(one, _)| one).filter(|one| !listed.contains(one)).collect();
+    each_call(endless, |operation| Error::TooLarge { operation, limit: 256 * 1024 }, &others).await;
 }
 
 #[tokio::test]

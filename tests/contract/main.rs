@@ -105,7 +105,7 @@ async fn call(operation: Operation, client: &Client) -> Result<(), Error> {
         }
         Operation::DeleteToken => client.delete_token_by_id("aaaaaaaaaa").await,
         Operation::Organization => client.organization("default").await.map(drop),
-        Operation::ProvisionerKeys => client.provisioner_keys(default()).await.map(drop),
+        Operation::ProvisionerKeys => client.provisioner_keys(default(), |_, _| true).await.map(drop),
         Operation::CreateProvisionerKey => {
             client.create_provisioner_key(default(), "made", &Tags::new()).await.map(drop)
         }
@@ -114,7 +114,9 @@ async fn call(operation: Operation, client: &Client) -> Result<(), Error> {
             let unknown = Confidential::new("x".repeat(43));
             client.identify_provisioner_key(&unknown).await.map(|key| assert_eq!(key, None))
         }
-        Operation::ProvisionerKeyDaemons => client.provisioner_key_daemons(default()).await.map(drop),
+        Operation::ProvisionerKeyDaemons => {
+            client.provisioner_key_daemons(default(), |_| true).await.map(drop)
+        }
         Operation::PendingJobs => client.pending_jobs(default(), &Tags::new()).await.map(drop),
         Operation::Authcheck => client.may_read_provisioner_keys(default()).await.map(drop),
     }

@@ -73,10 +73,11 @@ async fn of_double(coderd: &Coderd, token: String) -> Rights {
     let made = client.create_provisioner_key(default(), "made", &Tags::new()).await;
     let operation = Operation::CreateProvisionerKey;
     assert!(made.is_ok() || made == Err(Error::Forbidden { operation }), "{made:?}");
-    let listed = client.provisioner_keys(default()).await.unwrap();
-    let in_full = client.provisioner_key_daemons(default()).await.unwrap();
-    let read = listed.iter().any(|key| key.name == "there");
-    assert_eq!(in_full.iter().any(|one| one.key.name == "there"), read);
+    let listed = client.provisioner_keys(default(), |_, _| true).await.unwrap();
+    let in_full = client.provisioner_key_daemons(default(), |_| true).await.unwrap();
+    let there = listed.iter().find(|key| key.name == "there").map(|key| key.id);
+    let read = there.is_some();
+    assert_eq!(in_full.iter().filter(|one| Some(one.key) == there).count(), usize::from(read));
     let deleted = client.delete_provisioner_key(default(), "there").await;
     let operation = Operation::DeleteProvisionerKey;
     assert!(matches!(deleted, Ok(Deletion::Deleted)) || deleted == Err(Error::Forbidden { operation }));

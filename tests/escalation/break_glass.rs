@@ -107,6 +107,7 @@ fn doors() -> Vec<(Kind, Value)> {
         (Provisioner, json!({ "securityContext": { "privileged": true } })),
         (Provisioner, json!({ "podLabels": { "app": "of-others" } })),
         (Provisioner, json!({ "deletionPolicy": "Orphan" })),
+        (Provisioner, json!({ "key": { "secretName": "payroll" } })),
         (WorkspaceProxy, json!({ "bootstrap": mine })),
         (WorkspaceProxy, json!({ "primaryAccessURL": "https://mine.example.com" })),
         (WorkspaceProxy, json!({ "extraArgs": ["--verbose"] })),

@@ -186,7 +186,17 @@ fn changes_of_references_of_a_kind() -> Vec<Change> {
         change("the same by one who may run pods", ControlPlane, [license("a"), license("b")]).by(&RUNS),
         change("another key beside the own", Provisioner, [json!({}), key("other")])
             .by(&READS)
-            .refused("spec.key", RUN_PODS),
+            .refused("spec.key", RUN_PODS)
+            .refused("spec.key.secretKey", "CODER0512"),
+        change("the same by one who may run pods", Provisioner, [json!({}), key("other")])
+            .by(&RUNS)
+            .refused("spec.key.secretKey", "CODER0512"),
+        change(
+            "the same key beside another name",
+            Provisioner,
+            [key("a"), json!({ "key": { "secretKey": "a", "name": "eu" } })],
+        )
+        .by(&RUNS),
     ]
 }
 

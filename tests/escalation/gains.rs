@@ -284,7 +284,22 @@ fn other_kinds() -> Vec<Gain> {
     let env = |from: &str| json!([{ "name": "A", "valueFrom": { from: { "name": "payroll", "key": "k" } } }]);
     let proxy = |field: &str, value: Value| reading(WorkspaceProxy, field, json!({ field: value }));
     vec![
-        reading(Provisioner, "key", json!({ "key": { "secretName": "payroll" } })),
+        // A coderd of the author's own would say what the operator writes there.
+        Gain::of(Provisioner, json!({ "key": { "secretName": "payroll", "secretKey": "url" } }))
+            .refused("spec.key", "CODER0509")
+            .refused("spec.key.secretName", "CODER0512")
+            .enough(&["create pods", "create secrets"])
+            .enough(&["create deployments.apps", "create secrets @*"])
+            .too_little(&["create pods", "create deployments.apps"])
+            .too_little(&["create pods", "get,list,watch,update,patch,delete secrets"])
+            .too_little(&["create pods", "create secrets @team-a"])
+            .too_little(&["create secrets"]),
+        // The same Secret under the name that it has anyway is nobody else's.
+        Gain::of(Provisioner, json!({ "key": { "name": "eu" } }))
+            .refused("spec.key", "CODER0509")
+            .enough(&["create pods"])
+            .enough(&["create deployments.apps"])
+            .too_little(&["create secrets", "get secrets"]),
         Gain::of(Provisioner, json!({ "rbac": { "enableDeployments": true } }))
             .refused("spec.rbac.enableDeployments", "CODER0502")
             .enough(&[FOUNDER[1]])

@@ -89,3 +89,36 @@ async fn a_provisioner_takes_no_ready_from_a_control_plane_that_the_operator_has
     })
     .await;
 }
+
+/// The attack: whoever may write the status of a provisioner says that a key of it is in a control plane, to have the operator
+/// make itself a user and a token there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_status_that_somebody_else_wrote_makes_no_user_and_no_token() {
+    let env = OperatorAccessEnv::shared().await;
+    let ns = env.cluster.namespace("forged").await;
+    let (database, url) = env.database();
+    env.apply_secret(&ns, "db", &json!({ "url": url })).await;
+    env.apply_control_plane(&ns, "coder", &json!({ "extraEnv": from_secret() })).await;
+    let plane = env.until(&ns, "coder", "ready", |plane| condition(plane, "Ready")["status"] == "True").await;
+    // Suspended, so that the operator does not put its status right.
+    let other = json!({ "apiVersion": "coder.com/v1alpha1", "kind": "CoderProvisioner",
+        "metadata": { "name": "others", "namespace": ns },
+        "spec": { "controlPlaneRef": { "name": "other" }, "suspend": true } });
+    env.apply(&other).await;
+    let id = "6f1f6a3e-0000-4000-8000-000000000001";
+    let forged = json!({ "name": "k", "id": id, "generation": 1, "organizationID": id, "deploymentID": id,
+        "controlPlaneUID": plane["metadata"]["uid"], "tagsHash": "811c9dc5", "since": "2026-11-18T00:00:00Z",
+        "attempted": true, "used": true, "seal": "00" });
+    let status = json!({ "status": { "key": { "generation": 1, "retiring": [forged] } } });
+    let patch =
+        format!("patch coderprovisioner others -n {ns} --subresource=status --type=merge -p {status}");
+    env.cluster.kubectl(&patch).await.expect_ok();
+    for round in ["once", "twice"] {
+        let plane = env.reconcile(&ns, "coder", round).await;
+        assert!(not_needed(&plane), "{}", plane["status"]);
+    }
+    let shown = format!("get coderprovisioner others -n {ns} -o jsonpath={{.status.key.retiring[0].name}}");
+    assert_eq!(env.cluster.kubectl(&shown).await.expect_ok().trim(), "k", "it still says so");
+    assert_eq!(env.postgres.sql(&database, "SELECT username, rbac_roles FROM users"), "", "nobody is made");
+    assert_eq!((env.live_tokens(&database).as_str(), env.record(&ns).await), ("0", None));
+}

@@ -76,6 +76,7 @@ pub struct ProvisionerKeyStatus {
     pub secrets: Vec<SecretKeySelector>,
     /// Key that was taken over because of the annotation `coder.com/adopt-key`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 256))]
     pub adopted: Option<String>,
 }
 
@@ -84,22 +85,28 @@ pub struct ProvisionerKeyStatus {
 #[serde(rename_all = "camelCase")]
 pub struct RecordedKey {
     /// Name of the key in coderd.
+    #[schemars(length(max = 256))]
     pub name: String,
     /// Id of the key in coderd; absent until coderd has told it.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
     pub id: Option<String>,
     /// Number of the key: 1 for the first, one more with each rotation.
     pub generation: i64,
     /// Organization the key is in, by id.
     #[serde(rename = "organizationID")]
+    #[schemars(length(max = 64))]
     pub organization_id: String,
     /// Uid of the CoderControlPlane the key is for.
     #[serde(rename = "controlPlaneUID")]
+    #[schemars(length(max = 64))]
     pub control_plane_uid: String,
     /// Id of the deployment of coderd the key is in; another one means another database.
     #[serde(rename = "deploymentID")]
+    #[schemars(length(max = 64))]
     pub deployment_id: String,
     /// Hash of the tags the key has.
+    #[schemars(length(max = 64))]
     pub tags_hash: String,
     /// Since when the key is what it is: being made, in use or retiring.
     pub since: Time,
@@ -109,6 +116,7 @@ pub struct RecordedKey {
     pub used: bool,
     /// Proof that the operator wrote this entry. Without it the entry counts for nothing: no key is deleted because
     /// somebody wrote its name here.
+    #[schemars(length(max = 128))]
     pub seal: String,
 }
 

@@ -1,6 +1,7 @@
 //! Which waiting jobs the daemons of a provisioner key would take, by coderd's own rule for tags.
 //! It decides from tags alone: it never asks coderd and never looks at a daemon.
 
+use super::short_text;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -31,14 +32,14 @@ pub struct PendingJobs {
 /// A job, as far as it matters here.
 #[derive(Debug, Deserialize)]
 pub(super) struct Job {
-    tags: Option<Tags>,
+    #[serde(default, deserialize_with = "short_text::tags")]
+    tags: Tags,
 }
 
 /// The jobs among those listed that daemons with a key of these tags would take.
 pub(super) fn waiting_for(key: &Tags, listed: &[Job]) -> PendingJobs {
     let daemon = of_daemon(key);
-    let none = Tags::new();
-    let count = listed.iter().filter(|job| takes(&daemon, job.tags.as_ref().unwrap_or(&none))).count();
+    let count = listed.iter().filter(|job| takes(&daemon, &job.tags)).count();
     PendingJobs { count, more: listed.len() >= ASKED_FOR }
 }
 
@@ -97,7 +98,7 @@ mod tests {
         let mut tags = tags(pairs);
         tags.entry(SCOPE.to_owned()).or_insert(ORGANIZATION.to_owned());
         tags.entry(OWNER.to_owned()).or_default();
-        Job { tags: Some(tags) }
+        Job { tags }
     }
 
     #[test]

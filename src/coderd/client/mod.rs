@@ -2,16 +2,18 @@
 //! It never retries, never follows a redirect to another place and never decides what an answer means for an object.
 
 mod answers;
+mod elements;
 mod jobs;
 mod path;
 mod provisioners;
 mod requests;
+mod short_text;
 mod transport;
 
 pub(super) use answers::Answer;
 pub use answers::{BuildInfo, Entitlement, Entitlements, Feature, Me, Tier, Upload};
 pub use jobs::{PendingJobs, Tags};
-pub use provisioners::{Deletion, KeyDaemons, Organization, ProvisionerDaemon, ProvisionerKey};
+pub use provisioners::{Deletion, KeyDaemons, Organization, ProvisionerKey};
 pub use transport::Limits;
 
 use super::RateLimitHold;
@@ -22,6 +24,7 @@ use super::observer::Observer;
 use super::resolve::Resolve;
 use super::tls::TrustError;
 use crate::confidential::Confidential;
+use elements::Reader;
 use http::HeaderValue;
 use requests::Request;
 use std::sync::Arc;
@@ -159,12 +162,22 @@ impl Client {
     }
 
     async fn call(&self, request: Request) -> Result<Answer, Error> {
+        self.call_reading(request, None).await
+    }
+
+    /// A call for a list, of which nothing is held but what the reader keeps.
+    async fn list(&self, request: Request, reader: &mut Reader<'_>) -> Result<(), Error> {
+        self.call_reading(request, Some(reader)).await.and_then(|answer| answer.done())
+    }
+
+    async fn call_reading(&self, request: Request, reader: Option<&mut Reader<'_>>) -> Result<Answer, Error> {
         let hold = self.hold.as_ref();
         if let Some(left) = hold.and_then(|hold| hold.left(Instant::now())) {
             return Err(Error::RateLimited { operation: request.operation, retry_after: left });
         }
         let observed = self.observer.begin(request.operation);
-        let answer = self.transport.send(request, self.token.as_ref(), self.access_host.as_ref()).await;
+        let (token, host) = (self.token.as_ref(), self.access_host.as_ref());
+        let answer = self.transport.send(request, token, host, reader).await;
         observed.end(&answer);
         let answer = answer?;
         if let (Some(hold), Some(wait)) = (hold, answer.asks_to_wait()) {

@@ -2,8 +2,10 @@
 //! It never keeps a key's plaintext, never sends one in a URL, and never decides which key is whose.
 
 use super::answers::Answer;
+use super::elements::Unlisted;
 use super::jobs::{self, PendingJobs, Tags};
 use super::requests::Request;
+use super::short_text::{self, Names};
 use super::{Client, Error};
 use crate::coderd::error::Operation;
 use crate::coderd::uuid::Uuid;
@@ -11,14 +13,21 @@ use crate::confidential::Confidential;
 use http::StatusCode;
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, de};
+use std::collections::BTreeSet;
 use zeroize::Zeroize;
 
 /// coderd's words for a key that it does not know, or that cannot be one.
 const UNKNOWN_KEY: &str = "provisioner daemon key invalid";
 /// What its database layer says of somebody who may not; the handlers that make and delete keys answer it with a 500.
 const DENIED: &str = "rbac: forbidden";
-/// Longer than any plaintext of coderd (43 characters).
+/// Characters of a plaintext of coderd, which are letters and digits.
+const PLAINTEXT: usize = 43;
+/// Longer than any of them, also than one that somebody else has put into a Secret.
 const LONGEST_PLAINTEXT: usize = 256;
+/// Keys that are kept of a list.
+const MOST_KEYS: usize = 256;
+/// Daemons that are kept of a list, whichever key they have.
+const MOST_DAEMONS: usize = short_text::MOST_NAMES;
 
 /// An organisation: its id stays what it is when somebody renames it.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -26,6 +35,7 @@ pub struct Organization {
     /// Its id.
     pub id: Uuid,
     /// Its name now.
+    #[serde(deserialize_with = "short_text::organization_name")]
     pub name: String,
     /// Whether `default` means it.
     #[serde(default)]
@@ -38,6 +48,7 @@ pub struct ProvisionerKey {
     /// Its id.
     pub id: Uuid,
     /// Its name, which coderd stores in lower case and deletes it by.
+    #[serde(deserialize_with = "short_text::seen_name")]
     pub name: String,
     /// The organisation it belongs to.
     #[serde(rename = "organization")]
@@ -46,7 +57,7 @@ pub struct ProvisionerKey {
     #[serde(deserialize_with = "time")]
     pub created_at: Timestamp,
     /// What its daemons are tagged with. They never change.
-    #[serde(default, deserialize_with = "map")]
+    #[serde(default, deserialize_with = "short_text::tags")]
     pub tags: Tags,
 }
 
@@ -57,29 +68,13 @@ impl ProvisionerKey {
     }
 }
 
-/// A key with the daemons that came with it and were heard of within the last three minutes.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+/// The daemons that came with a key and were heard of within the last three minutes.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyDaemons {
-    /// The key, also one of coderd's own.
-    pub key: ProvisionerKey,
-    /// Its daemons, by name.
-    #[serde(default, deserialize_with = "list")]
-    pub daemons: Vec<ProvisionerDaemon>,
-}
-
-/// A daemon. coderd does not say in this list whether it is busy.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct ProvisionerDaemon {
-    /// Its id.
-    pub id: Uuid,
-    /// Its name: that of its pod.
-    pub name: String,
-    /// The release it was built from.
-    #[serde(default)]
-    pub version: String,
-    /// Its last heartbeat; they come every minute.
-    #[serde(default, deserialize_with = "some_time")]
-    pub last_seen_at: Option<Timestamp>,
+    /// The id of the key.
+    pub key: Uuid,
+    /// Their names, which are those of their pods.
+    pub names: BTreeSet<String>,
 }
 
 /// What became of a deletion.
@@ -98,20 +93,6 @@ fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Timestamp, D::Erro
     String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
 }
 
-fn some_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
-    let text: Option<String> = Option::deserialize(deserializer)?;
-    text.map(|text| text.parse()).transpose().map_err(de::Error::custom)
-}
-
-/// Go writes a map that was never made as null.
-fn map<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Tags, D::Error> {
-    Option::deserialize(deserializer).map(Option::unwrap_or_default)
-}
-
-fn list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ProvisionerDaemon>, D::Error> {
-    Option::deserialize(deserializer).map(Option::unwrap_or_default)
-}
-
 impl Client {
     /// The organisation of this name; `default` means the one that is the default, whatever its name.
     pub async fn organization(&self, name: &str) -> Result<Organization, Error> {
@@ -124,10 +105,23 @@ impl Client {
         self.organization(&id.to_string()).await
     }
 
-    /// The provisioner keys of an organisation, oldest first, without coderd's own. Every member of it sees them.
-    /// [`Error::NotLicensed`] without the license.
-    pub async fn provisioner_keys(&self, organization: Uuid) -> Result<Vec<ProvisionerKey>, Error> {
-        self.call(Request::provisioner_keys(organization)).await.and_then(|answer| answer.list())
+    /// The provisioner keys of an organisation that are wanted by id or name, oldest first, without coderd's own. Every member
+    /// of it sees them. Of the others nothing is kept, so that an organisation may have any number of them.
+    /// [`Error::NotLicensed`] without the license; [`Error::TooLarge`] if more are wanted than anybody has.
+    pub async fn provisioner_keys(
+        &self,
+        organization: Uuid,
+        is_wanted: impl Fn(Uuid, &str) -> bool + Sync,
+    ) -> Result<Vec<ProvisionerKey>, Error> {
+        let mut keys = Vec::new();
+        let mut reader = |object: &[u8]| {
+            if let Some(key) = wanted(object, &is_wanted)? {
+                keys.push(key);
+            }
+            if keys.len() > MOST_KEYS { Err(Unlisted::TooLarge(MOST_KEYS)) } else { Ok(()) }
+        };
+        self.list(Request::provisioner_keys(organization), &mut reader).await?;
+        Ok(keys)
     }
 
     /// Makes a provisioner key and gives its plaintext, which coderd never shows again: an error after the request was
@@ -175,9 +169,23 @@ impl Client {
         answer.json::<Said>().map(|said| said.read)
     }
 
-    /// The keys of an organisation with their daemons, coderd's own keys included.
-    pub async fn provisioner_key_daemons(&self, organization: Uuid) -> Result<Vec<KeyDaemons>, Error> {
-        self.call(Request::provisioner_key_daemons(organization)).await.and_then(|answer| answer.list())
+    /// The daemons of the keys of an organisation that are wanted by id; coderd's own keys are among those it may be.
+    /// [`Error::TooLarge`] if there are more than are kept.
+    pub async fn provisioner_key_daemons(
+        &self,
+        organization: Uuid,
+        is_wanted: impl Fn(Uuid) -> bool + Sync,
+    ) -> Result<Vec<KeyDaemons>, Error> {
+        let (mut all, mut left) = (Vec::new(), MOST_DAEMONS);
+        let mut reader = |object: &[u8]| {
+            if let Some(daemons) = daemons_of(object, &is_wanted, left)? {
+                left -= daemons.names.len();
+                all.push(daemons);
+            }
+            if all.len() > MOST_KEYS { Err(Unlisted::TooLarge(MOST_KEYS)) } else { Ok(()) }
+        };
+        self.list(Request::provisioner_key_daemons(organization), &mut reader).await?;
+        Ok(all)
     }
 
     /// How many jobs of an organisation wait for daemons that have a key with these tags. coderd shows this to owners and
@@ -187,6 +195,60 @@ impl Client {
         let listed = self.call(request).await.and_then(|answer| answer.list::<jobs::Job>())?;
         Ok(jobs::waiting_for(tags, &listed))
     }
+}
+
+/// A part of an answer.
+fn read<'a, T: Deserialize<'a>>(object: &'a [u8]) -> Result<T, Unlisted> {
+    serde_json::from_slice(object).map_err(|_| Unlisted::Malformed)
+}
+
+/// A key of a list, if it is wanted. Of any other only id and name are looked at: whatever else somebody gave it does not get
+/// in our way.
+fn wanted(object: &[u8], is_wanted: impl Fn(Uuid, &str) -> bool) -> Result<Option<ProvisionerKey>, Unlisted> {
+    #[derive(Deserialize)]
+    struct Head {
+        id: Uuid,
+        #[serde(deserialize_with = "short_text::name")]
+        name: String,
+    }
+    let head: Head = read(object)?;
+    if is_wanted(head.id, &head.name) { read(object).map(Some) } else { Ok(None) }
+}
+
+/// The daemons of a key, if it is wanted and there are no more of them than this.
+fn daemons_of(
+    object: &[u8],
+    is_wanted: impl Fn(Uuid) -> bool,
+    most: usize,
+) -> Result<Option<KeyDaemons>, Unlisted> {
+    #[derive(Deserialize)]
+    struct Head {
+        key: Id,
+    }
+    #[derive(Deserialize)]
+    struct Id {
+        id: Uuid,
+    }
+    #[derive(Deserialize)]
+    struct Rest {
+        #[serde(default)]
+        daemons: Names,
+    }
+    let Id { id: key } = read::<Head>(object)?.key;
+    if !is_wanted(key) {
+        return Ok(None);
+    }
+    let names = read::<Rest>(object)?.daemons.0;
+    if names.len() > most {
+        Err(Unlisted::TooLarge(MOST_DAEMONS))
+    } else {
+        Ok(Some(KeyDaemons { key, names }))
+    }
+}
+
+/// Whether it has the form of coderd's plaintexts: whoever answers chooses what we put into a Secret.
+fn is_plaintext(key: &str) -> bool {
+    key.len() == PLAINTEXT && key.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
 /// Whether a daemon could put it into a header.
@@ -207,7 +269,7 @@ impl Answer {
             return Err(self.refusal());
         }
         let created: Option<Created<'_>> = serde_json::from_slice(&self.body).ok();
-        let key = created.map(|created| created.key).filter(|key| could_be_sent(key));
+        let key = created.map(|created| created.key).filter(|key| is_plaintext(key));
         let key = key.map(|key| Confidential::new(key.to_owned()));
         // Where nobody else holds it: what the transport has copied is out of reach.
         if let Ok(mut body) = self.body.try_into_mut() {
@@ -266,27 +328,83 @@ mod tests {
             "a field of tomorrow": {} })
     }
 
+    fn listed(key: &Value, is_wanted: bool) -> Result<Option<ProvisionerKey>, Unlisted> {
+        wanted(key.to_string().as_bytes(), |_, _| is_wanted)
+    }
+
+    fn daemons(of: &Value, most: usize) -> Result<Option<KeyDaemons>, Unlisted> {
+        daemons_of(of.to_string().as_bytes(), |_| true, most)
+    }
+
     #[test]
     fn keys_and_daemons_are_read_with_null_for_nothing() {
-        let keys = json!([key(&json!({ "zone": "eu" })), key(&Value::Null)]);
-        let keys: Vec<ProvisionerKey> = answer(Operation::ProvisionerKeys, 200, &keys).list().unwrap();
-        assert_eq!((keys[0].id, keys[0].organization_id), (ID.parse().unwrap(), ID.parse().unwrap()));
-        assert_eq!(keys[0].created_at.to_string(), "2026-11-18T00:00:00.123456Z");
-        assert_eq!((keys[0].tags["zone"].as_str(), keys[1].tags.len()), ("eu", 0));
-        let daemon =
-            json!({ "id": ID, "name": "pod", "version": "v2.36.1", "last_seen_at": null, "status": null });
+        let tagged = listed(&key(&json!({ "zone": "eu" })), true).unwrap().unwrap();
+        assert_eq!((tagged.id, tagged.organization_id), (ID.parse().unwrap(), ID.parse().unwrap()));
+        assert_eq!(tagged.created_at.to_string(), "2026-11-18T00:00:00.123456Z");
+        assert_eq!(tagged.tags["zone"], "eu");
         let mut unset = key(&Value::Null);
         // Go's zero time, for a key that no database has.
         unset["created_at"] = json!("0001-01-01T00:00:00Z");
-        let listed =
-            json!([{ "key": key(&Value::Null), "daemons": [daemon] }, { "key": unset, "daemons": null }]);
-        let listed: Vec<KeyDaemons> = answer(Operation::ProvisionerKeyDaemons, 200, &listed).list().unwrap();
-        assert_eq!((listed[0].daemons[0].name.as_str(), listed[0].daemons[0].last_seen_at), ("pod", None));
-        assert_eq!((listed[1].daemons.len(), listed[1].key.created_at.as_second()), (0, -62_135_596_800));
-        let operation = Operation::ProvisionerKeys;
-        for broken in [json!([{ "id": ID }]), json!([{ "id": "7" }]), json!({}), json!("text")] {
-            let read = answer(operation, 200, &broken).list::<ProvisionerKey>();
-            assert_eq!(read, Err(Error::Malformed { operation }), "{broken}");
+        let unset = listed(&unset, true).unwrap().unwrap();
+        assert_eq!((unset.tags.len(), unset.created_at.as_second()), (0, -62_135_596_800));
+        for broken in [json!({ "id": ID }), json!({ "id": "7", "name": "a" }), json!({ "id": ID, "name": 7 })]
+        {
+            assert_eq!(listed(&broken, true), Err(Unlisted::Malformed), "{broken}");
+        }
+        let named = |names: &[&str]| {
+            let all: Vec<Value> =
+                names.iter().map(|name| json!({ "name": name, "version": {}, "id": 7 })).collect();
+            json!({ "key": key(&Value::Null), "daemons": all })
+        };
+        let two = daemons(&named(&["b", "a"]), 2).unwrap().unwrap();
+        assert_eq!((two.key, two.names.len()), (ID.parse().unwrap(), 2));
+        assert_eq!(daemons(&named(&["b", "a"]), 1), Err(Unlisted::TooLarge(MOST_DAEMONS)));
+        for nothing in [json!({ "key": { "id": ID }, "daemons": null }), json!({ "key": { "id": ID } })] {
+            assert!(daemons(&nothing, 0).unwrap().unwrap().names.is_empty(), "{nothing}");
+        }
+        let skipped =
+            daemons_of(json!({ "key": { "id": ID }, "daemons": 7 }).to_string().as_bytes(), |_| false, 0);
+        assert_eq!(skipped, Ok(None), "whatever others have");
+        assert_eq!(daemons(&json!({ "daemons": [] }), 1), Err(Unlisted::Malformed));
+    }
+
+    #[test]
+    fn what_is_kept_of_a_key_is_bounded_and_what_others_have_is_not_looked_at() {
+        let many = |count: usize| -> Value {
+            (0..count)
+                .map(|number| (format!("t{number}"), json!("x")))
+                .collect::<serde_json::Map<_, _>>()
+                .into()
+        };
+        assert_eq!(listed(&key(&many(256)), true).unwrap().unwrap().tags.len(), 256);
+        for tags in [many(257), json!({ "a": "x".repeat(8 << 10) }), json!({ "x".repeat(9 << 10): "" })] {
+            assert_eq!(listed(&key(&tags), true), Err(Unlisted::Malformed));
+            assert_eq!(listed(&key(&tags), false), Ok(None));
+        }
+        let renamed = |name: &str| {
+            let mut key = key(&Value::Null);
+            key["name"] = json!(name);
+            key
+        };
+        assert!(
+            listed(&renamed(&"\u{1f600}".repeat(64)), true).unwrap().is_some(),
+            "as long as coderd keeps it"
+        );
+        assert_eq!(listed(&renamed(&"x".repeat(257)), true), Err(Unlisted::Malformed));
+        assert_eq!(listed(&renamed("a\u{1b}[2J"), true), Err(Unlisted::Malformed));
+        assert_eq!(listed(&renamed("a\u{1b}[2J"), false), Ok(None), "coderd lets a key have such a name");
+    }
+
+    #[test]
+    fn the_name_of_an_organisation_is_short_and_printable() {
+        let organization = |name: &str| {
+            answer(Operation::Organization, 200, &json!({ "id": ID, "name": name }))
+                .json::<Organization>()
+                .is_ok()
+        };
+        assert!(organization("platform-7") && organization(&"x".repeat(64)));
+        for name in [&"x".repeat(65), "a b", "a\u{1b}[2J", "\u{202e}a", "ä"] {
+            assert!(!organization(name), "{name:?}");
         }
     }
 
@@ -296,6 +414,10 @@ mod tests {
         let created = |status, body: Value| answer(operation, status, &body).created_key();
         let plaintext = Confidential::new("x".repeat(43));
         assert_eq!(created(201, json!({ "key": plaintext.expose() })), Ok(plaintext));
+        // Anything else would be a text of somebody's choice in a Secret of ours.
+        for text in ["postgres://evil", &"x".repeat(42), &"x".repeat(44), &format!("{}-", "x".repeat(42))] {
+            assert_eq!(created(201, json!({ "key": text })), Err(Error::Malformed { operation }), "{text}");
+        }
         let said = json!({ "message": "An internal server error occurred.", "detail": "unauthorized: rbac: forbidden" });
         assert_eq!(created(500, said), Err(Error::Forbidden { operation }));
         assert_eq!(created(500, json!({})), Err(Error::Server { operation, status: 500 }));

@@ -2,6 +2,7 @@
 //! It never follows a redirect, never uses a proxy, never retries and never logs.
 
 use super::answers::Answer;
+use super::elements::{Elements, Reader, Unlisted};
 use super::requests::{Credential, Request};
 use crate::coderd::dial::{DialError, dial};
 use crate::coderd::endpoint::{Endpoint, Scheme};
@@ -47,6 +48,8 @@ pub struct Limits {
     pub total: Duration,
     /// Bytes of an answer.
     pub answer: usize,
+    /// Bytes of a list that is read object by object.
+    pub list: usize,
     /// How long an unused connection is kept.
     pub idle: Duration,
     /// How many unused connections are kept.
@@ -59,6 +62,7 @@ impl Default for Limits {
             connect: Duration::from_secs(5),
             total: Duration::from_secs(10),
             answer: 1 << 20,
+            list: 16 << 20,
             idle: Duration::from_secs(30),
             idle_connections: 2,
         }
@@ -103,12 +107,14 @@ impl Transport {
         self.scheme
     }
 
-    /// Sends a request and reads its whole answer.
+    /// Sends a request and reads its whole answer. Where somebody reads a list of objects, they get those of a success one
+    /// by one, and the answer has no body then.
     pub(super) async fn send(
         &self,
         request: Request,
         token: Option<&Confidential<String>>,
         access_host: Option<&HeaderValue>,
+        reader: Option<&mut Reader<'_>>,
     ) -> Result<Answer, Error> {
         let operation = request.operation;
         let credential = match &request.credential {
@@ -125,7 +131,10 @@ impl Transport {
             let status = response.status();
             let text = |name: HeaderName| Some(response.headers().get(name)?.to_str().ok()?.to_owned());
             let (retry_after, location) = (text(RETRY_AFTER), text(LOCATION));
-            let body = self.body(operation, response).await?;
+            let body = match reader.filter(|_| status.is_success()) {
+                Some(reader) => self.list(operation, response, reader).await.map(|()| Bytes::new())?,
+                None => self.body(operation, response).await?,
+            };
             Ok(Answer { operation, status, retry_after, location, body, secrets })
         };
         tokio::time::timeout(self.limits.total, trip).await.map_err(|_| Error::TimedOut { operation })?
@@ -160,18 +169,51 @@ impl Transport {
         builder.body(Full::new(body)).ok()
     }
 
+    async fn list(
+        &self,
+        operation: Operation,
+        response: Response<Incoming>,
+        reader: &mut Reader<'_>,
+    ) -> Result<(), Error> {
+        let limit = self.limits.list;
+        check_announced(operation, &response, limit)?;
+        let failed = |unlisted| match unlisted {
+            Unlisted::Malformed => Error::Malformed { operation },
+            Unlisted::TooLarge(limit) => Error::TooLarge { operation, limit },
+        };
+        let mut body = Limited::new(response.into_body(), limit);
+        let mut elements = Elements::new();
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| unread(operation, limit, &*error))?;
+            // What is no data is behind the body.
+            elements.push(frame.data_ref().map_or(&[], |data| data), reader).map_err(failed)?;
+        }
+        elements.finish().map_err(failed)
+    }
+
     async fn body(&self, operation: Operation, response: Response<Incoming>) -> Result<Bytes, Error> {
         let limit = self.limits.answer;
-        let announced = response.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
-        if announced.and_then(|text| text.parse().ok()).is_some_and(|length: usize| length > limit) {
-            return Err(Error::TooLarge { operation, limit });
-        }
+        check_announced(operation, &response, limit)?;
         match Limited::new(response.into_body(), limit).collect().await {
             Ok(collected) => Ok(collected.to_bytes()),
-            Err(error) if error.is::<LengthLimitError>() => Err(Error::TooLarge { operation, limit }),
-            Err(_) => Err(Error::Unreachable { operation, lost: Lost::Cut }),
+            Err(error) => Err(unread(operation, limit, &*error)),
         }
     }
+}
+
+/// Refuses an answer that says itself that it is too large.
+fn check_announced(operation: Operation, response: &Response<Incoming>, limit: usize) -> Result<(), Error> {
+    let announced = response.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+    let is_larger = announced.and_then(|text| text.parse().ok()).is_some_and(|length: usize| length > limit);
+    if is_larger { Err(Error::TooLarge { operation, limit }) } else { Ok(()) }
+}
+
+/// The class of an answer that ends too early, or not early enough.
+fn unread(operation: Operation, limit: usize, error: &(dyn std::error::Error + 'static)) -> Error {
+    if error.is::<LengthLimitError>() {
+        return Error::TooLarge { operation, limit };
+    }
+    Error::Unreachable { operation, lost: Lost::Cut }
 }
 
 /// The bytes of a secret, which are wiped when the last one who holds them lets go.

@@ -34,13 +34,13 @@ fn reference(provisioner: &Kept<CoderProvisioner>) -> Option<String> {
     Some(if name.len() > LONGEST_NAME { String::new() } else { name.to_owned() })
 }
 
-/// The uids of the control planes that a provisioner has recorded keys in.
-fn recorded(provisioner: &Kept<CoderProvisioner>) -> Vec<String> {
-    let Some(object) = provisioner.object() else { return Vec::new() };
+/// The uids of the control planes that a provisioner has recorded keys in; nothing if its status is longer than is kept.
+fn recorded(provisioner: &Kept<CoderProvisioner>) -> Option<Vec<String>> {
+    let object = provisioner.object()?;
     let key = &object["status"]["key"];
     let retiring = key["retiring"].as_array().into_iter().flatten();
     let entries = [&key["current"], &key["pending"]].into_iter().chain(retiring);
-    entries.filter_map(|entry| entry["controlPlaneUID"].as_str().map(str::to_owned)).collect()
+    Some(entries.filter_map(|entry| entry["controlPlaneUID"].as_str().map(str::to_owned)).collect())
 }
 
 /// The watches that tell.
@@ -62,6 +62,8 @@ pub(crate) struct Seen {
     /// The uids of control planes that provisioners have recorded keys in: those must be deleted there one day. What a status
     /// says can keep an access that its namespace has anyway, and nothing else.
     recorded: BTreeSet<String>,
+    /// Namespaces with a provisioner whose status is not kept, and may say that of any control plane there.
+    unkept: BTreeSet<String>,
     /// Namespaces with a provisioner that our types cannot read, which may refer to any control plane there.
     unreadable: BTreeSet<String>,
     aggregated: bool,
@@ -113,17 +115,22 @@ impl Seen {
             Some(name) => _ = self.referred.insert(ObjectKey { namespace: namespace.clone(), name }),
             None => _ = self.unreadable.insert(namespace.clone()),
         }
-        self.recorded.extend(recorded(provisioner).into_iter().map(|uid| format!("{namespace}/{uid}")));
+        match recorded(provisioner) {
+            Some(uids) => self.recorded.extend(uids.into_iter().map(|uid| format!("{namespace}/{uid}"))),
+            None => _ = self.unkept.insert(namespace),
+        }
     }
 
     /// What needs the access to a control plane of this uid, besides its own spec.
     pub(crate) fn of(&self, key: &ObjectKey, uid: &str) -> Needs {
         let is_recorded = self.recorded.contains(&format!("{}/{uid}", key.namespace));
+        let recorded = is_recorded || self.unkept.contains(&key.namespace);
         let is_referred = self.referred.contains(key) || self.unreadable.contains(&key.namespace);
         Needs {
             known: self.known,
             license: false,
-            provisioners: is_referred || is_recorded,
+            provisioners: is_referred,
+            recorded,
             aggregated: self.aggregated,
         }
     }
@@ -158,8 +165,15 @@ mod tests {
         assert!(!needs(&seen, "left", "old"));
         seen.note(&from_str(&moved.to_string()).unwrap());
         let key = ObjectKey { namespace: "left".to_owned(), name: "old".to_owned() };
-        assert!(seen.of(&key, "u1").provisioners, "a key of it is still to be deleted there");
-        assert!(!seen.of(&key, "u2").provisioners);
+        assert!(seen.of(&key, "u1").recorded, "a key of it is still to be deleted there");
+        assert!(!seen.of(&key, "u1").provisioners, "which nobody but a status says");
+        assert!(!seen.of(&key, "u2").recorded);
+        let mut long = moved;
+        long["status"]["key"]["retiring"][0]["name"] = json!("x".repeat(100_000));
+        seen.note(&from_str(&long.to_string()).unwrap());
+        assert!(seen.of(&key, "u2").recorded, "one that is not kept may say so of any");
+        let elsewhere = ObjectKey { namespace: "team".to_owned(), ..key };
+        assert!(!seen.of(&elsewhere, "u2").recorded);
         let large = json!({ "controlPlaneRef": { "name": "x".repeat(100_000) } });
         assert_eq!(reference(&provisioner("team", large)).as_deref(), Some(""), "no object has such a name");
         assert!(

@@ -153,8 +153,11 @@ impl Reconciler {
         for _ in 0..MOST_STEPS {
             let mut sights = Vec::new();
             for key in store.record.keys() {
-                let keys =
-                    if is_released { Keys::Unreachable } else { homes.keys_elsewhere(&key.home).await };
+                let keys = if is_released {
+                    Keys::Unreachable
+                } else {
+                    homes.keys_elsewhere(&key.home, &store.record).await
+                };
                 sights.push(homes.sight(key, &keys).await);
             }
             let ending = Ending {

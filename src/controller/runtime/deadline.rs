@@ -3,7 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-/// How long a part of a reconcile may begin another step. The last one still has its own limits: a call 15 seconds at most.
+/// How long a part of a reconcile may begin another step. The last one still has its own limits: a call to coderd takes
+/// `--coder-request-timeout` at most, 15 seconds unless somebody says otherwise.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// When a part of a reconcile has had its time.

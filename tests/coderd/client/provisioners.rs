@@ -7,6 +7,7 @@ use coder_k8s::coderd::error::Operation;
 use coder_k8s::coderd::{Client, Error, Uuid};
 use coder_k8s::confidential::Confidential;
 use serde_json::json;
+use std::collections::BTreeSet;
 use support::coderd::{self, Coderd, Credential, Fault, Occurrence, Role};
 
 const CREATE: &str = "POST /organizations/{org}/provisionerkeys";
@@ -53,7 +54,7 @@ async fn a_key_is_made_listed_identified_and_deleted() {
     let secret = client.create_provisioner_key(default, "EU-West", &wanted).await.unwrap();
     assert_eq!(coderd.plaintext_of("default", "eu-west").as_ref(), Some(secret.expose()));
 
-    let keys = client.provisioner_keys(default).await.unwrap();
+    let keys = client.provisioner_keys(default, |_, _| true).await.unwrap();
     assert_eq!(keys.len(), 1, "coderd's own are left out");
     assert_eq!((keys[0].name.as_str(), &keys[0].tags), ("eu-west", &wanted));
     assert_eq!(keys[0].organization_id, default);
@@ -68,7 +69,7 @@ async fn a_key_is_made_listed_identified_and_deleted() {
     assert_eq!(client.delete_provisioner_key(default, "EU-WEST").await, Ok(Deletion::Deleted));
     assert_eq!(client.delete_provisioner_key(default, "EU-WEST").await, Ok(Deletion::NotThere));
     assert_eq!(client.identify_provisioner_key(&secret).await, Ok(None));
-    assert_eq!(client.provisioner_keys(default).await, Ok(Vec::new()));
+    assert_eq!(client.provisioner_keys(default, |_, _| true).await, Ok(Vec::new()));
     for shown in [format!("{secret} {secret:?} {client:?}"), format!("{:?}", coderd.calls())] {
         assert!(!shown.contains(secret.expose()), "{shown}");
     }
@@ -137,7 +138,11 @@ async fn a_refused_key_says_why() {
     assert_eq!(denied, Error::Forbidden { operation });
     let told = "deleting a provisioner key failed: the token's user may not do this";
     assert_eq!(denied.to_string(), told, "without a status that nobody sent");
-    assert_eq!(member.provisioner_keys(default).await.unwrap().len(), 1, "every member reads them");
+    assert_eq!(
+        member.provisioner_keys(default, |_, _| true).await.unwrap().len(),
+        1,
+        "every member reads them"
+    );
     assert_eq!(coderd.provisioner_keys("default").len(), 1);
 
     let reserved = owner.delete_provisioner_key(default, "psk").await;
@@ -150,7 +155,7 @@ async fn a_gone_organisation_is_told_apart_from_a_gone_key_by_asking_for_it() {
     let (coderd, _, client) = owner_and_client(limits()).await;
     let nowhere = Uuid::random().unwrap();
     let hidden = |operation| Error::NotFoundOrForbidden { operation };
-    assert_eq!(client.provisioner_keys(nowhere).await, Err(hidden(Operation::ProvisionerKeys)));
+    assert_eq!(client.provisioner_keys(nowhere, |_, _| true).await, Err(hidden(Operation::ProvisionerKeys)));
     let created = client.create_provisioner_key(nowhere, "eu", &Tags::new()).await;
     assert_eq!(created, Err(hidden(Operation::CreateProvisionerKey)));
     assert_eq!(client.delete_provisioner_key(nowhere, "eu").await, Ok(Deletion::NotThere));
@@ -174,12 +179,12 @@ async fn without_a_license_keys_are_refused_but_a_plaintext_is_still_identified(
     assert_eq!(now().await, Feature { entitlement: Entitlement::NotEntitled, enabled: false });
 
     let refused = |operation| Error::NotLicensed { operation };
-    assert_eq!(client.provisioner_keys(default).await, Err(refused(Operation::ProvisionerKeys)));
+    assert_eq!(client.provisioner_keys(default, |_, _| true).await, Err(refused(Operation::ProvisionerKeys)));
     let created = client.create_provisioner_key(default, "us", &Tags::new()).await;
     assert_eq!(created, Err(refused(Operation::CreateProvisionerKey)));
     let deleted = client.delete_provisioner_key(default, "eu").await;
     assert_eq!(deleted, Err(refused(Operation::DeleteProvisionerKey)));
-    let daemons = client.provisioner_key_daemons(default).await;
+    let daemons = client.provisioner_key_daemons(default, |_| true).await;
     assert_eq!(daemons, Err(refused(Operation::ProvisionerKeyDaemons)));
     assert!(client.identify_provisioner_key(&secret).await.unwrap().is_some());
     assert_eq!(client.pending_jobs(default, &Tags::new()).await, Ok(PendingJobs { count: 0, more: false }));
@@ -250,16 +255,16 @@ async fn daemons_are_listed_with_their_keys() {
     coderd.add_provisioner_key("default", "us", &[]);
     coderd.connect_daemon(&secret, "pod-b").unwrap();
     coderd.connect_daemon(&secret, "pod-a").unwrap();
-    let listed = client.provisioner_key_daemons(default).await.unwrap();
-    let names = |name: &str| {
-        let found = listed.iter().find(|one| one.key.is_named(name)).unwrap();
-        found.daemons.iter().map(|daemon| daemon.name.clone()).collect::<Vec<String>>()
-    };
-    assert_eq!((names("eu"), names("us")), (vec!["pod-a".to_owned(), "pod-b".to_owned()], Vec::new()));
-    assert_eq!(names("user-auth"), Vec::<String>::new(), "coderd's own keys are there too");
-    let daemon = &listed.iter().find(|one| one.key.is_named("eu")).unwrap().daemons[0];
-    assert_eq!(daemon.version, "v2.36.1");
-    assert!(daemon.last_seen_at.is_some());
+    let listed = client.provisioner_key_daemons(default, |_| true).await.unwrap();
+    let keys = client.provisioner_keys(default, |_, _| true).await.unwrap();
+    let id = |name: &str| keys.iter().find(|key| key.is_named(name)).unwrap().id;
+    let names = |id: Uuid| listed.iter().find(|one| one.key == id).unwrap().names.clone();
+    let expected = ["pod-a", "pod-b"].map(str::to_owned).into();
+    assert_eq!((names(id("eu")), names(id("us"))), (expected, BTreeSet::new()));
+    assert_eq!(listed.len(), 5, "coderd's own keys are there too");
+    let eu = id("eu");
+    let one = client.provisioner_key_daemons(default, |id| id == eu).await.unwrap();
+    assert_eq!(one.iter().map(|one| one.key).collect::<Vec<Uuid>>(), [eu], "of the others nothing is kept");
 }
 
 #[tokio::test]
@@ -297,8 +302,11 @@ async fn a_template_administrator_manages_keys_but_sees_no_jobs() {
     let admin = client_of(&coderd, &[Role::TemplateAdmin]);
     let secret = admin.create_provisioner_key(default, "eu", &Tags::new()).await.unwrap();
     coderd.connect_daemon(secret.expose(), "pod-a").unwrap();
-    assert_eq!(admin.provisioner_keys(default).await.unwrap().len(), 1);
-    assert_eq!(admin.provisioner_key_daemons(default).await.unwrap().last().unwrap().daemons.len(), 1);
+    assert_eq!(admin.provisioner_keys(default, |_, _| true).await.unwrap().len(), 1);
+    assert_eq!(
+        admin.provisioner_key_daemons(default, |_| true).await.unwrap().last().unwrap().names.len(),
+        1
+    );
     let operation = Operation::PendingJobs;
     let jobs = admin.pending_jobs(default, &Tags::new()).await;
     assert_eq!(jobs, Err(Error::NotFoundOrForbidden { operation }));
@@ -317,5 +325,5 @@ async fn another_database_behind_the_url_has_another_identity_and_none_of_the_ke
     assert_ne!(client.build_info().await.unwrap().deployment_id, before);
     assert_eq!(client.identify_provisioner_key(&secret).await, Ok(None));
     let default = client.organization("default").await.unwrap();
-    assert_eq!(client.provisioner_keys(default.id).await, Ok(Vec::new()));
+    assert_eq!(client.provisioner_keys(default.id, |_, _| true).await, Ok(Vec::new()));
 }

@@ -5,6 +5,7 @@ mod access_reviews;
 mod changes;
 mod exposure;
 mod grants;
+mod key_secret;
 mod pod_security;
 mod run_pods;
 mod sent_secrets;
@@ -101,6 +102,7 @@ pub fn required_access(old: Option<&Value>, new: &Value, namespace: &str, kind: 
     let mut required = run_pods::added(old, new, namespace);
     required.extend(pod_security::added(old, new, namespace));
     required.extend(sent_secrets::added(kind, old, new, namespace));
+    required.extend(key_secret::added(kind, old, new, namespace));
     required.extend(exposure::added(old, new, namespace));
     required.extend(grants::added(kind, old, new, namespace));
     required
@@ -161,6 +163,13 @@ pub(crate) fn table() -> Vec<Row> {
                  CoderWorkspaceProxy: `spec.bootstrap.credentialsSecretRef`, `spec.proxySessionTokenSecretRef`, \
                  `spec.bootstrap.generatedTokenSecretName`, and the addresses they are sent to".into(),
         required: "`get` on the Secret in the namespace of the object",
+        instead: "nothing",
+    },
+    Row {
+        code: "CODER0512",
+        fields: "of a CoderProvisioner: `spec.key.secretName` and `spec.key.secretKey`, given or changed to anything but the \
+                 default".into(),
+        required: "`create secrets` in the namespace of the object",
         instead: "nothing",
     },
     Row {

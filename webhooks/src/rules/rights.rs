@@ -153,4 +153,19 @@ pub(super) static RULES: &[Rule] = &[
         bad: "spec:\n  image: registry.example.com/mine:v2.36.1   # in a namespace with admission switched off",
         good: "spec:\n  replicas: 2",
     },
+    Rule {
+        code: "CODER0512",
+        title: "Whoever chooses the Secret of a provisioner key must be allowed to create Secrets",
+        kinds: &[Kind::Provisioner],
+        fields: &["spec.key.secretName", "spec.key.secretKey"],
+        severity: Severity::Deny,
+        when: When::Always,
+        layers: WEBHOOK,
+        check: Check::Access,
+        fix: "leave it out, or ask somebody who may create Secrets in this namespace to apply it",
+        why: "The operator writes what coderd answers into that Secret, and coderd may be the author's own. Pods of others \
+              that look for a Secret of that name would read it.",
+        bad: "kind: CoderProvisioner\nspec:\n  key: {secretName: shop-db, secretKey: url}   # by somebody who may not create Secrets",
+        good: "kind: CoderProvisioner\nspec:\n  key: {name: builders}",
+    },
 ];

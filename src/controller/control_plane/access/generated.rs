@@ -166,7 +166,7 @@ impl<'a> Work<'a> {
         match self.context.needs.need() {
             Need::Token(role) => role,
             // One that is renewed has the role that it was given.
-            Need::Nothing | Need::Unknown => Role::TemplateAdmin,
+            Need::Nothing | Need::Unknown | Need::Kept => Role::TemplateAdmin,
         }
     }
 

@@ -158,7 +158,7 @@ pub(crate) async fn apply(context: &AccessContext<'_>) -> Accessed {
             )
             .await
         }
-        _ if need == Need::Unknown || context.admission_disabled => kept(context).await,
+        _ if matches!(need, Need::Unknown | Need::Kept) || context.admission_disabled => kept(context).await,
         Plan::NoUrl => without_url(context, needed).await,
         Plan::Unresolvable(why) => generated::apply(context, Err(refused_url(why))).await,
         Plan::Generated(places) => match generated::url(context, &places).await {
@@ -169,12 +169,15 @@ pub(crate) async fn apply(context: &AccessContext<'_>) -> Accessed {
     Accessed { needed, ..accessed }
 }
 
-/// Renews a token of our own if there is one, and makes none: it is not known whether something needs one, or nobody was
-/// asked whether its author may have it.
+/// Renews a token of our own if there is one, and makes none: it is not known whether something needs one, only a status says
+/// so, or nobody was asked whether its author may have it.
 async fn kept(context: &AccessContext<'_>) -> Accessed {
     let without = |state| Accessed { needs_finalizer: context.has_finalizer, ..Accessed::without(state) };
     match is_kept(context).await {
         Ok(true) => renew(context).await,
+        Ok(false) if context.needs.need() == Need::Kept => {
+            without(state(ExternalPhase::NotRequested, Reason::NotNeeded, NOT_NEEDED))
+        }
         Ok(false) if context.admission_disabled => without(refused(Reason::AdmissionDisabled, NOT_MADE)),
         Ok(false) => {
             without(pending(Reason::Preparing, "what needs the operator's access is being looked for"))

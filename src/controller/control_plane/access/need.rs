@@ -12,6 +12,8 @@ pub(crate) struct Needs {
     pub license: bool,
     /// A provisioner refers to it.
     pub provisioners: bool,
+    /// The status of a provisioner says that a key of it is there, or may say so. Anybody who may write a status can say that.
+    pub recorded: bool,
     /// There is an aggregated API, which shows its workspaces and templates.
     pub aggregated: bool,
 }
@@ -25,6 +27,8 @@ pub(crate) enum Need {
     Nothing,
     /// One that is there stays as it is.
     Unknown,
+    /// One that is there stays as it is, and none is made: a status alone gives us no user in coderd.
+    Kept,
 }
 
 impl Needs {
@@ -37,6 +41,7 @@ impl Needs {
             Self { provisioners: true, .. } | Self { aggregated: true, .. } => {
                 Need::Token(Role::TemplateAdmin)
             }
+            Self { recorded: true, .. } => Need::Kept,
             Self { .. } => Need::Nothing,
         }
     }
@@ -55,7 +60,7 @@ mod tests {
     use super::*;
 
     fn needs(known: bool, license: bool, provisioners: bool, aggregated: bool) -> Needs {
-        Needs { known, license, provisioners, aggregated }
+        Needs { known, license, provisioners, recorded: false, aggregated }
     }
 
     #[test]
@@ -72,6 +77,9 @@ mod tests {
             (needs(false, false, false, false), Need::Unknown, false),
         ] {
             assert_eq!((needs.need(), needs.gate_ready()), (need, gates), "{needs:?}");
+            // What a status says never adds to what others ask for.
+            let kept = if need == Need::Nothing { Need::Kept } else { need };
+            assert_eq!(Needs { recorded: true, ..needs }.need(), kept, "{needs:?}");
         }
     }
 }

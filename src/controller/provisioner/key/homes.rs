@@ -2,8 +2,8 @@
 //! asked with its own control plane's token, at its own address, once in a reconcile and as long as there is time; what its
 //! lists show is what `steps` sees.
 
-use super::record::{Home, Key};
-use super::seen::{Daemons, KeyFacts, Listed, Sight, find};
+use super::record::{Home, Key, Record, SecretPlace};
+use super::seen::{Daemons, Desired, KeyFacts, Listed, Material, Sight, find, is_same};
 use crate::coderd::client::{Deletion, KeyDaemons, ProvisionerKey};
 use crate::coderd::{Client, Error, Operation, Uuid};
 use crate::control_plane_access::ControlPlaneAccess;
@@ -57,6 +57,35 @@ impl Keys {
             Self::Gone => Sight::HomeGone,
             Self::OrganizationGone => Sight::OrganizationGone,
         }
+    }
+}
+
+/// Which keys of a list matter. An organization may have thousands of others, of which nothing is kept.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted<'a> {
+    /// Those whose names the spec could take.
+    pub desired: Option<&'a Desired>,
+    /// Those that are recorded.
+    pub record: &'a Record,
+    /// Those whose plaintexts we have.
+    pub materials: &'a [(SecretPlace, Material)],
+}
+
+impl<'a> Wanted<'a> {
+    /// Those that are recorded, and no others.
+    pub(crate) fn recorded(record: &'a Record) -> Self {
+        Self { desired: None, record, materials: &[] }
+    }
+
+    fn has(&self, id: Uuid, name: &str) -> bool {
+        let has_name = |one: &Option<String>| one.as_ref().is_some_and(|one| is_same(one, name));
+        let is_asked_for = |desired: &Desired| {
+            desired.number_of(name).is_some() || has_name(&desired.adopt) || has_name(&desired.former_name)
+        };
+        let is_held = |material: &Material| matches!(material, Material::Is(facts) if facts.id == id);
+        self.desired.is_some_and(is_asked_for)
+            || self.record.keys().any(|key| key.id == Some(id) || is_same(&key.name, name))
+            || self.materials.iter().any(|(_, material)| is_held(material))
     }
 }
 
@@ -152,10 +181,10 @@ impl<'a> Homes<'a> {
         format!("control plane {name}: {why}")
     }
 
-    /// The keys of an organization of the coderd that is asked for.
-    pub(crate) async fn keys(&mut self, home: &Home) -> Result<Keys, Error> {
+    /// The keys of an organization of the coderd that is asked for that are wanted.
+    pub(crate) async fn keys(&mut self, home: &Home, wanted: Wanted<'_>) -> Result<Keys, Error> {
         let late = Error::TimedOut { operation: Operation::ProvisionerKeys };
-        match timeout(self.time.left(), self.ask(home)).await {
+        match timeout(self.time.left(), self.ask(home, wanted)).await {
             Ok(Ok(keys)) => Ok(keys),
             Ok(Err(Silent::Coderd(error))) => Err(error),
             // It was reached before.
@@ -164,13 +193,13 @@ impl<'a> Homes<'a> {
         }
     }
 
-    /// The keys of an organization of any coderd. One that does not answer holds nobody up.
-    pub(crate) async fn keys_elsewhere(&mut self, home: &Home) -> Keys {
+    /// The recorded keys of an organization of any coderd. One that does not answer holds nobody up.
+    pub(crate) async fn keys_elsewhere(&mut self, home: &Home, record: &Record) -> Keys {
         if self.failed.contains_key(home) {
             return Keys::Unreachable;
         }
         let limit = self.time.left().saturating_sub(self.time.reserved).min(ELSEWHERE);
-        match timeout(limit, self.ask(home)).await {
+        match timeout(limit, self.ask(home, Wanted::recorded(record))).await {
             Ok(Ok(keys)) => return keys,
             Ok(Err(why)) => self.fail(home, &why),
             Err(_) => self.fail(home, &"it did not answer in time"),
@@ -224,12 +253,13 @@ impl<'a> Homes<'a> {
         self.lists.remove(home);
     }
 
-    async fn ask(&mut self, home: &Home) -> Result<Keys, Silent> {
+    /// What is wanted of one organization stays the same until something is written there, so that a list stands for it.
+    async fn ask(&mut self, home: &Home, wanted: Wanted<'_>) -> Result<Keys, Silent> {
         if let Some(known) = self.lists.get(home) {
             return Ok(known.clone());
         }
         let keys = match self.reach(home).await {
-            Elsewhere::Client(client) => told_by(&client, home).await?,
+            Elsewhere::Client(client) => told_by(&client, home, wanted).await?,
             Elsewhere::Unreachable(why) => return Err(Silent::Unreached(why)),
             Elsewhere::Gone => Keys::Gone,
         };
@@ -285,8 +315,8 @@ impl<'a> Homes<'a> {
 }
 
 /// What a coderd tells of the keys of an organization.
-async fn told_by(client: &Client, home: &Home) -> Result<Keys, Error> {
-    match list(client, home).await {
+async fn told_by(client: &Client, home: &Home, wanted: Wanted<'_>) -> Result<Keys, Error> {
+    match list(client, home, wanted).await {
         Ok(listed) => Ok(Keys::Listed(listed.into())),
         Err(Error::NotLicensed { .. } | Error::RouteMissing { .. }) => Ok(Keys::NotLicensed),
         Err(error) if is_organization_gone(client, home, &error).await => Ok(Keys::OrganizationGone),
@@ -309,10 +339,11 @@ async fn is_organization_gone(client: &Client, home: &Home, error: &Error) -> bo
 
 /// The keys, with their daemons. In a large organization the list of daemons is more than is read: then it is not known who
 /// uses a key.
-async fn list(client: &Client, home: &Home) -> Result<Vec<Listed>, Error> {
-    let keys = client.provisioner_keys(home.organization).await?;
-    let daemons = match client.provisioner_key_daemons(home.organization).await {
-        Ok(all) => Some(all.into_iter().map(|one| (one.key.id, names(one))).collect()),
+async fn list(client: &Client, home: &Home, wanted: Wanted<'_>) -> Result<Vec<Listed>, Error> {
+    let keys = client.provisioner_keys(home.organization, |id, name| wanted.has(id, name)).await?;
+    let ids: BTreeSet<Uuid> = keys.iter().map(|key| key.id).collect();
+    let daemons = match client.provisioner_key_daemons(home.organization, |id| ids.contains(&id)).await {
+        Ok(all) => Some(all.into_iter().map(|KeyDaemons { key, names }| (key, names)).collect()),
         Err(Error::TooLarge { .. }) => None,
         Err(error) => return Err(error),
     };
@@ -321,10 +352,6 @@ async fn list(client: &Client, home: &Home) -> Result<Vec<Listed>, Error> {
 
 fn place(home: &Home) -> (String, String) {
     (home.control_plane.clone(), home.deployment.clone())
-}
-
-fn names(of_key: KeyDaemons) -> BTreeSet<String> {
-    of_key.daemons.into_iter().map(|daemon| daemon.name).collect()
 }
 
 /// Keys with their daemons, if those are known.
@@ -336,7 +363,7 @@ fn listed(keys: Vec<ProvisionerKey>, daemons: Option<BTreeMap<Uuid, BTreeSet<Str
     let one = |key: ProvisionerKey| Listed {
         daemons: of(key.id),
         created_at: key.created_at,
-        facts: KeyFacts { id: key.id, organization: key.organization_id, name: key.name, tags: key.tags },
+        facts: KeyFacts::of(key),
     };
     keys.into_iter().map(one).collect()
 }

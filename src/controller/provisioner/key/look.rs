@@ -1,7 +1,7 @@
 //! Looks at everything the next step towards a key depends on: Secrets, coderd's lists, whose plaintext something is. It changes
 //! nothing; what follows from it is decided in `steps`.
 
-use super::homes::Keys;
+use super::homes::{Keys, Wanted};
 use super::record::{Home, Key, Record, SecretPlace};
 use super::secret::{Content, Found, Mark};
 use super::seen::{Daemons, Desired, KeyFacts, Material, Seen, Sight};
@@ -54,7 +54,6 @@ impl KeyWork<'_> {
 
     /// Looks, as long as there is time.
     pub(super) async fn look(&mut self, record: &Record) -> Result<Look, KeyError> {
-        let keys = self.homes.keys(&self.desired.home).await?;
         let asked_for = self.secrets.read(&self.desired.place).await?;
         let mut materials = vec![(self.desired.place.clone(), self.material(record, &asked_for).await?)];
         let mut others = Vec::new();
@@ -63,15 +62,19 @@ impl KeyWork<'_> {
             materials.push((place.clone(), self.material(record, &found).await?));
             others.push((place, found));
         }
+        let wanted = Wanted { desired: Some(self.desired), record, materials: &materials };
+        let keys = self.homes.keys(&self.desired.home, wanted).await?;
         if is_filtered(&keys, &materials, &self.desired.home) {
             return Err(KeyError::Filtered);
         }
         let mut retiring = Vec::new();
         for key in &record.retiring {
-            retiring.push(self.sight(&keys, key).await);
+            retiring.push(self.sight(&keys, key, record).await);
         }
         let pending_elsewhere = match &record.pending {
-            Some(pending) if pending.home != self.desired.home => Some(self.sight(&keys, pending).await),
+            Some(pending) if pending.home != self.desired.home => {
+                Some(self.sight(&keys, pending, record).await)
+            }
             _ => None,
         };
         let checksum = asked_for.content.checksum();
@@ -114,23 +117,18 @@ impl KeyWork<'_> {
         let left = self.homes.time.left();
         let asked = timeout(left, self.client.identify_provisioner_key(plaintext)).await;
         let material = match asked.map_err(|_| KeyError::Late)?? {
-            Some(key) => Material::Is(KeyFacts {
-                id: key.id,
-                organization: key.organization_id,
-                name: key.name,
-                tags: key.tags,
-            }),
+            Some(key) => Material::Is(KeyFacts::of(key)),
             None => Material::Rejected,
         };
         self.identified.insert(checksum, material.clone());
         Ok(material)
     }
 
-    async fn sight(&mut self, keys: &Keys, key: &Key) -> Sight {
+    async fn sight(&mut self, keys: &Keys, key: &Key, record: &Record) -> Sight {
         if key.home == self.desired.home {
             return self.homes.sight(key, keys).await;
         }
-        let keys = self.homes.keys_elsewhere(&key.home).await;
+        let keys = self.homes.keys_elsewhere(&key.home, record).await;
         self.homes.sight(key, &keys).await
     }
 }
@@ -166,7 +164,7 @@ impl Look {
         let Some(current) = record.current.as_ref().filter(|current| current.home == desired.home) else {
             return false;
         };
-        let is_it = |facts: &KeyFacts| Some(facts.id) == current.id && facts.tags == desired.tags;
+        let is_it = |facts: &KeyFacts| Some(facts.id) == current.id && facts.tags_hash == desired.tags_hash;
         desired.number_of(&current.name).is_some()
             && self.materials.iter().any(|(place, material)| {
                 *place == desired.place && matches!(material, Material::Is(facts) if is_it(facts))

@@ -200,6 +200,11 @@ mod tests {
         };
         let mark = Mark { home, name: "a/b c".to_owned() };
         assert_eq!(Mark::read(&mark.written("key"), "key"), Some(mark.clone()));
+        // Only the last part may have slashes in it: uids, deployments and organizations have none, and no data key has.
+        for name in ["", "/", "key/a/b", "ä\0\n", "a//"] {
+            let mark = Mark { name: name.to_owned(), ..mark.clone() };
+            assert_eq!(Mark::read(&mark.written("a.b-c_d"), "a.b-c_d"), Some(mark), "{name:?}");
+        }
         assert_eq!(Mark::read(&mark.written("key"), "other"), None);
         assert_eq!((Mark::read("", "key"), Mark::read("key/a/b/c/d", "key")), (None, None));
     }

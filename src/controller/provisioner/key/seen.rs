@@ -3,6 +3,7 @@
 
 use super::record::{Home, Key, Record, SecretPlace};
 use crate::coderd::Uuid;
+use crate::coderd::client::ProvisionerKey;
 use crds::names::provisioner::{numbered_key, tags_hash};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
@@ -66,8 +67,8 @@ pub(crate) struct KeyFacts {
     pub organization: Uuid,
     /// Its name.
     pub name: String,
-    /// Its tags.
-    pub tags: Tags,
+    /// Hash of its tags.
+    pub tags_hash: String,
 }
 
 /// The daemons that were seen with a key within the last minutes.
@@ -171,6 +172,12 @@ pub(crate) struct Seen<'a> {
 }
 
 impl KeyFacts {
+    /// What matters of a key.
+    pub(super) fn of(key: ProvisionerKey) -> Self {
+        let tags_hash = tags_hash(&key.tags);
+        Self { id: key.id, organization: key.organization_id, name: key.name, tags_hash }
+    }
+
     /// Whether it is this key, whatever its id was.
     pub(super) fn is(&self, key: &Key) -> bool {
         self.organization == key.home.organization && is_same(&self.name, &key.name)
@@ -186,7 +193,7 @@ impl Listed {
             && latest.is_ok_and(|latest| self.created_at <= latest);
         intent.attempted
             && is_same(&self.facts.name, &intent.name)
-            && tags_hash(&self.facts.tags) == intent.tags_hash
+            && self.facts.tags_hash == intent.tags_hash
             && in_time
     }
 }

@@ -216,7 +216,7 @@ impl Seen<'_> {
         if *place != self.desired.place {
             return self.relocate(place);
         }
-        if self.desired.number_of(&current.name).is_none() || facts.tags != self.desired.tags {
+        if self.desired.number_of(&current.name).is_none() || facts.tags_hash != self.desired.tags_hash {
             return self.replace(false);
         }
         self.settle()

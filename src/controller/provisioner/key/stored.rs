@@ -32,6 +32,9 @@ impl Sealer<'_> {
         tag.is_some_and(|tag| hmac::verify(self.key, &self.text(key), &tag).is_ok())
     }
 
+    /// What is sealed, each field with its length before it: coderd chooses names, and no character in one may move the border
+    /// to the next field. Whether the key is in use, being made or on its way out is not part of it: entries move from one to
+    /// the other as they are, and `used`, `attempted` and `number` say what may be done with them wherever they are.
     fn text(&self, key: &Key) -> Vec<u8> {
         let id = key.id.map(|id| id.to_string()).unwrap_or_default();
         let Home { control_plane, deployment, organization } = &key.home;
@@ -49,7 +52,7 @@ impl Sealer<'_> {
             if key.attempted { "attempted" } else { "" },
             if key.used { "used" } else { "" },
         ];
-        fields.join("\0").into_bytes()
+        fields.iter().flat_map(|field| [&field.len().to_be_bytes(), field.as_bytes()].concat()).collect()
     }
 }
 
@@ -202,6 +205,37 @@ mod tests {
         assert_eq!(again.retiring.len(), 2);
         assert_eq!(written(&Record::default(), sealer), None);
         assert_eq!(read(None, sealer), Record::default());
+    }
+
+    /// Every way to cut one text into name, control plane and deployment is another key, whatever the text.
+    #[test]
+    fn no_two_keys_have_one_seal() {
+        let operator = hmac::Key::new(hmac::HMAC_SHA256, b"operator");
+        let sealer = Sealer { key: &operator, uid: "u1" };
+        let plain = Key { id: None, ..key(1) };
+        let (mut texts, mut count) = (std::collections::BTreeSet::new(), 0);
+        for whole in ["a\0b\0\0c", "aaaa", "\0\0\0\0", "\0\0\0\0\0\0\0\u{1}a\0\0", "1/ä/\0"] {
+            let cuts: Vec<usize> = (0..=whole.len()).filter(|at| whole.is_char_boundary(*at)).collect();
+            for (first, second) in cuts.iter().flat_map(|one| cuts.iter().map(move |two| (*one, *two))) {
+                let Some(middle) = whole.get(first..second) else { continue };
+                let mut key = plain.clone();
+                key.name = whole[..first].to_owned();
+                key.home.control_plane = middle.to_owned();
+                key.home.deployment = whole[second..].to_owned();
+                texts.insert(sealer.text(&key));
+                count += 1;
+            }
+        }
+        assert!(count > 100 && texts.len() == count, "{} texts of {count} keys", texts.len());
+        let marked = [
+            Key { used: true, ..plain.clone() },
+            Key { attempted: true, ..plain.clone() },
+            Key { number: 11, ..plain.clone() },
+            Key { tags_hash: "\0used".to_owned(), ..plain.clone() },
+        ];
+        texts.extend(marked.iter().map(|key| sealer.text(key)));
+        texts.insert(Sealer { uid: "u1\0a", ..sealer }.text(&plain));
+        assert_eq!(texts.len(), count + 5);
     }
 
     #[test]

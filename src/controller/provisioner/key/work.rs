@@ -1,7 +1,7 @@
 //! Brings the keys of a provisioner to what they should be: looks, lets `steps` decide, acts, and looks again. It decides
 //! nothing itself, and every effect was recorded before it happens.
 
-use super::homes::{Homes, Silent};
+use super::homes::{Homes, Silent, Wanted};
 use super::look::{Look, now};
 use super::record::{Key, Record, SecretPlace};
 use super::secret::{Content, Mark, Secrets};
@@ -247,7 +247,8 @@ impl KeyWork<'_> {
     async fn undo(&mut self, pending: &Key, plaintext: &Confidential<String>) -> Result<(), KeyError> {
         tracing::warn!(key = pending.name, "somebody else works on this provisioner; the new key is deleted");
         let Some(made) = self.client.identify_provisioner_key(plaintext).await? else { return Ok(()) };
-        let keys = self.homes.keys(&pending.home).await?;
+        let record = Record { pending: Some(pending.clone()), ..Record::default() };
+        let keys = self.homes.keys(&pending.home, Wanted::recorded(&record)).await?;
         let found = keys.listed().and_then(|listed| find(listed, &pending.name));
         if found.is_some_and(|found| found.facts.id == made.id) {
             self.client.delete_provisioner_key(pending.home.organization, &pending.name).await?;

@@ -39,8 +39,8 @@ fn now() -> Timestamp {
 }
 
 fn listed(number: u8, name: &str) -> Listed {
-    let facts =
-        KeyFacts { id: uuid(number), organization: uuid(200), name: name.to_owned(), tags: Tags::new() };
+    let tags_hash = tags_hash(&Tags::new());
+    let facts = KeyFacts { id: uuid(number), organization: uuid(200), name: name.to_owned(), tags_hash };
     Listed { facts, created_at: now(), daemons: daemons(0) }
 }
 

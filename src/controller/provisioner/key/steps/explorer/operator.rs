@@ -5,6 +5,7 @@ use super::super::super::seen::{Daemons, KeyFacts, Listed, Material, Seen, Sight
 use super::super::{Step, Unrecorded, unrecorded};
 use super::world::{CoderKey, Content, GARBAGE, World, at, home, place, tags, uuid};
 use super::{Decide, EndStep, Ending, ending};
+use crds::names::provisioner::tags_hash;
 use jiff::SignedDuration;
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -94,7 +95,7 @@ fn facts(key: &CoderKey) -> KeyFacts {
         id: uuid(key.id),
         organization: home(key.home).organization,
         name: key.name.clone(),
-        tags: tags(key.tags),
+        tags_hash: tags_hash(&tags(key.tags)),
     }
 }
 
