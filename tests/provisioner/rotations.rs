@@ -1,7 +1,7 @@
 //! Rotations one after another, and keys of others: what is ready is what the spec asks for, and nobody deletes what another
 //! object has recorded.
 
-use crate::env::ProvisionerEnv;
+use crate::one_double::OneDouble;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
@@ -9,7 +9,7 @@ use support::objects::{condition, is_observed, is_ready, text};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_ready_while_the_key_of_an_earlier_spec_is_in_force() {
-    let env = ProvisionerEnv::shared().await;
+    let env = OneDouble::shared().await;
     let ns = env.control_plane("twice").await;
     env.apply_provisioner(&ns, "builders", &json!({ "tags": { "zone": "a" } })).await;
     let _daemons = env.daemons(&ns).await;
@@ -43,7 +43,7 @@ async fn nothing_is_ready_while_the_key_of_an_earlier_spec_is_in_force() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_deletion_of_a_second_object_leaves_the_key_of_the_first() {
-    let env = ProvisionerEnv::shared().await;
+    let env = OneDouble::shared().await;
     let ns = env.control_plane("second").await;
     env.apply_provisioner(&ns, "builders", &json!({})).await;
     let _daemons = env.daemons(&ns).await;

@@ -32,7 +32,7 @@ use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, from_value};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 const NAMESPACE: KindName = ["v1", "Namespace", "namespaces"];
@@ -300,23 +300,9 @@ impl Reconciler {
         known.know(&desired.home, &reached.client);
         let created = complete.metadata.creation_timestamp.as_ref();
         let rival = self.rival(object, created, &desired, &organization);
-        let mut work = KeyWork {
-            secrets,
-            homes: known,
-            client: &reached.client,
-            desired: &desired,
-            has_finalizer: true,
-            rolled: None,
-            patience: SignedDuration::ZERO,
-            entitled: true,
-            claimed: rival.is_some(),
-            of_others: self.of_others(object, false, sealer.key),
-            unrecorded_places: unrecorded_places(object, None),
-            paused: true,
-            may_roll: true,
-            tried: BTreeSet::new(),
-            identified: BTreeMap::new(),
-        };
+        let mut work = KeyWork::for_end(secrets, known, &reached.client, &desired);
+        (work.claimed, work.of_others) = (rival.is_some(), self.of_others(object, false, sealer.key));
+        work.unrecorded_places = unrecorded_places(object, None);
         work.unrecorded(record).await
     }
 

@@ -7,7 +7,7 @@ use super::key::homes::{Homes, TimeLimit};
 use super::key::record::{Home, SecretPlace};
 use super::key::secret::Secrets;
 use super::key::seen::Desired;
-use super::key::steps::{Left, Wait, patience};
+use super::key::steps::{Wait, patience};
 use super::key::store::RecordStore;
 use super::key::stored::Sealer;
 use super::key::work::{KeyError, KeyWork, Keyed, Proven, Rolled};
@@ -89,7 +89,7 @@ impl External {
     }
 
     /// The same with what the status told before, for a coderd that asked to be left alone.
-    pub(super) fn as_told(self, object: &Object<CoderProvisioner>) -> Self {
+    pub(super) fn with_told(self, object: &Object<CoderProvisioner>) -> Self {
         Self { outside: Outside::as_told(&object.status), ..self }
     }
 
@@ -223,13 +223,9 @@ impl Reconciler {
         };
         let mut store = self.store(wanted, sealing);
         let mut work = self.key_work(wanted, reached, &desired, applied, deadline);
-        work.entitled = is_entitled(&answer);
-        work.claimed = rival.is_some();
-        if desired.adopt.is_some() || store.record.keys().next().is_none() {
-            work.of_others = self.of_others(object, desired.adopt.is_some(), sealing);
-        }
-        let mut keyed = work.run(&mut store).await;
-        keyed.left.extend(store.take_dropped().into_iter().map(Left::Behind));
+        (work.entitled, work.claimed) = (is_entitled(&answer), rival.is_some());
+        work.of_others = self.of_others_of(object, &desired, &store, sealing);
+        let keyed = work.run(&mut store).await;
         let pause = self.note_given_up(object, &keyed);
         self.objects.written(&object.key, store.object["metadata"]["resourceVersion"].as_str());
         let is_news = keyed.proven.as_ref().is_some_and(|proven| self.is_news(wanted, proven));
@@ -239,8 +235,7 @@ impl Reconciler {
             Some(unreached) => Outside::unreached(bootstrapped, &unreached),
             None => outside.keyed(&keyed, &wanted.place, rival.as_deref()),
         };
-        let retry = retry(&keyed, &answer, pause);
-        let is_unanswered = is_unanswered(&keyed, &answer);
+        let (retry, is_unanswered) = (retry(&keyed, &answer, pause), is_unanswered(&keyed, &answer));
         let (home, tags) = (&desired.home, &wanted.complete.spec.tags);
         let pending_jobs =
             self.pending_jobs(&object.key, &reached.client, home, wanted.credentials(), tags).await;

@@ -226,6 +226,16 @@ fn key(keyed: &Keyed, place: &SecretPlace, rival: Option<&str>) -> (State, State
             );
             return (waiting_for_secret(works), State::Refused(Reason::SecretImmutable, why));
         }
+        _ => key_of(keyed, in_place, rival),
+    };
+    (key, secret)
+}
+
+/// What is said of the key where nothing is wrong with its Secret.
+fn key_of(keyed: &Keyed, in_place: bool, rival: Option<&str>) -> State {
+    let works = in_place && keyed.is_asked_for && !keyed.is_cut;
+    match keyed.wait {
+        Some(Wait::SecretNotOurs | Wait::SecretImmutable) => waiting_for_secret(works),
         Some(Wait::Claimed) => {
             let why = format!(
                 "CoderProvisioner {} is older and has this key name in this organization; set spec.key.name to another",
@@ -275,8 +285,7 @@ fn key(keyed: &Keyed, place: &SecretPlace, rival: Option<&str>) -> (State, State
         Some(Wait::Elsewhere | Wait::Rollout) | None => {
             State::Pending(Reason::Progressing, with_elsewhere("the key is being made", keyed))
         }
-    };
-    (key, secret)
+    }
 }
 
 /// With what failed in coderds that earlier keys are in.

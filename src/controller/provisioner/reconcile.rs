@@ -82,7 +82,7 @@ impl Reconciler {
             return Ok(Action::BackOff(Duration::ZERO));
         }
         let is_left_alone = external.is_left_alone && was_ready;
-        let external = if is_left_alone { external.as_told(object) } else { external };
+        let external = if is_left_alone { external.with_told(object) } else { external };
         // Pods are started with a key once it is proven: at once.
         let (read, gate, applied) = if external.is_news {
             let read = read.with_proven(external.proven());

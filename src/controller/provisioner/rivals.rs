@@ -3,6 +3,7 @@
 
 use super::claims::{self, Claim};
 use super::key::seen::{Desired, is_same};
+use super::key::store::RecordStore;
 use super::key::stored::{self, Sealer};
 use super::observe::organization_name;
 use super::reconciler::Reconciler;
@@ -36,6 +37,19 @@ impl Reconciler {
             is_near && meta.uid.as_deref() != Some(&object.uid)
         };
         all.iter().filter(is_other).filter_map(|one| recorded_ids(one, sealing)).flatten().collect()
+    }
+
+    /// The same where it matters: nothing is recorded yet, or an annotation names a key.
+    pub(super) fn of_others_of(
+        &self,
+        object: &Object<CoderProvisioner>,
+        desired: &Desired,
+        store: &RecordStore<'_>,
+        sealing: &hmac::Key,
+    ) -> BTreeSet<Uuid> {
+        let adopts = desired.adopt.is_some();
+        let matters = adopts || store.record.keys().next().is_none();
+        if matters { self.of_others(object, adopts, sealing) } else { BTreeSet::new() }
     }
 
     /// The older provisioner that asks for the same key, as a person would name it.

@@ -118,6 +118,34 @@ pub(crate) struct KeyWork<'a> {
     pub identified: BTreeMap<String, Material>,
 }
 
+impl<'a> KeyWork<'a> {
+    /// Only to look, for an object that is going.
+    pub(crate) fn for_end(
+        secrets: Secrets<'a>,
+        homes: Homes<'a>,
+        client: &'a Client,
+        desired: &'a Desired,
+    ) -> Self {
+        Self {
+            secrets,
+            homes,
+            client,
+            desired,
+            has_finalizer: true,
+            rolled: None,
+            patience: SignedDuration::ZERO,
+            entitled: true,
+            claimed: false,
+            of_others: BTreeSet::new(),
+            unrecorded_places: Vec::new(),
+            paused: true,
+            may_roll: true,
+            tried: BTreeSet::new(),
+            identified: BTreeMap::new(),
+        }
+    }
+}
+
 impl KeyWork<'_> {
     /// Goes on until nothing can be done now, or there is no time left.
     pub(crate) async fn run(mut self, store: &mut RecordStore<'_>) -> Keyed {
@@ -141,6 +169,7 @@ impl KeyWork<'_> {
             }
         }
         keyed.elsewhere = self.homes.told();
+        keyed.left.extend(store.take_dropped().into_iter().map(Left::Behind));
         keyed
     }
 
