@@ -138,7 +138,7 @@ const PURE_STEPS: [&str; 6] =
 /// Folders that only decide; `fixtures.rs` in them read samples.
 const PURE_FOLDERS: [&str; 2] = ["src/controller/status", "src/controller/workload"];
 /// What else only decides.
-const PURE_FILES: [&str; 31] = [
+const PURE_FILES: [&str; 33] = [
     "src/kubernetes/lease/step.rs",
     "src/serving/authority/rotation.rs",
     "src/serving/injection.rs",
@@ -164,7 +164,9 @@ const PURE_FILES: [&str; 31] = [
     "src/controller/control_plane/access/record.rs",
     "src/controller/control_plane/access/steps.rs",
     "src/controller/control_plane/checksum.rs",
+    "src/controller/provisioner/address.rs",
     "src/controller/provisioner/claims.rs",
+    "src/controller/provisioner/followed_image.rs",
     "src/controller/provisioner/outside.rs",
     "src/controller/provisioner/key/ending.rs",
     "src/controller/provisioner/key/record.rs",

@@ -118,8 +118,14 @@ pub fn object(kind: Kind, name: &str, spec: &Value) -> Value {
     let mut spec = spec.clone();
     let connected = ["bootstrap", "primaryAccessURL"].iter().any(|key| !spec[key].is_null());
     match kind {
-        Kind::Provisioner if spec["controlPlaneRef"].is_null() => {
-            spec["controlPlaneRef"] = json!({ "name": "coder" });
+        Kind::Provisioner => {
+            if spec["controlPlaneRef"].is_null() {
+                spec["controlPlaneRef"] = json!({ "name": "coder" });
+            }
+            // One with privileges names its image, by CODER0225: here it is who may give them that counts.
+            if spec["image"].is_null() {
+                spec["image"] = json!("registry.example.com/daemon:v1");
+            }
         }
         Kind::WorkspaceProxy if !connected => {
             let credentials = json!({ "name": OWN_SECRET });

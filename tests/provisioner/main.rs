@@ -3,6 +3,7 @@
 
 mod attacks;
 mod credentials;
+mod daemon_pods;
 mod deletion;
 mod dropped;
 mod env;

@@ -36,7 +36,9 @@ mod warnings;
 
 pub use authorization::{AccessCheck, AccessReviews, HARMLESS, MAX_REVIEWS, RequiredAccess, required_access};
 pub use cause::{Cause, CauseReason, problem_list};
-pub use defaults::{Config, access_url, cluster_url, defaulted, defaults, resolved, status_resolved};
+pub use defaults::{
+    ACCESS_URL, Config, access_url, cluster_url, defaulted, defaults, resolved, status_resolved,
+};
 pub use kind::Kind;
 pub use rules::{downgrade, explain};
 pub use schema::unknown_fields;

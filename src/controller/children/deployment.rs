@@ -38,16 +38,24 @@ pub(crate) async fn find(
     Ok(FoundDeployment { live, is_noted: false })
 }
 
-/// Returns what became of it, and how far it is; `selector` is that of its pods.
+/// How the pods of a Deployment are found and judged when it is late.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LatePods<'a> {
+    /// Their selector.
+    pub(crate) selector: &'a str,
+    /// What may keep pods of this kind that run.
+    pub(crate) hint: Option<&'a str>,
+}
+
+/// Returns what became of it, and how far it is.
 pub(crate) async fn apply(
     applier: Applier<'_>,
     owner: OwnerState<'_>,
     child: &Child,
-    selector: &str,
+    pods: LatePods<'_>,
 ) -> (ChildState, Rollout) {
     if let Some(live) = applier.confirmed(child) {
-        let rollout =
-            looked_into(applier.kube, &child.namespace, selector, rollout::rollout(Some(&live))).await;
+        let rollout = looked_into(applier.kube, &child.namespace, pods, rollout::rollout(Some(&live))).await;
         return (ChildState::InPlace(live), rollout);
     }
     let (mut live, mut child) = (owner.deployment.cloned(), Cow::Borrowed(child));
@@ -64,7 +72,7 @@ pub(crate) async fn apply(
     let rollout = match &state {
         ChildState::InPlace(live) => {
             applier.note_deployment(&child, live);
-            looked_into(applier.kube, &child.namespace, selector, rollout::rollout(Some(live))).await
+            looked_into(applier.kube, &child.namespace, pods, rollout::rollout(Some(live))).await
         }
         _ => Rollout::Unseen,
     };
@@ -79,11 +87,11 @@ pub(crate) fn leave(owner: OwnerState<'_>) -> (Option<Value>, Rollout) {
 }
 
 /// Whether a rollout that Kubernetes gave up waiting for is only slow: its pods tell.
-async fn looked_into(kube: &Kube, namespace: &str, selector: &str, rollout: Rollout) -> Rollout {
+async fn looked_into(kube: &Kube, namespace: &str, late: LatePods<'_>, rollout: Rollout) -> Rollout {
     let Rollout::Stuck(_) = rollout else { return rollout };
     let pods = Target { api_version: "v1", kind: "Pod", plural: "pods", namespace, name: "" };
-    match kube.some_labelled(pods, selector, PODS).await {
-        Ok(pods) => late::judge(&pods, Timestamp::now()),
+    match kube.some_labelled(pods, late.selector, PODS).await {
+        Ok(pods) => late::judge(&pods, Timestamp::now(), late.hint),
         Err(error) => {
             tracing::warn!(%error, "the pods of a late rollout could not be looked at");
             late::unseen()

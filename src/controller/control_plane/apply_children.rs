@@ -9,11 +9,15 @@ use super::reconciler::Reconciler;
 use super::resolve::owner;
 use super::subject::{Object, Subject};
 use crate::controller::children::apply::{Applier, ChildState, Problems};
+use crate::controller::children::deployment::{self, LatePods};
 use crate::controller::children::withheld::{self, Withheld};
-use crate::controller::children::{Child, ChildKind, OwnerState, deployment, drift};
+use crate::controller::children::{Child, ChildKind, OwnerState, drift};
 use crate::controller::object::Origin;
 use crate::controller::workload::rollout::Rollout;
 use serde_json::Value;
+
+/// What may keep a coderd that runs from being ready.
+const MIGRATION: &str = "A control plane may be migrating its database, which can take hours";
 
 /// Whether a live object is this child of this owner.
 fn is_ours(subject: &Subject, child: &Child) -> impl Fn(&Value) -> bool {
@@ -63,7 +67,8 @@ impl Reconciler {
         problems: &mut Problems,
     ) -> (Option<Value>, Rollout) {
         let selector = owner(&subject.complete).selector_text();
-        let (state, rollout) = deployment::apply(applier, owner_state(subject, read), child, &selector).await;
+        let pods = LatePods { selector: &selector, hint: Some(MIGRATION) };
+        let (state, rollout) = deployment::apply(applier, owner_state(subject, read), child, pods).await;
         problems.note(&state);
         let deployment = state.ours();
         if subject.object.origin == Origin::Read {

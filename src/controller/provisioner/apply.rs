@@ -6,7 +6,7 @@ use super::resolve::ResolvedProvisioner;
 use crate::controller::children::account_use::AccountUse;
 use crate::controller::children::accounts::{self, AccountWanted};
 use crate::controller::children::apply::{Applier, Problems};
-use crate::controller::children::deployment::{self, FoundDeployment};
+use crate::controller::children::deployment::{self, FoundDeployment, LatePods};
 use crate::controller::children::gate::{self, Gate};
 use crate::controller::children::grants::{self, NotGranted, Rights};
 use crate::controller::children::pruned::{AskedFor, PruneMemory};
@@ -128,7 +128,8 @@ impl<'a> Work<'a> {
     ) -> (Option<Value>, Rollout) {
         let Some(child) = wanted else { return deployment::leave(self.state) };
         let selector = self.resolved.owner.selector_text();
-        let (state, rollout) = deployment::apply(applier, self.state, child, &selector).await;
+        let pods = LatePods { selector: &selector, hint: None };
+        let (state, rollout) = deployment::apply(applier, self.state, child, pods).await;
         problems.note(&state);
         (state.ours(), rollout)
     }

@@ -1,22 +1,24 @@
 //! Reads what a reconcile of a provisioner works with, before it changes anything: the control plane it refers to, the Deployment
 //! that runs. What comes of it is decided by pure functions elsewhere.
 
+use super::address::{self, Address, Name, NoAddress};
 use super::certificates;
+use super::followed_image::{followed, is_open};
 use super::key::work::Proven;
 use super::observe::place;
 use super::reconciler::Reconciler;
-use super::resolve::{ControlPlaneFacts, Facts, owner};
+use super::resolve::{ControlPlaneFacts, Daemons, Facts, gives_address, owner};
 use super::running_values;
 use crate::control_plane_access::control_planes::{self, Found};
-use crate::control_plane_access::in_force::container;
+use crate::control_plane_access::service;
 use crate::controller::children::deployment::{self, FoundDeployment};
 use crate::controller::children::{ChildKind, drift};
 use crate::controller::object::{Subject, complete};
 use crate::kubernetes::{CallError, KindName, Target};
-use crds::names::control_plane::workload;
 use crds::{CoderControlPlane, CoderProvisioner};
 use serde_json::{Value, json};
 
+const SERVICE: KindName = ["v1", "Service", "services"];
 const SECRET: KindName = ["v1", "Secret", "secrets"];
 /// Secrets with certificates that are read: the control plane is reached by no more of them either.
 const MOST_CERTIFICATES: usize = 8;
@@ -59,6 +61,12 @@ impl Dereferenced {
             key_checksum: proven.map(|proven| proven.checksum.as_str()),
             running: self.running(),
         }
+    }
+
+    /// Why daemons cannot be led to their control plane, if somebody has to mend it.
+    pub(super) fn unaddressed(&self) -> Option<String> {
+        let facts = self.facts_of_control_plane.as_ref()?;
+        facts.address.as_ref().err().filter(|_| !gives_address(&self.complete.spec))?.told()
     }
 
     /// The same with a key that was proven meanwhile.
@@ -105,7 +113,7 @@ impl Reconciler {
         if let Found::There(there) = &control_plane {
             let uid = there.metadata.uid.as_deref().unwrap_or_default();
             proven = self.proven(&object.key, &object.uid, uid);
-            facts_of_control_plane = self.facts_of(there, running).await?;
+            facts_of_control_plane = self.facts_of(there, &complete, running).await?;
         }
         let from_control_plane =
             facts_of_control_plane.clone().map(|facts| kept(facts, proven.is_some(), running));
@@ -126,49 +134,114 @@ impl Reconciler {
     async fn facts_of(
         &self,
         control_plane: &CoderControlPlane,
+        complete: &CoderProvisioner,
         running: Option<&Value>,
     ) -> Result<Option<ControlPlaneFacts>, CallError> {
-        let Some(image) = self.image_of(control_plane).await? else { return Ok(None) };
-        let facts = ControlPlaneFacts::of(control_plane, &image, &self.config.cluster_domain);
+        let runs = running.and_then(running_values::daemons);
+        let named = complete.spec.image.clone().filter(|image| !image.is_empty());
+        let image = match named {
+            Some(image) => Some(image),
+            None => self.image_of(control_plane, runs.as_ref().map(|runs| runs.image.as_str())).await?,
+        };
+        let facts =
+            image.and_then(|image| ControlPlaneFacts::of(control_plane, &image, &self.config.cluster_domain));
         let Some(facts) = facts else { return Ok(None) };
         let namespace = control_plane.metadata.namespace.as_deref().unwrap_or_default();
-        let certificates = match self.certificates(namespace, &facts.tls).await {
-            Ok(certificates) => certificates,
+        match self.certificates(namespace, &facts.tls).await {
+            Ok(secrets) => {
+                let address = self.address(control_plane, &facts, &secrets, runs.as_ref()).await?;
+                let certificates =
+                    certificates::checksum(secrets.iter().map(|(name, secret)| (name.as_str(), secret)));
+                Ok(Some(ControlPlaneFacts { address, certificates, ..facts }))
+            }
             // What could not be read now rolls nobody.
             Err(error) => {
                 tracing::warn!(%error, "what daemons trust could not be read; they stay as they are");
-                running.and_then(running_values::daemons).and_then(|runs| runs.certificates)
+                Ok(Some(as_before(facts, runs)))
             }
-        };
-        Ok(Some(ControlPlaneFacts { certificates, ..facts }))
+        }
     }
 
-    /// What changes when daemons have to trust something else.
-    async fn certificates(&self, namespace: &str, secrets: &[String]) -> Result<Option<String>, CallError> {
+    /// The Secrets that a control plane serves with, as far as they are there.
+    async fn certificates(
+        &self,
+        namespace: &str,
+        secrets: &[String],
+    ) -> Result<Vec<(String, Value)>, CallError> {
         let mut found = Vec::new();
         for name in secrets.iter().take(MOST_CERTIFICATES) {
             let secret = self.kube.read(Target::of(SECRET, namespace, name)).await?;
-            found.extend(secret.map(|secret| (name.as_str(), secret)));
+            found.extend(secret.map(|secret| (name.clone(), secret)));
         }
-        Ok(certificates::checksum(found.iter().map(|(name, secret)| (*name, secret))))
+        Ok(found)
     }
 
-    /// The image of a control plane: what it asks for, else what it runs.
-    async fn image_of(&self, control_plane: &CoderControlPlane) -> Result<Option<String>, CallError> {
-        if let Some(image) = control_plane.spec.image.as_ref().filter(|image| !image.is_empty()) {
-            return Ok(Some(image.clone()));
+    /// Where daemons find a control plane, by what it serves with. A certificate that is not there, or cannot be read, changes
+    /// nothing.
+    async fn address(
+        &self,
+        control_plane: &CoderControlPlane,
+        facts: &ControlPlaneFacts,
+        secrets: &[(String, Value)],
+        runs: Option<&Daemons>,
+    ) -> Result<Result<Address, NoAddress>, CallError> {
+        let at_service = match &facts.address {
+            Ok(at_service) if !facts.tls.is_empty() => at_service,
+            known => return Ok(known.clone()),
+        };
+        let host = address::host(&at_service.url).unwrap_or_default();
+        let leaves = address::leaves(secrets.iter().map(|(_, secret)| secret));
+        if leaves.is_empty() {
+            let before = runs.filter(|runs| runs.trusted == facts.tls).and_then(|runs| runs.address.clone());
+            return Ok(Ok(before.unwrap_or_else(|| at_service.clone())));
+        }
+        let name = match address::name(&leaves, host, public_host(control_plane)) {
+            Name::OfService => return Ok(Ok(at_service.clone())),
+            Name::Nobody => return Ok(Err(NoAddress::NoName { host: host.to_owned() })),
+            Name::OfCertificate(name) => name,
+        };
+        let namespace = control_plane.metadata.namespace.as_deref().unwrap_or_default();
+        let target = Target::of(SERVICE, namespace, service::name(control_plane));
+        let live = self.kube.read(target).await?;
+        let trusted = service::trusted(live.as_ref(), control_plane).ok();
+        Ok(address::through(trusted, &at_service.url, &name))
+    }
+
+    /// The image that daemons of a control plane have from it.
+    async fn image_of(
+        &self,
+        control_plane: &CoderControlPlane,
+        runs: Option<&str>,
+    ) -> Result<Option<String>, CallError> {
+        let asked = control_plane.spec.image.as_deref().filter(|image| !image.is_empty());
+        if !is_open(asked, runs) {
+            return Ok(asked.map(str::to_owned));
         }
         let metadata = &control_plane.metadata;
-        let (namespace, name) = (metadata.namespace.as_deref(), metadata.name.as_deref().unwrap_or_default());
-        let names = ChildKind::Deployment.names();
-        let live = self.kube.read(Target::of(names, namespace.unwrap_or_default(), workload(name))).await?;
+        let namespace = metadata.namespace.as_deref().unwrap_or_default();
+        let target = Target::of(ChildKind::Deployment.names(), namespace, service::name(control_plane));
         let uid = metadata.uid.as_deref().unwrap_or_default();
-        let live = live.filter(|live| drift::is_controlled_by(live, uid));
-        Ok(live
-            .as_ref()
-            .and_then(container)
-            .and_then(|container| container["image"].as_str())
-            .map(str::to_owned))
+        let live = self.kube.read(target).await?.filter(|live| drift::is_controlled_by(live, uid));
+        Ok(followed(asked, live.as_ref(), runs))
+    }
+}
+
+/// The public name of a control plane, if its spec says it.
+fn public_host(control_plane: &CoderControlPlane) -> Option<&str> {
+    let mut variables = control_plane.spec.extra_env.iter();
+    let url = variables.rfind(|variable| variable.name == webhooks::ACCESS_URL)?;
+    address::host(url.value.as_deref()?)
+}
+
+/// What daemons have from a control plane whose certificates could not be read: what they had from them.
+fn as_before(facts: ControlPlaneFacts, runs: Option<Daemons>) -> ControlPlaneFacts {
+    match runs.filter(|runs| runs.trusted == facts.tls) {
+        Some(runs) => ControlPlaneFacts {
+            address: runs.address.map_or(facts.address, Ok),
+            certificates: runs.certificates,
+            ..facts
+        },
+        None => facts,
     }
 }
 
@@ -176,10 +249,10 @@ impl Reconciler {
 /// the image and the trust that go with the key they have.
 fn kept(facts: ControlPlaneFacts, is_proven: bool, running: Option<&Value>) -> ControlPlaneFacts {
     let runs = running.filter(|_| !is_proven).and_then(running_values::daemons);
-    match runs.filter(|runs| runs.url != facts.url) {
+    match runs.filter(|runs| runs.address.as_ref() != facts.address.as_ref().ok()) {
         Some(runs) => ControlPlaneFacts {
             image: runs.image,
-            url: runs.url,
+            address: runs.address.map_or(facts.address, Ok),
             tls: runs.trusted,
             certificates: runs.certificates,
         },

@@ -25,7 +25,7 @@ use crate::control_plane_access::unreached::{About, Unreached};
 use crate::controller::children::ChildOwner;
 use crate::controller::object::{Object, Subject};
 use crate::controller::runtime::deadline::Deadline;
-use crate::controller::workload::rollout;
+use crate::controller::workload::rollout::{self, Rollout};
 use crate::kubernetes::CallError;
 use crds::names::provisioner::{key_base, key_secret, key_secret_key, tags_hash};
 use crds::well_known::{annotation, default};
@@ -360,9 +360,11 @@ fn is_entitled(answer: &ExternalProvisioners) -> bool {
 pub(super) fn rolled(applied: &Applied) -> Option<Rolled> {
     let live = applied.deployment.as_ref()?;
     let is_over = applied.is_asked_for && rollout::is_over(Some(live), &applied.rollout);
-    let key = running_values::daemons(live).filter(|_| is_over)?.key;
+    let key = running_values::key(live).filter(|_| is_over)?;
     let place = SecretPlace { secret: key.secret, data_key: key.key };
-    Some(Rolled { with: Proven { checksum: key.checksum, place }, at: running_values::complete_since(live) })
+    let is_idle = applied.rollout == Rollout::ScaledToZero;
+    let with = Proven { checksum: key.checksum, place };
+    Some(Rolled { with, at: running_values::complete_since(live), is_idle })
 }
 
 /// What an error of a call means for the access itself.

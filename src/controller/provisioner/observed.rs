@@ -53,6 +53,8 @@ pub(super) struct Outside {
 pub(super) struct Observed {
     /// What is observed of an object of any kind.
     pub(super) object: ObservedObject,
+    /// Why daemons cannot be led to their control plane.
+    pub(super) unaddressed: Option<String>,
     /// Pods that are ready.
     pub(super) ready_replicas: i32,
     /// What is outside of Kubernetes.
@@ -81,6 +83,7 @@ impl Observed {
         };
         Self {
             object: object.with_finalizer(finalizing),
+            unaddressed: None,
             ready_replicas: rollout::ready_replicas(applied.deployment.as_ref()),
             outside: external.outside.clone(),
         }
@@ -98,6 +101,6 @@ impl Observed {
             wait: None,
             daemons: None,
         };
-        Self { object, ready_replicas: 0, outside }
+        Self { object, unaddressed: None, ready_replicas: 0, outside }
     }
 }

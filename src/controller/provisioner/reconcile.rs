@@ -97,6 +97,7 @@ impl Reconciler {
         let late = late.then(|| deadline.told(Instant::now())).flatten();
         let mut observed = Observed::new(subject, &gate, &applied, &external, &finalizing, late);
         observed.object.problems.unimportant.extend(silent.told);
+        observed.unaddressed = read.unaddressed();
         self.write(subject, &read, &applied, &external, &observed).await?;
         if is_left_alone {
             return Ok(Action::BackOff(external.pause()));

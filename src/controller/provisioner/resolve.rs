@@ -3,8 +3,11 @@
 //!
 //! What is not known leaves what runs as it is. A control plane that is gone, or a key that is not proven yet, stops no
 //! daemon: image, address, trust and key are then those of the running Deployment, while replicas and everything else still
-//! follow the spec. Where nothing runs either, there is no Deployment until all of it is known.
+//! follow the spec. Where nothing runs either, there is no Deployment until all of it is known. The same holds for a control
+//! plane that daemons cannot be led to: they keep all they have, the key too, which belongs to the address.
 
+use super::address::{Address, NoAddress};
+use super::build::URL;
 use super::running_values;
 use crate::controller::children::ChildOwner;
 use crate::controller::workload::pods::{self, PodSettings};
@@ -29,10 +32,10 @@ pub(crate) struct Facts<'a> {
 /// What daemons have from their control plane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ControlPlaneFacts {
-    /// The image it runs.
+    /// The image that daemons of it run.
     pub(crate) image: String,
-    /// Its address inside the cluster.
-    pub(crate) url: String,
+    /// Where daemons find it; or why they cannot.
+    pub(crate) address: Result<Address, NoAddress>,
     /// The Secrets it serves HTTPS with, each once.
     pub(crate) tls: Vec<String>,
     /// Changes when what is in them has to be trusted anew; none without TLS.
@@ -40,13 +43,14 @@ pub(crate) struct ControlPlaneFacts {
 }
 
 impl ControlPlaneFacts {
-    /// Of a control plane that runs this image; what its certificates are is not known yet. None where it has no name or
-    /// namespace yet.
+    /// Of a control plane that runs this image, at its Service; what its certificates are is not known yet. None where it has
+    /// no name or namespace yet.
     pub(crate) fn of(control_plane: &CoderControlPlane, image: &str, cluster_domain: &str) -> Option<Self> {
         let tls = control_plane.spec.tls.as_ref().map_or(&[][..], |tls| &tls.secret_names);
         let url = webhooks::cluster_url(control_plane, cluster_domain)?;
         let tls = volumes::resolve(tls, &[]).tls;
-        Some(Self { image: image.to_owned(), url, tls, certificates: None })
+        let address = Ok(Address { url, alias: None });
+        Some(Self { image: image.to_owned(), address, tls, certificates: None })
     }
 }
 
@@ -67,6 +71,17 @@ pub(crate) struct ResolvedProvisioner {
     pub(crate) spec: CoderProvisionerSpec,
 }
 
+impl ResolvedProvisioner {
+    /// Whether daemons run an image of their own, and not that of their control plane.
+    pub(super) fn names_image(&self) -> bool {
+        named_image(&self.spec).is_some()
+    }
+}
+
+fn named_image(spec: &CoderProvisionerSpec) -> Option<&String> {
+    spec.image.as_ref().filter(|image| !image.is_empty())
+}
+
 /// What daemons may do in their namespace.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Permissions {
@@ -81,8 +96,8 @@ pub(crate) struct Permissions {
 pub(crate) struct Daemons {
     /// Their image.
     pub(crate) image: String,
-    /// The address of their control plane.
-    pub(crate) url: String,
+    /// The address of their control plane; none where the spec gives it.
+    pub(crate) address: Option<Address>,
     /// The Secrets whose certificates they trust for it.
     pub(crate) trusted: Vec<String>,
     /// Another one rolls the Deployment.
@@ -141,20 +156,36 @@ fn permissions(spec: &CoderProvisionerSpec) -> Option<Permissions> {
 fn daemons(name: &str, spec: &CoderProvisionerSpec, facts: Facts<'_>) -> Option<Daemons> {
     let running = facts.running.and_then(running_values::daemons);
     let runs = running.as_ref();
-    let of_control_plane = facts.control_plane;
-    let named = spec.image.as_ref().filter(|image| !image.is_empty());
-    let image = named.or(of_control_plane.map(|plane| &plane.image)).or(runs.map(|runs| &runs.image))?;
-    let (url, trusted, certificates) = of_control_plane
-        .map(|plane| (&plane.url, &plane.tls, &plane.certificates))
-        .or(runs.map(|runs| (&runs.url, &runs.trusted, &runs.certificates)))?;
-    let proven = facts.key_checksum.map(|checksum| KeySource {
+    let is_given = gives_address(spec);
+    let (plane, key_checksum) = match facts.control_plane {
+        Some(plane) if plane.address.is_err() && !is_given => (None, None),
+        plane => (plane, facts.key_checksum),
+    };
+    let image =
+        named_image(spec).or(plane.map(|plane| &plane.image)).or(runs.map(|runs| &runs.image))?.clone();
+    let (found, trusted, certificates) = plane
+        .map(|plane| (plane.address.as_ref().ok(), &plane.tls, &plane.certificates))
+        .or(runs.map(|runs| (runs.address.as_ref(), &runs.trusted, &runs.certificates)))?;
+    let address = if is_given { None } else { Some(unless_given(found?, spec)) };
+    let proven = key_checksum.map(|checksum| KeySource {
         secret: key_secret(name, spec),
         key: key_secret_key(spec).to_owned(),
         checksum: checksum.to_owned(),
     });
     let key = proven.or_else(|| runs.map(|runs| runs.key.clone()))?;
-    let (url, trusted, certificates) = (url.clone(), trusted.clone(), certificates.clone());
-    Some(Daemons { image: image.clone(), url, trusted, certificates, key })
+    Some(Daemons { image, address, trusted: trusted.clone(), certificates: certificates.clone(), key })
+}
+
+/// Whether the spec says itself where the control plane is.
+pub(super) fn gives_address(spec: &CoderProvisionerSpec) -> bool {
+    spec.extra_env.iter().any(|variable| variable.name == URL)
+}
+
+/// An address without the alias, where the spec leads its name somewhere.
+fn unless_given(found: &Address, spec: &CoderProvisionerSpec) -> Address {
+    let mut given = spec.host_aliases.iter().filter_map(|alias| alias.hostnames.as_ref()).flatten();
+    let alias = found.alias.clone().filter(|alias| !given.any(|name| *name == alias.host));
+    Address { url: found.url.clone(), alias }
 }
 
 #[cfg(test)]
@@ -184,11 +215,27 @@ mod tests {
         let running = || Provisioner::test().running(before.deployment());
         assert_eq!(running().without_control_plane().without_key().resolved().daemons, ran);
         let rotated = running().without_control_plane().with_key_checksum("new").resolved().daemons.unwrap();
-        assert_eq!((rotated.key.checksum.as_str(), rotated.url), ("new", ran.clone().unwrap().url));
+        assert_eq!((rotated.key.checksum.as_str(), rotated.address), ("new", ran.clone().unwrap().address));
         let moved = running().without_key().with("key", json!({"secretName": "other"})).resolved();
         assert_eq!(moved.daemons.unwrap().key, ran.unwrap().key, "the new Secret is not proven yet");
         let scaled = running().without_control_plane().with("replicas", json!(0)).resolved();
         assert_eq!(scaled.replicas, 0, "the spec still says how many");
+    }
+
+    #[test]
+    fn a_control_plane_that_daemons_cannot_be_led_to_changes_nothing_they_have() {
+        let lost = |given: Provisioner| given.of_control_plane_without_address().with_key_checksum("new");
+        assert_eq!(lost(Provisioner::test()).resolved().daemons, None);
+        let before = Provisioner::test().of_tls_control_plane(&["a"]).with_key_checksum("old");
+        let running = Provisioner::test().running(before.deployment());
+        assert_eq!(lost(running.clone()).resolved().daemons, before.resolved().daemons);
+        let given = json!([{"name": "CODER_URL", "value": "https://coder.example.com"}]);
+        let mended = lost(running.with("extraEnv", given)).resolved().daemons.unwrap();
+        assert_eq!(
+            (mended.address, mended.key.checksum.as_str()),
+            (None, "new"),
+            "the spec knows the address"
+        );
     }
 
     #[test]

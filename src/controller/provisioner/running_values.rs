@@ -1,6 +1,7 @@
 //! Decides what of a running Deployment stays where nothing better is known: what its daemons run, whom they serve and which
 //! key they use. Pure, and it never looks at a status.
 
+use super::address::{self, Address, Alias};
 use super::build::{CONTAINER, KEY, TRUST_VOLUME, URL};
 use super::resolve::{Daemons, KeySource};
 use crate::controller::workload::running;
@@ -16,24 +17,50 @@ pub(super) fn with_running_values(object: &Value, deployment: Option<&Value>) ->
 }
 
 /// What the daemons of a Deployment run with, as far as it is all there: one that somebody changed beyond that is no
-/// authority.
+/// authority. Where they find their control plane is left open if it is not written there.
 pub(super) fn daemons(deployment: &Value) -> Option<Daemons> {
     let container = running::container(deployment, CONTAINER)?;
     let template = &deployment["spec"]["template"];
-    let variable = |name: &str| container["env"].as_array()?.iter().find(|variable| variable["name"] == name);
-    let text = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
-    let key = &variable(KEY)?["valueFrom"]["secretKeyRef"];
     Some(Daemons {
         image: text(&container["image"])?,
-        url: text(&variable(URL)?["value"])?,
+        address: address(container, &template["spec"]),
         trusted: trusted(&template["spec"]),
         certificates: text(&template["metadata"]["annotations"][annotation::CHECKSUM]),
-        key: KeySource {
-            secret: text(&key["name"])?,
-            key: text(&key["key"])?,
-            checksum: text(&template["metadata"]["annotations"][annotation::KEY_CHECKSUM])?,
-        },
+        key: key(deployment)?,
     })
+}
+
+/// The key that the pods of a Deployment are started with, and where it is. Nothing else of them matters: what the spec
+/// overrides is no reason to doubt it.
+pub(super) fn key(deployment: &Value) -> Option<KeySource> {
+    let container = running::container(deployment, CONTAINER)?;
+    let reference = &variable(container, KEY)?["valueFrom"]["secretKeyRef"];
+    let annotations = &deployment["spec"]["template"]["metadata"]["annotations"];
+    Some(KeySource {
+        secret: text(&reference["name"])?,
+        key: text(&reference["key"])?,
+        checksum: text(&annotations[annotation::KEY_CHECKSUM])?,
+    })
+}
+
+fn variable<'a>(container: &'a Value, name: &str) -> Option<&'a Value> {
+    container["env"].as_array()?.iter().find(|variable| variable["name"] == name)
+}
+
+fn text(value: &Value) -> Option<String> {
+    value.as_str().filter(|text| !text.is_empty()).map(str::to_owned)
+}
+
+/// Where the daemons of a pod find their control plane, and what leads its name there.
+fn address(container: &Value, pod: &Value) -> Option<Address> {
+    let url = text(&variable(container, URL)?["value"])?;
+    let host = address::host(&url).unwrap_or_default();
+    let leads = |entry: &&Value| {
+        entry["hostnames"].as_array().into_iter().flatten().any(|name| name.as_str() == Some(host))
+    };
+    let entry = pod["hostAliases"].as_array().into_iter().flatten().find(leads);
+    let alias = entry.and_then(|entry| Some(Alias { host: host.to_owned(), ip: text(&entry["ip"])? }));
+    Some(Address { url, alias })
 }
 
 /// Since when the rollout of a Deployment's template is complete: every pod of another was told to stop by then.
@@ -60,7 +87,14 @@ mod tests {
 
     #[test]
     fn what_was_built_is_read_back() {
-        for given in [Provisioner::test(), Provisioner::test().of_tls_control_plane(&["a", "b"])] {
+        let tls = || Provisioner::test().of_tls_control_plane(&["a", "b"]);
+        let own = json!([{"ip": "10.0.0.7", "hostnames": ["git"]}]);
+        for given in [
+            Provisioner::test(),
+            tls(),
+            tls().through_alias("coder.example.com", "10.0.0.7"),
+            tls().through_alias("coder.example.com", "10.0.0.7").with("hostAliases", own),
+        ] {
             let resolved = given.resolved();
             assert_eq!(daemons(&given.deployment()), resolved.daemons);
             assert!(resolved.daemons.is_some());
@@ -76,7 +110,7 @@ mod tests {
             "spec": {"containers": [{"name": "provisioner", "image": "coder:v1", "env": env}]}}}});
         let expected = Daemons {
             image: "coder:v1".to_owned(),
-            url: "http://coder.ns.svc.cluster.local:80".to_owned(),
+            address: Some(Address { url: "http://coder.ns.svc.cluster.local:80".to_owned(), alias: None }),
             trusted: Vec::new(),
             certificates: None,
             key: KeySource { secret: "s".to_owned(), key: "k".to_owned(), checksum: "abc".to_owned() },
@@ -85,6 +119,15 @@ mod tests {
         deployment["spec"]["template"]["metadata"] = json!({});
         assert_eq!(daemons(&deployment), None, "which key they use is not known");
         assert_eq!(daemons(&json!({})), None);
+    }
+
+    #[test]
+    fn an_address_from_elsewhere_hides_neither_the_key_nor_the_rest() {
+        let source = json!({"configMapKeyRef": {"name": "settings", "key": "url"}});
+        let given = Provisioner::test().with("extraEnv", json!([{"name": "CODER_URL", "valueFrom": source}]));
+        let (read, resolved) = (daemons(&given.deployment()), given.resolved().daemons);
+        assert_eq!(read, resolved);
+        assert_eq!(key(&given.deployment()), resolved.map(|resolved| resolved.key));
     }
 
     #[test]

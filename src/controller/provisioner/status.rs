@@ -94,6 +94,7 @@ fn stalled(observed: &Observed) -> Option<Because> {
         .or_else(|| refused(entitled))
         .or_else(|| refused(key))
         .or_else(|| refused(secret))
+        .or_else(|| Some((Reason::CertificateNameMissing, observed.unaddressed.clone()?)))
         .or_else(|| summary::stuck(object))
 }
 

@@ -9,8 +9,8 @@ use serde_json::Value;
 /// which is five minutes at most.
 const STEADY: SignedDuration = SignedDuration::from_mins(6);
 
-/// What a rollout is that is not done when its deadline has passed.
-pub(crate) fn judge(pods: &[Value], now: Timestamp) -> Rollout {
+/// What a rollout is that is not done when its deadline has passed; `hint` is what may keep pods of this kind that run.
+pub(crate) fn judge(pods: &[Value], now: Timestamp, hint: Option<&str>) -> Rollout {
     let (finished, mut waiting): (Vec<&Value>, Vec<&Value>) =
         pods.iter().filter(|pod| is_there(pod) && !is_ready(pod)).partition(|pod| is_finished(pod));
     if waiting.is_empty() {
@@ -23,8 +23,9 @@ pub(crate) fn judge(pods: &[Value], now: Timestamp) -> Rollout {
     match waiting.first() {
         Some(pod) => Rollout::Slow(format!(
             "the rollout has exceeded its progress deadline, but its pods are running: {} is not ready yet; check its \
-             log. A control plane may be migrating its database, which can take hours",
-            name(pod)
+             log{}",
+            name(pod),
+            hint.map_or_else(String::new, |hint| format!(". {hint}"))
         )),
         None => Rollout::Stuck(
             "the rollout makes no progress and no pod is starting; look at the events of the \
@@ -127,7 +128,7 @@ mod tests {
             with_container(running(long_ago), 0),
             with_container(running(long_ago), 3),
         ] {
-            assert!(matches!(judge(std::slice::from_ref(&alive), now), Rollout::Slow(_)), "{alive}");
+            assert!(matches!(judge(std::slice::from_ref(&alive), now, None), Rollout::Slow(_)), "{alive}");
         }
         let unscheduled = pod(json!({"phase": "Pending", "conditions": [
             {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes"}]}));
@@ -140,20 +141,23 @@ mod tests {
             (with_container(json!({"terminated": {"exitCode": 1}}), 1), "exit code 1"),
             (unscheduled, "Unschedulable: 0/2 nodes"),
         ] {
-            let said = judge(&[stuck], now);
+            let said = judge(&[stuck], now, None);
             assert!(matches!(&said, Rollout::Stuck(message) if message.contains(why)), "{why}: {said:?}");
         }
-        assert!(matches!(judge(&[], now), Rollout::Stuck(_)));
+        assert!(matches!(judge(&[], now, None), Rollout::Stuck(_)));
         let evicted = pod(json!({"phase": "Failed", "reason": "Evicted"}));
-        let alone = judge(std::slice::from_ref(&evicted), now);
+        let alone = judge(std::slice::from_ref(&evicted), now, None);
         assert!(matches!(&alone, Rollout::Stuck(message) if message.contains("it is Failed")), "{alone:?}");
-        let replaced = judge(&[evicted, with_container(running(just_now), 0)], now);
+        let replaced = judge(&[evicted, with_container(running(just_now), 0)], now, None);
         assert!(matches!(replaced, Rollout::Slow(_)), "{replaced:?}");
         let crashed_once = with_container(running("2026-01-01T11:53:00Z"), 1);
-        assert!(matches!(judge(&[crashed_once], now), Rollout::Slow(_)), "seven minutes ago");
+        assert!(matches!(judge(&[crashed_once], now, None), Rollout::Slow(_)), "seven minutes ago");
         assert!(matches!(unseen(), Rollout::Slow(_)));
+        let hint = "A control plane may be migrating its database";
+        let slow = judge(&[with_container(running(just_now), 0)], now, Some(hint));
+        assert!(matches!(&slow, Rollout::Slow(message) if message.ends_with(hint)), "{slow:?}");
         let mut ready = with_container(running(long_ago), 0);
         ready["status"]["conditions"] = json!([{"type": "Ready", "status": "True"}]);
-        assert!(matches!(judge(&[ready], now), Rollout::Stuck(_)), "of the template before");
+        assert!(matches!(judge(&[ready], now, None), Rollout::Stuck(_)), "of the template before");
     }
 }

@@ -9,8 +9,8 @@ use super::volumes::{self, Certificates};
 use crate::controller::children::{ChildOwner, last_by_key, non_empty};
 use crds::workload::PodFields;
 use k8s_openapi::api::core::v1::{
-    Affinity, Container, PodAffinityTerm, PodAntiAffinity, PodSecurityContext, PodSpec, PodTemplateSpec,
-    SecurityContext, Volume, VolumeMount, WeightedPodAffinityTerm,
+    Affinity, Container, HostAlias, PodAffinityTerm, PodAntiAffinity, PodSecurityContext, PodSpec,
+    PodTemplateSpec, SecurityContext, Volume, VolumeMount, WeightedPodAffinityTerm,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -66,6 +66,8 @@ pub(crate) struct Pods<'a> {
     pub(crate) volumes: Vec<Volume>,
     /// Where the main container mounts those.
     pub(crate) mounts: Vec<VolumeMount>,
+    /// Names that their kind leads somewhere in them.
+    pub(crate) aliases: Vec<HostAlias>,
 }
 
 impl Pods<'_> {
@@ -103,7 +105,7 @@ impl Pods<'_> {
             tolerations: non_empty(fields.tolerations),
             affinity: Some(fields.affinity.clone().unwrap_or_else(|| apart(self.owner))),
             topology_spread_constraints: non_empty(fields.topology_spread_constraints),
-            host_aliases: non_empty(&last_by_key(fields.host_aliases.clone(), |alias| &alias.ip)),
+            host_aliases: non_empty(&aliases(&self.aliases, fields.host_aliases)),
             priority_class_name: fields.priority_class_name.clone().filter(|name| !name.is_empty()),
             termination_grace_period_seconds: Some(settings.grace_period),
             ..Default::default()
@@ -136,6 +138,21 @@ impl Pods<'_> {
         });
         last_by_key(tightened.collect(), |container| &container.name)
     }
+}
+
+/// What the spec leads somewhere, and what its kind does. Kubernetes knows an entry by its address: each is there once.
+fn aliases(own: &[HostAlias], given: &[HostAlias]) -> Vec<HostAlias> {
+    let mut all = last_by_key(given.to_vec(), |alias| &alias.ip);
+    for one in own {
+        match all.iter_mut().find(|alias| alias.ip == one.ip) {
+            Some(there) => {
+                let names = there.hostnames.get_or_insert_default();
+                names.extend(one.hostnames.iter().flatten().cloned());
+            }
+            None => all.push(one.clone()),
+        }
+    }
+    all
 }
 
 /// Better on another node than the other pods, if there is one.

@@ -4,7 +4,7 @@
 use k8s_openapi::api::core::v1::{Capabilities, PodSecurityContext, SeccompProfile, SecurityContext};
 
 /// User and group of the image of coderd.
-const CODER: i64 = 1000;
+pub(super) const CODER: i64 = 1000;
 
 /// The context of the pod, which its containers inherit.
 pub(crate) fn of_pod(given: Option<&PodSecurityContext>) -> PodSecurityContext {

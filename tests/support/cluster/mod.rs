@@ -8,6 +8,7 @@ mod nodes;
 pub mod pki;
 
 pub use kubectl::{Answer, kustomize};
+pub use nodes::REALLY_READY;
 
 use crate::optional_kinds::optional_kinds;
 use crate::process::{Process, scratch_folder};

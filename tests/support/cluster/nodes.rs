@@ -56,11 +56,33 @@ fn scheduler(cluster: &Cluster) -> Command {
     command
 }
 
+/// Pods of simulated nodes have been ready for this long when they start, so that nobody waits for `minReadySeconds`: the
+/// ReplicaSet controller counts from there. It is less than what anybody concludes something from that a daemon is silent.
+const READY_FOR: &str = "-45s";
+/// A pod with this annotation is ready as of its start, and is available when it has been ready for long enough.
+pub const REALLY_READY: &str = "test.coder.com/ready-as-of-start";
+
+/// What kwok does with nodes and pods.
+fn stages(cluster: &Cluster) -> std::path::PathBuf {
+    let stages = std::fs::read_to_string(tools::program("kwok-stages.yaml")).expect("the stages of kwok");
+    let ready =
+        |time: &str| format!("- lastTransitionTime: {time}\n        status: \"True\"\n        type: Ready\n");
+    let earlier = format!(
+        "{{{{ if index (or .metadata.annotations dict) \"{REALLY_READY}\" }}}}{{{{ $now | Quote }}}}{{{{ else }}}}\
+         {{{{ now | dateModify \"{READY_FOR}\" | date \"2006-01-02T15:04:05Z07:00\" | Quote }}}}{{{{ end }}}}"
+    );
+    let changed = stages.replace(&ready("{{ $now | Quote }}"), &ready(&earlier));
+    assert_ne!(changed, stages, "the stage in which a pod becomes ready");
+    let file = cluster.folder().join("kwok-stages.yaml");
+    std::fs::write(&file, changed).expect("the stages can be written");
+    file
+}
+
 fn kwok(cluster: &Cluster) -> Command {
     let [port] = ports::free();
     let mut command = with_kubeconfig("kwok", cluster);
     command
-        .arg(format!("--config={}", tools::program("kwok-stages.yaml").display()))
+        .arg(format!("--config={}", stages(cluster).display()))
         .args(["--manage-all-nodes=true", "--node-lease-duration-seconds=40"])
         .arg(format!("--server-address=127.0.0.1:{port}"));
     command

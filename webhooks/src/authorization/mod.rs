@@ -20,6 +20,7 @@ use crate::schema;
 
 pub use access_reviews::{AccessReviews, MAX_REVIEWS};
 pub use changes::HARMLESS;
+pub(crate) use pod_security::privileges_of_main_container;
 
 use access_reviews::MAX_REVIEWS_PER_NAMESPACE;
 

@@ -119,6 +119,15 @@ fn privileges(object: &Value) -> Vec<(String, String)> {
     privileges
 }
 
+/// The fields that give privileges to the main container, whatever image it runs.
+pub(crate) fn privileges_of_main_container(object: &Value) -> Vec<String> {
+    let fields = privileges(object).into_iter().map(|(_, field)| field);
+    // A container that runs before names its own image, and a class gives the code of a pod nothing.
+    fields
+        .filter(|field| !field.starts_with("spec.initContainers[") && field != "spec.priorityClassName")
+        .collect()
+}
+
 fn privileges_of_volumes(object: &Value) -> Vec<(String, String)> {
     let mut privileges = Vec::new();
     for (index, volume) in field::items_at(object, "spec.volumes").iter().enumerate() {

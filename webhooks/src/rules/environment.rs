@@ -211,7 +211,8 @@ fn operator_sets(kind: Kind) -> &'static [&'static str] {
             "CODER_TLS_CERT_FILE",
             "CODER_TLS_KEY_FILE",
         ],
-        Kind::Provisioner => &["CODER_URL", "CODER_PROVISIONER_DAEMON_KEY", "CODER_PROVISIONER_DAEMON_NAME"],
+        // The key is no matter of a warning: see the rule about that.
+        Kind::Provisioner => &["CODER_URL", "CODER_PROVISIONER_DAEMON_NAME"],
         Kind::WorkspaceProxy => {
             &["CODER_PRIMARY_ACCESS_URL", "CODER_PROXY_SESSION_TOKEN", "CODER_HTTP_ADDRESS"]
         }

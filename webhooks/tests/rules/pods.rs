@@ -87,7 +87,7 @@ fn what_the_operator_sets_is_left_to_it() {
         warned(kind, metrics(json!({})), "CODER0215", "spec.extraEnv[0].name");
         accepted(kind, metrics(json!({"enabled": false})));
     }
-    for name in ["CODER_URL", "CODER_PROVISIONER_DAEMON_KEY", "CODER_PROVISIONER_DAEMON_NAME"] {
+    for name in ["CODER_URL", "CODER_PROVISIONER_DAEMON_NAME"] {
         let source = json!({"secretKeyRef": {"name": "s", "key": "k"}});
         let given = json!({"extraEnv": [{"name": name, "valueFrom": source}]});
         warned(Provisioner, given, "CODER0215", "spec.extraEnv[0].name");
@@ -109,6 +109,36 @@ fn a_daemon_is_not_told_what_its_key_says() {
     }
     accepted(Provisioner, json!({"extraArgs": ["--tags-are-fine", "--verbose", "--log-human=/dev/stderr"]}));
     accepted(ControlPlane, json!({"extraArgs": ["-t"]}));
+}
+
+#[test]
+fn daemons_have_the_key_of_the_operator() {
+    let source = json!({"secretKeyRef": {"name": "s", "key": "k"}});
+    for variable in [json!({"value": "x"}), json!({"valueFrom": source}), json!({})] {
+        let mut variable = variable;
+        variable["name"] = json!("CODER_PROVISIONER_DAEMON_KEY");
+        refused(Provisioner, json!({"extraEnv": [variable]}), "CODER0224", "spec.extraEnv[0].name");
+    }
+    for argument in ["--key", "--key=x"] {
+        refused(Provisioner, json!({"extraArgs": [argument]}), "CODER0224", "spec.extraArgs[0]");
+    }
+    accepted(Provisioner, json!({"extraArgs": ["--keyed"]}));
+}
+
+#[test]
+fn privileged_daemons_do_not_run_what_the_author_of_the_control_plane_chose() {
+    let outside = [
+        json!({"securityContext": {"privileged": true}}),
+        json!({"podSecurityContext": {"runAsUser": 0}}),
+        json!({"volumes": [{"name": "node", "hostPath": {"path": "/"}}]}),
+    ];
+    for mut spec in outside {
+        refused(Provisioner, spec.clone(), "CODER0225", "spec.image");
+        spec["image"] = json!("coder:v1");
+        accepted(Provisioner, spec);
+    }
+    let own = json!([{"name": "a", "image": "b", "securityContext": {"privileged": true}}]);
+    accepted(Provisioner, json!({"initContainers": own, "priorityClassName": "builds"}));
 }
 
 #[test]

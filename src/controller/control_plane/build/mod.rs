@@ -107,7 +107,7 @@ pub fn build(plane: &ResolvedControlPlane) -> Children {
     Children {
         service_account: account::child(owner, &settings.account),
         workspace_access: rbac::workspace_access(plane),
-        deployment: deployment::child(owner, plane.replicas, pod::template(plane)),
+        deployment: deployment::child(owner, plane.replicas, None, pod::template(plane)),
         service: service::child(owner, &plane.service),
         ingress,
         http_route,

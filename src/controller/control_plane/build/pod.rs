@@ -28,6 +28,7 @@ fn pods(plane: &ResolvedControlPlane) -> Pods<'_> {
         fields: plane.spec.pod_fields(),
         volumes: Vec::new(),
         mounts: Vec::new(),
+        aliases: Vec::new(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Decides the pods of provisioner daemons: one container `provisioner` that runs `coder provisioner start`.
 //! Never sets a probe: a daemon answers nobody, and whether it is alive is asked of its control plane.
 
+use super::super::address::Alias;
 use super::super::resolve::{Daemons, ResolvedProvisioner};
 use super::environment::environment;
 use super::trust;
@@ -15,10 +16,14 @@ pub(crate) const CONTAINER: &str = "provisioner";
 
 /// The template of the pods.
 pub(super) fn template(provisioner: &ResolvedProvisioner, daemons: &Daemons) -> PodTemplateSpec {
-    let own = trust::volume(&daemons.trusted).into_iter().chain(scratch::volume(&provisioner.pods));
+    let own = trust::volume(&daemons.trusted)
+        .into_iter()
+        .chain(scratch::volume(&provisioner.pods, provisioner.names_image()));
     let (volumes, mounts) = own.unzip();
     let ResolvedProvisioner { owner, pods: settings, spec, .. } = provisioner;
-    let pods = Pods { owner, settings, fields: spec.pod_fields(), volumes, mounts };
+    let alias = daemons.address.as_ref().and_then(|address| address.alias.as_ref());
+    let aliases = alias.map(Alias::entry).into_iter().collect();
+    let pods = Pods { owner, settings, fields: spec.pod_fields(), volumes, mounts, aliases };
     let checksum = (annotation::KEY_CHECKSUM, Some(daemons.key.checksum.as_str()));
     let mut template = pods.template(container(provisioner, daemons), checksum);
     if let Some(certificates) = &daemons.certificates {

@@ -18,13 +18,12 @@ pub(crate) const NAME: &str = "CODER_PROVISIONER_DAEMON_NAME";
 /// The environment of daemons.
 pub(super) fn environment(provisioner: &ResolvedProvisioner, daemons: &Daemons) -> Vec<EnvVar> {
     let key = &daemons.key;
-    let mut environment = vec![
-        variable(URL, &daemons.url),
-        of_secret(KEY, &key.secret, &key.key),
-        of_pod(NAME, name_field(&provisioner.owner.workload)),
-    ];
+    let mut environment: Vec<EnvVar> =
+        daemons.address.iter().map(|address| variable(URL, &address.url)).collect();
+    environment.push(of_secret(KEY, &key.secret, &key.key));
+    environment.push(of_pod(NAME, name_field(&provisioner.owner.workload)));
     environment.extend(trust::variable(&daemons.trusted));
-    environment.extend(scratch::variable(&provisioner.pods));
+    environment.extend(scratch::variable(&provisioner.pods, provisioner.names_image()));
     environment.extend(provisioner.pods.metrics.iter().flat_map(|_| monitoring::environment()));
     environment.extend(provisioner.spec.extra_env.iter().cloned());
     last_by_key(environment, |variable| &variable.name)

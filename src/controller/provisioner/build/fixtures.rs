@@ -5,6 +5,7 @@ use crds::CoderProvisioner;
 use serde_json::{Value, json};
 use webhooks::{Config, Kind};
 
+use super::super::address::{Address, Alias, NoAddress};
 use super::super::resolve::{ControlPlaneFacts, Facts, ResolvedProvisioner, resolve};
 use super::super::running_values;
 use super::{Children, build};
@@ -32,7 +33,7 @@ impl Provisioner {
     pub(super) fn from(object: Value) -> Self {
         let control_plane = ControlPlaneFacts {
             image: "coder:v1".to_owned(),
-            url: "http://coder.ns.svc.cluster.local:80".to_owned(),
+            address: Ok(Address { url: "http://coder.ns.svc.cluster.local:80".to_owned(), alias: None }),
             tls: Vec::new(),
             certificates: None,
         };
@@ -70,9 +71,24 @@ impl Provisioner {
 
     pub(in super::super) fn of_tls_control_plane(mut self, secrets: &[&str]) -> Self {
         let control_plane = self.control_plane.as_mut().unwrap();
-        control_plane.url = "https://coder.ns.svc.cluster.local:443".to_owned();
+        let url = "https://coder.ns.svc.cluster.local:443".to_owned();
+        control_plane.address = Ok(Address { url, alias: None });
         control_plane.tls = secrets.iter().map(|secret| (*secret).to_owned()).collect();
         control_plane.certificates = Some("0123abcd".to_owned());
+        self
+    }
+
+    /// Of a control plane that is asked for by a name of its certificate, which leads to this address.
+    pub(in super::super) fn through_alias(mut self, host: &str, ip: &str) -> Self {
+        let alias = Alias { host: host.to_owned(), ip: ip.to_owned() };
+        let address = Address { url: format!("https://{host}:443"), alias: Some(alias) };
+        self.control_plane.as_mut().unwrap().address = Ok(address);
+        self
+    }
+
+    pub(in super::super) fn of_control_plane_without_address(mut self) -> Self {
+        let host = "coder.ns.svc.cluster.local".to_owned();
+        self.control_plane.as_mut().unwrap().address = Err(NoAddress::NoName { host });
         self
     }
 

@@ -21,6 +21,13 @@ pub(super) use daemon::CONTAINER;
 pub(super) use environment::{KEY, NAME as DAEMON_NAME, URL};
 pub(super) use trust::VOLUME as TRUST_VOLUME;
 
+/// Seconds that a daemon has to stay up before an older one is replaced by it. Nobody can be asked whether it works: it serves
+/// no health endpoint, and its metrics, which are there only if the spec wants them, answer whether it is connected or not. But
+/// one that is refused for its key, its settings or a certificate ends at once and waits ten seconds and more before the next
+/// try, so that it never stays up for so long. One that nothing answers to may dial for longer; it is told by coderd, which
+/// does not see it. This is no part of the pods: setting it restarts nobody.
+const STEADY: i32 = 30;
+
 /// Every object a provisioner consists of. What is `None` should not exist, but for the Deployment: one that runs stays.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Children {
@@ -84,7 +91,7 @@ pub(crate) fn build(provisioner: &ResolvedProvisioner) -> Children {
         service_account: account::child(owner, &pods.account),
         role,
         role_binding,
-        deployment: template.map(|template| deployment::child(owner, *replicas, template)),
+        deployment: template.map(|template| deployment::child(owner, *replicas, Some(STEADY), template)),
         disruption_budget: pods.budget.as_ref().map(|budget| disruption::child(owner, budget)),
         pod_monitor: monitor.map(|monitor| monitoring::pod_monitor(owner, monitor)),
     }

@@ -42,6 +42,7 @@ impl KeyWork<'_> {
             pending_elsewhere: look.pending_elsewhere.as_ref(),
             rolled: look.rolled,
             rolled_at: self.rolled.as_ref().and_then(|rolled| rolled.at),
+            is_idle: self.rolled.as_ref().is_some_and(|rolled| rolled.is_idle),
             patience: self.patience,
             entitled: self.entitled && !matches!(look.keys, Keys::NotLicensed),
             claimed: self.claimed,

@@ -155,6 +155,8 @@ pub(crate) struct Seen<'a> {
     pub rolled: bool,
     /// Since when that is so, as far as the Deployment tells.
     pub rolled_at: Option<Timestamp>,
+    /// Whether no daemons are asked for, and none run.
+    pub is_idle: bool,
     /// How long daemons may go on with a key after all pods run with another.
     pub patience: SignedDuration,
     /// Whether the license covers external provisioners now.

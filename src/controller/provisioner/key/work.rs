@@ -55,6 +55,8 @@ pub(crate) struct Rolled {
     pub with: Proven,
     /// Since when, if the Deployment tells.
     pub at: Option<Timestamp>,
+    /// Whether that is nobody, because no daemons are asked for.
+    pub is_idle: bool,
 }
 
 /// What became of the keys.

@@ -40,10 +40,11 @@ fn the_selector_is_the_three_labels_whatever_the_pods_carry() {
 }
 
 #[test]
-fn a_deployment_owns_nothing_but_replicas_selector_and_template() {
+fn a_deployment_owns_how_many_there_are_and_when_one_counts_and_its_pods() {
     let deployment = Provisioner::test().with_everything().deployment();
     let fields: Vec<&String> = deployment["spec"].as_object().unwrap().keys().collect();
-    assert_eq!(fields, ["replicas", "selector", "template"]);
+    assert_eq!(fields, ["minReadySeconds", "replicas", "selector", "template"]);
+    assert_eq!(deployment["spec"]["minReadySeconds"], 30, "a start that fails replaces nobody");
     assert_eq!(Provisioner::test().deployment()["spec"]["replicas"], 1);
     assert_eq!(Provisioner::test().with("replicas", json!(0)).deployment()["spec"]["replicas"], 0);
 }

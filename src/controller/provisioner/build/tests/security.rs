@@ -28,6 +28,28 @@ fn a_daemon_whose_root_is_read_only_has_a_place_to_write() {
     assert!(!writable.container()["env"].as_array().unwrap().contains(&cache));
 }
 
+/// An image that was made for root, or another user than that of coder's image, may have no home that can be written.
+#[test]
+fn a_daemon_whose_home_may_not_be_its_own_has_a_place_for_its_cache() {
+    let mount = json!([{"name": "coder-scratch", "mountPath": "/tmp/coder-cache"}]);
+    let cache = json!({"name": "CODER_CACHE_DIRECTORY", "value": "/tmp/coder-cache"});
+    let mounts = |given: &Provisioner| given.container()["volumeMounts"].clone();
+    for given in [
+        Provisioner::test().with("image", json!("mine:v1")),
+        Provisioner::test().with("podSecurityContext", json!({"runAsUser": 65534})),
+        Provisioner::test().with("securityContext", json!({"runAsUser": 65534})),
+    ] {
+        assert_eq!(mounts(&given), mount);
+        assert!(given.container()["env"].as_array().unwrap().contains(&cache));
+    }
+    let root = Provisioner::test().with("image", json!("mine:v1"));
+    let root = root.with("podSecurityContext", json!({"runAsUser": 0}));
+    assert_eq!(mounts(&root), Value::Null, "root may write anywhere");
+    let own = json!([{"name": "CODER_CACHE_DIRECTORY", "value": "/cache"}]);
+    let given = Provisioner::test().with("image", json!("mine:v1")).with("extraEnv", own.clone());
+    assert!(given.container()["env"].as_array().unwrap().contains(&own[0]), "the spec knows a better one");
+}
+
 #[test]
 fn containers_that_run_before_get_the_same_defaults() {
     let containers = json!([{"name": "root", "image": "b", "securityContext": {"runAsUser": 0}}]);

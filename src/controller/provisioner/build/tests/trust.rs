@@ -51,9 +51,30 @@ fn the_facts_of_a_control_plane_follow_its_spec() {
         ControlPlaneFacts::of(&from_value(object).unwrap(), "coder:v1", "corp.example").unwrap()
     };
     let plain = facts(json!({"service": {"port": 8080}}));
-    assert_eq!(plain.url, "http://coder.ns.svc.corp.example:8080");
+    assert_eq!(plain.address.unwrap().url, "http://coder.ns.svc.corp.example:8080");
     assert!(plain.tls.is_empty() && plain.image == "coder:v1");
     let secure = facts(json!({"tls": {"secretNames": ["a", " a ", "", "b"]}}));
-    assert_eq!(secure.url, "https://coder.ns.svc.corp.example:443");
+    assert_eq!(secure.address.unwrap().url, "https://coder.ns.svc.corp.example:443");
     assert_eq!(secure.tls, ["a", "b"]);
+}
+
+#[test]
+fn a_name_of_the_certificate_is_led_to_the_service_in_the_pods_alone() {
+    let tls =
+        || Provisioner::test().of_tls_control_plane(&["a"]).through_alias("coder.example.com", "10.0.0.7");
+    let url = |given: &Provisioner| given.container()["env"][0].clone();
+    assert_eq!(url(&tls()), json!({"name": "CODER_URL", "value": "https://coder.example.com:443"}));
+    let entry = |ip: &str, names: &[&str]| json!({"ip": ip, "hostnames": names});
+    assert_eq!(tls().pod()["hostAliases"], json!([entry("10.0.0.7", &["coder.example.com"])]));
+    let besides = tls().with("hostAliases", json!([entry("10.0.0.7", &["git"]), entry("10.0.0.8", &["x"])]));
+    let both = json!([entry("10.0.0.7", &["git", "coder.example.com"]), entry("10.0.0.8", &["x"])]);
+    assert_eq!(besides.pod()["hostAliases"], both, "an address is there once");
+    let own = json!([entry("10.0.0.9", &["coder.example.com"])]);
+    assert_eq!(
+        tls().with("hostAliases", own.clone()).pod()["hostAliases"],
+        own,
+        "the spec leads the name elsewhere"
+    );
+    let given = json!([{"name": "CODER_URL", "value": "https://coder.example.com"}]);
+    assert_eq!(tls().with("extraEnv", given).pod()["hostAliases"], Value::Null, "the spec has an address");
 }

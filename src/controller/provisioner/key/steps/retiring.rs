@@ -2,7 +2,7 @@
 //! is started again. Nothing is deleted that is not recorded as ours.
 
 use super::super::record::{Key, SecretPlace};
-use super::super::seen::{Daemons, Listed, Material, Seen, Sight, is_same};
+use super::super::seen::{Daemons, Listed, Material, Seen, Sight, find, is_same};
 use super::{Left, Step, Wait};
 use crds::well_known::default;
 use jiff::SignedDuration;
@@ -72,8 +72,15 @@ impl Seen<'_> {
         let is_replaced = self.record.current.as_ref().is_some_and(|current| {
             current.home == self.desired.home
                 && matches!(self.at(&self.desired.place), Material::Is(facts) if facts.is(current))
+                && self.is_taken_up(current)
         });
         is_replaced && self.rolled && (found.daemons.is_none() || is_over)
+    }
+
+    /// Whether daemons work with a key, or none are asked for: pods that run are no proof that coderd lets them in.
+    fn is_taken_up(&self, current: &Key) -> bool {
+        let listed = self.listed.and_then(|all| find(all, &current.name));
+        self.is_idle || listed.is_some_and(|listed| !listed.daemons.is_none())
     }
 
     /// Whether no daemon of ours can still work with a key: whoever uses it now has copied it. The last pods of it were told to

@@ -21,6 +21,7 @@ struct Case {
     retiring: Option<Sight>,
     rolled: bool,
     rolled_at: Option<Timestamp>,
+    is_idle: bool,
     patience: SignedDuration,
     immutable: BTreeSet<String>,
     of_others: BTreeSet<Uuid>,
@@ -70,6 +71,7 @@ impl Case {
             retiring: None,
             rolled: true,
             rolled_at: None,
+            is_idle: false,
             patience: SignedDuration::from_mins(30),
             immutable: BTreeSet::new(),
             of_others: BTreeSet::new(),
@@ -79,7 +81,7 @@ impl Case {
     /// With a key that works and is in use.
     fn using(base: &str, name: &str) -> Self {
         let mut case = Self::new(base);
-        let found = listed(1, name);
+        let found = Listed { daemons: daemons(1), ..listed(1, name) };
         let key = Key { id: Some(uuid(1)), used: true, ..case.seen(|seen| seen.key(name, 1)) };
         case.record.current = Some(key);
         case.record.number = 1;
@@ -105,6 +107,7 @@ impl Case {
             pending_elsewhere: None,
             rolled: self.rolled,
             rolled_at: self.rolled_at,
+            is_idle: self.is_idle,
             patience: self.patience,
             entitled: self.entitled,
             claimed: self.claimed,
@@ -291,6 +294,11 @@ fn nothing_is_deleted_while_pods_are_on_their_way() {
     case.rolled = false;
     assert_eq!(case.next(), Step::Wait(Wait::Rollout));
     case.rolled = true;
+    case.listed[0].daemons = daemons(0);
+    assert_eq!(case.next(), Step::Wait(Wait::Rollout), "pods run, and coderd lets none of their daemons in");
+    case.is_idle = true;
+    assert!(matches!(case.next(), Step::Delete(_)), "no daemons are asked for");
+    (case.is_idle, case.listed[0].daemons) = (false, daemons(1));
     assert!(matches!(case.next(), Step::Delete(_)));
     case.entitled = false;
     assert_eq!(case.next(), Step::Wait(Wait::Entitlement));

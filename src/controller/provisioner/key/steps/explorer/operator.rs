@@ -66,6 +66,7 @@ pub(super) fn step(world: &World, decide: Decide, answers: Answers, killed: Kill
         pending_elsewhere: pending.as_ref(),
         rolled: world.is_rolled(),
         rolled_at: None,
+        is_idle: false,
         patience: SignedDuration::from_mins(30),
         entitled: true,
         claimed: false,
