@@ -24,7 +24,7 @@ fn a_new_object_of_every_kind_needs_the_right_to_run_pods_and_no_other_for_what_
     });
     let mut provisioner = control_plane(references.clone());
     provisioner["spec"]["controlPlaneRef"] = json!({"name": "cp"});
-    provisioner["spec"]["key"] = json!({"secretName": "s"});
+    provisioner["spec"]["key"] = json!({"name": "eu"});
     let cases = [
         (Kind::ControlPlane, control_plane(references)),
         (Kind::Provisioner, provisioner),
