@@ -35,7 +35,7 @@ fn license() -> Confidential<String> {
     Confidential::new(license_with(&json!({ "jti": LICENSE_ID, "exp": 4_000_000_000_i64 })))
 }
 
-const CALLS: [(Operation, &str); 14] = [
+const CALLS: [(Operation, &str); 15] = [
     (Operation::Healthz, "GET /healthz"),
     (Operation::BuildInfo, "GET /buildinfo"),
     (Operation::Entitlements, "GET /entitlements"),
@@ -50,6 +50,7 @@ const CALLS: [(Operation, &str); 14] = [
     (Operation::IdentifyProvisionerKey, "GET /provisionerkeys/{key}"),
     (Operation::ProvisionerKeyDaemons, "GET /organizations/{org}/provisionerkeys/daemons"),
     (Operation::PendingJobs, "GET /organizations/{org}/provisionerjobs"),
+    (Operation::Authcheck, "POST /authcheck"),
 ];
 
 /// The id of an organisation of the double, in the words of our client.
@@ -88,6 +89,7 @@ async fn call(operation: Operation, client: &Client, coderd: &Coderd) -> Result<
         }
         Operation::ProvisionerKeyDaemons => client.provisioner_key_daemons(default, |_| true).await.map(drop),
         Operation::PendingJobs => client.pending_jobs(default, &untagged).await.map(drop),
+        Operation::Authcheck => client.may_read_provisioner_keys(default).await.map(drop),
     }
 }
 
