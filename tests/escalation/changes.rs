@@ -248,16 +248,12 @@ fn changes_of_addresses() -> Vec<Change> {
     let key = json!({ "name": "payroll", "key": "k" });
     let boot = |url: &str| json!({ "bootstrap": { "coderURL": url, "credentialsSecretRef": key } });
     let session = |url: &str| json!({ "primaryAccessURL": url, "proxySessionTokenSecretRef": key });
-    let sent =
-        |to: &str| json!({ "controlPlaneRef": { "name": to }, "bootstrap": { "credentialsSecretRef": key } });
+    let given = json!({ "credentialsSecretRef": key });
+    let sent = |to: &str| json!({ "controlPlaneRef": { "name": to }, "bootstrap": given });
     let [ours, mine] = ["https://coder.example.com", "https://mine.example.com"];
-    let elsewhere = |url: &str| {
-        let mut spec = boot(ours);
-        spec["primaryAccessURL"] = json!(url);
-        spec
-    };
-    let (boot_field, session_field) =
-        ("spec.bootstrap.credentialsSecretRef.name", "spec.proxySessionTokenSecretRef.name");
+    let elsewhere = |url: &str| json!({ "bootstrap": boot(ours)["bootstrap"], "primaryAccessURL": url });
+    let boot_field = "spec.bootstrap.credentialsSecretRef.name";
+    let session_field = "spec.proxySessionTokenSecretRef.name";
     vec![
         change("credentials go to another address", WorkspaceProxy, [boot(ours), boot(mine)])
             .by(&["create pods"])

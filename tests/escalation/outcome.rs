@@ -138,6 +138,17 @@ impl AuthorsEnv {
         self.reconcile("coder", name, &format!("at-{version}")).await;
     }
 
+    /// Deletes a control plane and waits for the end of its pods: whoever asks what they can do finds none without an account.
+    async fn remove(&self, name: &str) {
+        self.cluster.kubectl(&format!("delete ccp {name} -n coder")).await.expect_ok();
+        let pods = format!("get pods -n coder -l app.kubernetes.io/instance={name} -o name");
+        until(&format!("the pods of {name} to be gone"), LIMIT, async || {
+            let pods = self.cluster.kubectl(&pods).await.expect_ok();
+            holds(pods.trim().is_empty(), pods)
+        })
+        .await;
+    }
+
     async fn reach(&self, author: &'static str) -> BTreeSet<String> {
         reach(&Author { cluster: &self.cluster, name: author }, &PLACES).await
     }
@@ -213,7 +224,7 @@ async fn whoever_may_have_an_object_stored_gains_nothing_by_what_comes_of_it() {
         env.sent(author, &plane("robot", &json!({ "image": image_of(author) }))).await.expect_ok();
         env.reconciled("robot").await;
         env.nothing_gained("named after an account", &before).await;
-        cluster.kubectl("delete ccp robot -n coder").await.expect_ok();
+        env.remove("robot").await;
     }
 
     // Whoever may run pods runs them by our objects too, and gets neither a way in nor rights by them.
@@ -230,7 +241,7 @@ async fn whoever_may_have_an_object_stored_gains_nothing_by_what_comes_of_it() {
     }
     assert_eq!(refused, 3, "ingress, node port and rules are not his");
     env.nothing_gained("what he may run", &before).await;
-    cluster.kubectl("delete ccp mine -n coder").await.expect_ok();
+    env.remove("mine").await;
 
     // Where the webhooks are switched off the policy asks, and what passes it widens nothing.
     cluster.kubectl("label namespace coder coder.com/admission=disabled").await.expect_ok();

@@ -47,26 +47,26 @@ impl Alias {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NoAddress {
     /// No certificate has a name that a daemon could ask for.
-    NoName {
+    Unnamed {
         /// The host of the Service.
         host: String,
     },
     /// The name in the certificate cannot be led to the Service: it has no address of its own.
-    NoClusterIp {
+    WithoutClusterIp {
         /// The Service.
         service: String,
         /// Its host.
         host: String,
     },
     /// The Service is not there or not the control plane's: its condition says so.
-    NoService,
+    ServiceMissing,
 }
 
 impl NoAddress {
     /// What somebody has to mend; nothing where another condition tells it.
     pub(crate) fn told(&self) -> Option<String> {
         match self {
-            Self::NoService => None,
+            Self::ServiceMissing => None,
             problem => Some(problem.to_string()),
         }
     }
@@ -76,17 +76,17 @@ impl fmt::Display for NoAddress {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let fix = "or set CODER_URL in spec.extraEnv";
         match self {
-            Self::NoName { host } => write!(
+            Self::Unnamed { host } => write!(
                 out,
                 "daemons cannot verify the control plane: its certificate has neither the name {host} nor another one without \
                  a wildcard; add {host} to its subject alternative names, {fix}"
             ),
-            Self::NoClusterIp { service, host } => write!(
+            Self::WithoutClusterIp { service, host } => write!(
                 out,
                 "daemons cannot reach the control plane by the name in its certificate: Service {service} has no cluster IP; \
                  give it one, add {host} to the certificate's subject alternative names, {fix}"
             ),
-            Self::NoService => write!(out, "the control plane has no Service yet"),
+            Self::ServiceMissing => write!(out, "the control plane has no Service yet"),
         }
     }
 }
@@ -173,11 +173,11 @@ fn with_host(url: &str, host: &str) -> String {
 /// The address under the name of a certificate, which pods lead to the Service: `service` is that of the control plane, as it
 /// is now, or none if it is not there or not the control plane's.
 pub(super) fn through(service: Option<&Value>, url: &str, name: &str) -> Result<Address, NoAddress> {
-    let service = service.ok_or(NoAddress::NoService)?;
+    let service = service.ok_or(NoAddress::ServiceMissing)?;
     let ip = service["spec"]["clusterIP"].as_str().filter(|ip| ip.parse::<std::net::IpAddr>().is_ok());
     let Some(ip) = ip else {
         let service = service["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        return Err(NoAddress::NoClusterIp { service, host: host(url).unwrap_or_default().to_owned() });
+        return Err(NoAddress::WithoutClusterIp { service, host: host(url).unwrap_or_default().to_owned() });
     };
     let alias = Alias { host: name.to_owned(), ip: ip.to_owned() };
     Ok(Address { url: with_host(url, name), alias: Some(alias) })
@@ -248,9 +248,9 @@ mod tests {
             let why = through(Some(&service(headless)), url, "a.example.com").unwrap_err().told().unwrap();
             assert!(why.contains("Service coder has no cluster IP") && why.contains(SERVICE), "{why}");
         }
-        assert_eq!(through(None, url, "a.example.com"), Err(NoAddress::NoService));
-        assert_eq!(NoAddress::NoService.told(), None);
-        let why = NoAddress::NoName { host: SERVICE.to_owned() }.told().unwrap();
+        assert_eq!(through(None, url, "a.example.com"), Err(NoAddress::ServiceMissing));
+        assert_eq!(NoAddress::ServiceMissing.told(), None);
+        let why = NoAddress::Unnamed { host: SERVICE.to_owned() }.told().unwrap();
         assert!(why.contains(&format!("add {SERVICE}")), "{why}");
     }
 

@@ -5,6 +5,7 @@ use super::key::ending::{self, EndStep, Ending};
 use super::key::homes::{CONTROL_PLANE, Homes, Keys, TimeLimit};
 use super::key::record::{Home, Key, Record};
 use super::key::secret::{Content, Secrets};
+use super::key::seen::Sight;
 use super::key::steps::{Left, Unrecorded};
 use super::key::store::RecordStore;
 use super::key::stored::Sealer;
@@ -151,15 +152,7 @@ impl Reconciler {
         let was_recorded = store.record.keys().next().is_some();
         let mut tried = BTreeSet::new();
         for _ in 0..MOST_STEPS {
-            let mut sights = Vec::new();
-            for key in store.record.keys() {
-                let keys = if is_released {
-                    Keys::Unreachable
-                } else {
-                    homes.keys_elsewhere(&key.home, &store.record).await
-                };
-                sights.push(homes.sight(key, &keys).await);
-            }
+            let sights = sights(&mut homes, &store.record, is_released).await;
             let ending = Ending {
                 record: &store.record,
                 unrecorded: &unrecorded,
@@ -363,6 +356,19 @@ async fn organization_of(
         }
         (Err(error), _) => Err(error),
     }
+}
+
+/// What is seen of every recorded key. Where keys are left anyway, nobody is asked.
+async fn sights(homes: &mut Homes<'_>, record: &Record, is_released: bool) -> Vec<Sight> {
+    let mut sights = Vec::new();
+    for key in record.keys() {
+        let keys = match is_released {
+            true => Keys::Unreachable,
+            false => homes.keys_elsewhere(&key.home, record).await,
+        };
+        sights.push(homes.sight(key, &keys).await);
+    }
+    sights
 }
 
 /// What is said of an object that stays, with the way out.

@@ -197,7 +197,7 @@ impl Reconciler {
         }
         let name = match address::name(&leaves, host, public_host(control_plane)) {
             Name::OfService => return Ok(Ok(at_service.clone())),
-            Name::Nobody => return Ok(Err(NoAddress::NoName { host: host.to_owned() })),
+            Name::Nobody => return Ok(Err(NoAddress::Unnamed { host: host.to_owned() })),
             Name::OfCertificate(name) => name,
         };
         let namespace = control_plane.metadata.namespace.as_deref().unwrap_or_default();

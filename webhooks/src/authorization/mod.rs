@@ -131,6 +131,16 @@ fn listed(names: impl Iterator<Item = &'static str>) -> String {
     }
 }
 
+/// The fields that CODER0507 is about.
+const OUTSIDE_RESTRICTED: &str = "whatever the Pod Security level `restricted` forbids, added or left to other code: `spec.volumes[]` \
+    with a source other than configMap, csi, downwardAPI, emptyDir, ephemeral, image, \
+    persistentVolumeClaim, projected or secret; in `spec.securityContext`, `spec.podSecurityContext` and \
+    `spec.initContainers[].securityContext`: privileged, allowPrivilegeEscalation, capabilities added \
+    other than NET_BIND_SERVICE or not all dropped, procMount, runAsNonRoot: false, runAsUser: 0, \
+    profiles of seccomp and AppArmor (also by `spec.podAnnotations`), seLinuxOptions, sysctls, \
+    windowsOptions.hostProcess; in `spec.initContainers[]` and `spec.lifecycle`: hostPort, and the host \
+    of a probe or hook; also `spec.priorityClassName`";
+
 /// Which field requires which access.
 pub(crate) fn table() -> Vec<Row> {
     let runs = format!(
@@ -147,14 +157,7 @@ pub(crate) fn table() -> Vec<Row> {
     },
     Row {
         code: "CODER0507",
-        fields: "whatever the Pod Security level `restricted` forbids, added or left to other code: `spec.volumes[]` \
-                 with a source other than configMap, csi, downwardAPI, emptyDir, ephemeral, image, \
-                 persistentVolumeClaim, projected or secret; in `spec.securityContext`, `spec.podSecurityContext` and \
-                 `spec.initContainers[].securityContext`: privileged, allowPrivilegeEscalation, capabilities added \
-                 other than NET_BIND_SERVICE or not all dropped, procMount, runAsNonRoot: false, runAsUser: 0, \
-                 profiles of seccomp and AppArmor (also by `spec.podAnnotations`), seLinuxOptions, sysctls, \
-                 windowsOptions.hostProcess; in `spec.initContainers[]` and `spec.lifecycle`: hostPort, and the host \
-                 of a probe or hook; also `spec.priorityClassName`".into(),
+        fields: OUTSIDE_RESTRICTED.into(),
         required: "`create pods` in the namespace of the object",
         instead: "nothing",
     },

@@ -88,7 +88,7 @@ impl Provisioner {
 
     pub(in super::super) fn of_control_plane_without_address(mut self) -> Self {
         let host = "coder.ns.svc.cluster.local".to_owned();
-        self.control_plane.as_mut().unwrap().address = Err(NoAddress::NoName { host });
+        self.control_plane.as_mut().unwrap().address = Err(NoAddress::Unnamed { host });
         self
     }
 
