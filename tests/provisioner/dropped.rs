@@ -82,7 +82,7 @@ async fn a_deletion_of_the_provisioner_that_was_not_told_is_made_up_for() {
 /// Daemons follow the image of their control plane.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_of_the_control_plane_that_was_not_told_is_made_up_for() {
-    const IMAGE: &str = "ghcr.io/coder/coder:v2.36.0";
+    const IMAGE: &str = "ghcr.io/coder/coder:v2.36.2";
     let env = with_a_provisioner("plane").await;
     env.proxy().drop_event(|url, event| {
         url.starts_with(CONTROL_PLANES) && event["object"]["metadata"]["generation"] == 2
