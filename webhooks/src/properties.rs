@@ -90,7 +90,7 @@ fn generated_objects_are_refused_for_many_reasons_and_some_pass() {
         assert!(delivered.iter().all(|warning| warning.chars().count() <= 256));
     }
     assert!(codes.len() >= 25, "{codes:?}");
-    assert!(passed.iter().all(|count| *count >= 20), "{passed:?}");
+    assert!(passed.iter().all(|count| *count >= 10), "{passed:?}");
 }
 
 #[test]

@@ -108,7 +108,7 @@ fn egress_is_read_from_flags_and_misuse_is_told_at_the_start() {
     assert_eq!(egress.resolve.lookup("c.svc", 80).unwrap().to_string(), "127.0.0.1:81");
     assert_eq!(egress.resolve.lookup("a", 80).unwrap().to_string(), "[::1]:80");
     assert!(egress.allowed_urls.allow("https://b/x") && !egress.allowed_urls.allow("https://c"));
-    assert_eq!(egress.limits().total, Duration::from_secs(30));
+    assert_eq!(egress.limits().total, Duration::from_secs(15));
     assert_eq!(flags("--coder-request-timeout=7s").egress().limits().total, Duration::from_secs(7));
     let denying = flags("--deny-cidr=10.0.0.0/8,fd12::/16 --deny-cidr=192.0.2.7").egress().resolve;
     let others = flags("").egress().resolve;

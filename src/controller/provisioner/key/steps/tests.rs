@@ -46,6 +46,12 @@ fn listed(number: u8, name: &str) -> Listed {
 }
 
 impl Case {
+    /// Other tags are asked for.
+    fn tagged(&mut self) {
+        self.desired.tags = Tags::from([("a".to_owned(), "b".to_owned())]);
+        self.desired.tags_hash = tags_hash(&self.desired.tags);
+    }
+
     fn new(base: &str) -> Self {
         let home =
             Home { control_plane: "u".to_owned(), deployment: "d".to_owned(), organization: uuid(200) };
@@ -191,7 +197,7 @@ fn a_former_coderd_that_does_not_answer_keeps_nothing_waiting() {
     case.record.places.push(former.clone());
     case.materials.push((former.clone(), Material::Rejected));
     assert_eq!(case.next(), Step::Empty(former), "the Secret of before is emptied");
-    case.desired.tags = Tags::from([("a".to_owned(), "b".to_owned())]);
+    case.tagged();
     assert_eq!(case.intends().0, "builders-2", "and rotations go on");
 }
 
@@ -230,7 +236,7 @@ fn a_request_may_be_under_way_for_as_long_as_its_key_would_count_as_ours() {
 #[test]
 fn changed_tags_make_a_numbered_key_and_another_name_is_used_as_it_is() {
     let mut tagged = Case::using("builders", "builders");
-    tagged.desired.tags = Tags::from([("a".to_owned(), "b".to_owned())]);
+    tagged.tagged();
     assert_eq!(tagged.intends().0, "builders-2");
     let mut renamed = Case::using("builders", "builders");
     renamed.desired.base = "other".to_owned();
@@ -328,7 +334,7 @@ fn no_key_is_made_for_a_secret_that_nobody_can_change() {
     let mut works = Case::using("builders", "builders");
     works.immutable.insert("s".to_owned());
     assert_eq!(works.next(), Step::Rest, "a key that works stays where it is");
-    works.desired.tags = Tags::from([("a".to_owned(), "b".to_owned())]);
+    works.tagged();
     assert_eq!(works.next(), waits);
     let mut empty = Case::new("builders");
     empty.materials = vec![(empty.desired.place.clone(), Material::Absent)];
