@@ -111,7 +111,7 @@ pub(super) const CONDITIONS_LEFT_OUT: Metric = counter(
 pub(super) const PENDING_JOBS: Metric = gauge(
     "coder_k8s_provisioner_pending_jobs",
     &["namespace", "name"],
-    "Builds that wait for daemons with the tags of a CoderProvisioner, where coderd shows them to the operator's user, of at \
+    "Builds that wait for daemons with the tags of a provisioner, where coderd shows them to the operator's user, of at \
      most 1000 objects; 50 may be more",
 );
 pub(super) const ADMISSIONS: Metric =

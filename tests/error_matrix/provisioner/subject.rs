@@ -21,9 +21,9 @@ pub struct Subject<'a> {
 impl Subject<'_> {
     /// A control plane that has a token for its operator. It runs no pods either, so that nobody but the provisioner asks
     /// its coderd.
-    pub async fn prepare(&self) {
+    pub async fn prepare(&self, role: Role) {
         let (env, namespace) = (self.env, &self.plane.namespace);
-        let token = self.plane.coderd.token_for(&[Role::TemplateAdmin]);
+        let token = self.plane.coderd.token_for(&[role]);
         env.secret(namespace, "operator-token", &json!({ "token": token })).await;
         let access = json!({ "tokenSecretRef": { "name": "operator-token" } });
         env.control_planes.apply(namespace, &json!({ "replicas": 0, "operatorAccess": access })).await;

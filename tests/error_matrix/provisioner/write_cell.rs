@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use support::Fault;
+use support::coderd::Role;
 use support::objects::{condition, is_ready};
 use support::test_env::LIMIT;
 use support::until;
@@ -67,7 +68,7 @@ impl Strike {
 pub async fn run(env: &MatrixEnv, plane: &Plane, cell: Cell) {
     let (subject, name) = (Subject { env, plane }, cell.name());
     let namespace = &plane.namespace;
-    subject.prepare().await;
+    subject.prepare(Role::TemplateAdmin).await;
     let phase = cell.write.phase();
     if phase != Phase::Make {
         subject.apply(&first()).await;
