@@ -156,7 +156,7 @@ mod tests {
             "[[]]",
             "{}",
             "nul",
-            "nulll",
+            "nullnull",
             "true",
             "[{\"a\":}]",
             "[{]",
