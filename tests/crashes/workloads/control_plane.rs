@@ -1,7 +1,7 @@
 //! What a control plane goes through, each as the state before, a change, and how to tell that it is done.
 //! It never says in which order the operator gets there: that is what is recorded.
 
-use super::{is_gone, is_ready, names_of};
+use super::{is_gone, is_ready, names_of, tolerance};
 use serde_json::{Value, json};
 use support::campaign::{Change, Kind, Prepared, Subject, Target, Workload};
 use support::coderd::license_with;
@@ -17,6 +17,9 @@ pub const TARGET: Target = Target {
     names,
     email,
     flags: &[],
+    // Of the provisioner that needs a token.
+    key_names: &["builders"],
+    tolerance,
     keys: None,
 };
 

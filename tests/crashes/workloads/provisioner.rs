@@ -4,7 +4,6 @@
 use super::{is_gone, is_ready, names_of};
 use serde_json::{Value, json};
 use support::campaign::{Change, Keys, Kind, Plan, Prepared, Subject, Target, Then, Tolerance, Workload};
-use support::fault_proxy::CrashTiming;
 use support::objects;
 
 const SECRET: Kind = Kind("", "v1", "Secret", "secrets");
@@ -25,31 +24,19 @@ pub const TARGET: Target = Target {
     names: |home| [names_of(home, "coder"), names_of(home, "other")].concat(),
     email: |_| String::new(),
     flags: &["--verify-interval=1s", "--log-level=debug"],
+    key_names: &["farm", "forge"],
+    tolerance,
     keys: Some(Keys {
         control_planes: &["coder", "other"],
         organizations: &["staff"],
         // One has the name that the second key would have.
         of_others: &[("default", "farm-2"), ("default", "others"), ("staff", "farm")],
-        names: &["farm", "forge"],
-        tolerance,
     }),
 };
 
-/// A plaintext is in the answer to one request and nowhere else until the Secret has it: who dies in between has lost it, and
-/// the key that comes instead has another number. There and back, who dies early enough never made the second key.
+/// There and back, who dies early enough never made the second key.
 fn tolerance(plan: &Plan) -> Tolerance {
-    let mutation = &plan.point.mutation;
-    let makes = mutation.starts_with("coderd POST ") && mutation.ends_with("/provisionerkeys");
-    let keeps = mutation.starts_with("kubernetes ") && mutation.contains("/namespaces/{home}/secrets");
-    let is_lost = match plan.timing {
-        CrashTiming::BeforeForwarding => keeps,
-        CrashTiming::AnswerLost | CrashTiming::AfterAnswer => makes,
-    };
-    match (plan.workload, is_lost) {
-        (THERE_AND_BACK, _) => Tolerance::Rollouts,
-        (_, true) => Tolerance::KeyNumber,
-        (_, false) => Tolerance::Nothing,
-    }
+    if plan.workload == THERE_AND_BACK { Tolerance::Rollouts } else { super::tolerance(plan) }
 }
 
 fn control_plane(name: &str) -> Vec<Value> {

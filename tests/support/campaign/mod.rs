@@ -55,7 +55,11 @@ pub struct Target {
     pub email: fn(&str) -> String,
     /// More flags of the operator.
     pub flags: &'static [&'static str],
-    /// What it has in coderd, if it has provisioner keys.
+    /// Names of the first provisioner keys that its workloads make.
+    pub key_names: &'static [&'static str],
+    /// What may differ in the end after a plan.
+    pub tolerance: fn(&Plan) -> Tolerance,
+    /// What it has in coderd, if its subject has provisioner keys.
     pub keys: Option<Keys>,
 }
 
@@ -69,10 +73,6 @@ pub struct Keys {
     pub organizations: &'static [&'static str],
     /// Keys of others in each coderd: organization and name.
     pub of_others: &'static [(&'static str, &'static str)],
-    /// Names of first keys.
-    pub names: &'static [&'static str],
-    /// What may differ in the end after a plan.
-    pub tolerance: fn(&Plan) -> Tolerance,
 }
 
 /// What may differ in the end from an undisturbed run.

@@ -4,7 +4,7 @@
 use super::WorkloadRun;
 use crate::campaign::end_state::EndState;
 use crate::campaign::invariants::without_data;
-use crate::campaign::{Change, Plan, Tolerance, cluster_state};
+use crate::campaign::{Change, Plan, Target, Tolerance, cluster_state};
 use crate::fault_proxy::Point;
 use crate::operator::Operator;
 use crate::wait::{holds, within};
@@ -79,11 +79,11 @@ impl WorkloadRun<'_> {
 
     /// A state without what may differ after a plan.
     pub(in crate::campaign) fn tolerant(&self, state: EndState, plan: &Plan) -> EndState {
-        let Some(keys) = &self.environment.target.keys else { return state };
-        match (keys.tolerance)(plan) {
+        let Target { key_names, tolerance, .. } = self.environment.target;
+        match tolerance(plan) {
             Tolerance::Nothing => state,
-            Tolerance::KeyNumber => state.without_key_numbers(keys.names),
-            Tolerance::Rollouts => state.without_key_numbers(keys.names).without_rollouts(),
+            Tolerance::KeyNumber => state.without_key_numbers(key_names),
+            Tolerance::Rollouts => state.without_key_numbers(key_names).without_rollouts(),
         }
     }
 }
