@@ -67,7 +67,7 @@ impl ControlPlane {
 
 fn etcd(folder: &Path, port: u16, peer_port: u16) -> Command {
     let (client, peer) = (format!("http://127.0.0.1:{port}"), format!("http://127.0.0.1:{peer_port}"));
-    let mut command = Command::new(tools::program("etcd"));
+    let mut command = tools::command("etcd");
     command
         .arg(format!("--data-dir={}", folder.join(format!("etcd-{port}")).display()))
         .args([format!("--listen-client-urls={client}"), format!("--advertise-client-urls={client}")])
@@ -78,7 +78,7 @@ fn etcd(folder: &Path, port: u16, peer_port: u16) -> Command {
 }
 
 fn api_server(folder: &Path, pki: &Pki, etcd: u16, port: u16, options: ClusterOptions) -> Command {
-    let mut command = Command::new(tools::program("kube-apiserver"));
+    let mut command = tools::command("kube-apiserver");
     command
         .args([format!("--etcd-servers=http://127.0.0.1:{etcd}"), format!("--secure-port={port}")])
         .args(["--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--authorization-mode=RBAC"])

@@ -71,7 +71,7 @@ impl Cluster {
 
     /// The same with standard input, for `apply -f -`.
     pub async fn kubectl_with_input(&self, words: &str, input: &str) -> Answer {
-        let mut child = Command::new(tools::program("kubectl"))
+        let mut child = Command::from(tools::command("kubectl"))
             .arg("--kubeconfig")
             .arg(self.kubeconfig())
             .args(words.split_whitespace())
@@ -93,6 +93,6 @@ impl Cluster {
 
 /// `kubectl kustomize FOLDER`: what a user would apply.
 pub async fn kustomize(folder: &std::path::Path) -> Answer {
-    let command = Command::new(tools::program("kubectl")).arg("kustomize").arg(folder).output();
+    let command = Command::from(tools::command("kubectl")).arg("kustomize").arg(folder).output();
     Answer::of(&command.await.expect("kubectl runs"))
 }

@@ -89,7 +89,7 @@ fn kwok(cluster: &Cluster) -> Command {
 }
 
 fn with_kubeconfig(program: &str, cluster: &Cluster) -> Command {
-    let mut command = Command::new(tools::program(program));
+    let mut command = tools::command(program);
     command.arg(format!("--kubeconfig={}", cluster.kubeconfig().display()));
     command
 }
