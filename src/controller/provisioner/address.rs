@@ -102,15 +102,11 @@ pub(super) enum Name {
     Nobody,
 }
 
-/// The certificates that a control plane serves with: the leaf of each Secret, as far as they can be read.
-pub(super) fn leaves<'a>(secrets: impl IntoIterator<Item = &'a Value>) -> Vec<CertificateDer<'static>> {
-    let leaf = |secret: &Value| {
-        let encoded = &secret["data"]["tls.crt"];
-        let is_small = encoded.as_str().is_some_and(|text| text.len() / 4 * 3 <= LARGEST_PEM + 3);
-        let pem = decoded(encoded).filter(|_| is_small)?;
-        trust::certificates(pem.expose()).ok()?.into_iter().next()
-    };
-    secrets.into_iter().filter_map(leaf).collect()
+/// The certificate in a Secret that a control plane serves with, if it can be read. What is too large is not even decoded.
+pub(super) fn leaf(secret: &Value) -> Option<CertificateDer<'static>> {
+    let encoded = &secret["data"]["tls.crt"];
+    encoded.as_str().filter(|text| text.len() / 4 * 3 <= LARGEST_PEM + 3)?;
+    trust::certificates(decoded(encoded)?.expose()).ok()?.into_iter().next()
 }
 
 /// The name to ask for: that of the Service where a certificate has it, else the first one of a certificate that is no
@@ -267,8 +263,8 @@ mod tests {
             |pem: &str| json!({"data": {"tls.crt": k8s_openapi::ByteString(pem.as_bytes().to_vec())}});
         let key = rcgen::KeyPair::generate().unwrap();
         let good = rcgen::CertificateParams::new(vec!["a".to_owned()]).unwrap().self_signed(&key).unwrap();
-        assert_eq!(leaves([&secret(&good.pem())]), [good.der().clone()]);
+        assert_eq!(super::leaf(&secret(&good.pem())), Some(good.der().clone()));
         let large = format!("{}{}", good.pem(), " ".repeat(LARGEST_PEM));
-        assert_eq!(leaves([&secret("x"), &json!({}), &secret(&large)]), []);
+        assert_eq!([&secret("x"), &json!({}), &secret(&large)].map(super::leaf), [None, None, None]);
     }
 }

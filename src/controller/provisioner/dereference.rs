@@ -2,7 +2,7 @@
 //! that runs. What comes of it is decided by pure functions elsewhere.
 
 use super::address::{self, Address, Name, NoAddress};
-use super::certificates;
+use super::certificates::{self, Served};
 use super::followed_image::{followed, is_open};
 use super::key::work::Proven;
 use super::observe::place;
@@ -150,8 +150,7 @@ impl Reconciler {
         match self.certificates(namespace, &facts.tls).await {
             Ok(secrets) => {
                 let address = self.address(control_plane, &facts, &secrets, runs.as_ref()).await?;
-                let certificates =
-                    certificates::checksum(secrets.iter().map(|(name, secret)| (name.as_str(), secret)));
+                let certificates = certificates::checksum(&secrets);
                 Ok(Some(ControlPlaneFacts { address, certificates, ..facts }))
             }
             // What could not be read now rolls nobody.
@@ -162,16 +161,13 @@ impl Reconciler {
         }
     }
 
-    /// The Secrets that a control plane serves with, as far as they are there.
-    async fn certificates(
-        &self,
-        namespace: &str,
-        secrets: &[String],
-    ) -> Result<Vec<(String, Value)>, CallError> {
+    /// What is kept of the Secrets that a control plane serves with, as far as they are there: one is read when the one before
+    /// it is gone.
+    async fn certificates(&self, namespace: &str, secrets: &[String]) -> Result<Vec<Served>, CallError> {
         let mut found = Vec::new();
         for name in secrets.iter().take(MOST_CERTIFICATES) {
             let secret = self.kube.read(Target::of(SECRET, namespace, name)).await?;
-            found.extend(secret.map(|secret| (name.clone(), secret)));
+            found.extend(secret.map(|secret| Served::of(name, &secret)));
         }
         Ok(found)
     }
@@ -182,7 +178,7 @@ impl Reconciler {
         &self,
         control_plane: &CoderControlPlane,
         facts: &ControlPlaneFacts,
-        secrets: &[(String, Value)],
+        secrets: &[Served],
         runs: Option<&Daemons>,
     ) -> Result<Result<Address, NoAddress>, CallError> {
         let at_service = match &facts.address {
@@ -190,7 +186,7 @@ impl Reconciler {
             known => return Ok(known.clone()),
         };
         let host = address::host(&at_service.url).unwrap_or_default();
-        let leaves = address::leaves(secrets.iter().map(|(_, secret)| secret));
+        let leaves: Vec<_> = secrets.iter().filter_map(|served| served.leaf.clone()).collect();
         if leaves.is_empty() {
             let before = runs.filter(|runs| runs.trusted == facts.tls).and_then(|runs| runs.address.clone());
             return Ok(Ok(before.unwrap_or_else(|| at_service.clone())));
