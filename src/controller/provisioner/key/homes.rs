@@ -11,6 +11,7 @@ use crate::control_plane_access::control_planes::{self, ControlPlanes, Found};
 use crate::control_plane_access::credentials::Credentials;
 use crate::control_plane_access::unreached::Unreached;
 use crate::kubernetes::{CallError, KindName, Target};
+use jiff::Timestamp;
 use kube::Resource;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -340,8 +341,11 @@ async fn is_organization_gone(client: &Client, home: &Home, error: &Error) -> bo
 /// The keys, with their daemons. In a large organization the list of daemons is more than is read: then it is not known who
 /// uses a key.
 async fn list(client: &Client, home: &Home, wanted: Wanted<'_>) -> Result<Vec<Listed>, Error> {
-    let keys = client.provisioner_keys(home.organization, |id, name| wanted.has(id, name)).await?;
-    let ids: BTreeSet<Uuid> = keys.iter().map(|key| key.id).collect();
+    // Of tags the hash is enough, and whoever answers chooses how many there are.
+    let keep = |key: ProvisionerKey| (key.created_at, KeyFacts::of(key));
+    let keys =
+        client.provisioner_keys_as(home.organization, |id, name| wanted.has(id, name), keep).await?;
+    let ids: BTreeSet<Uuid> = keys.iter().map(|(_, facts)| facts.id).collect();
     let daemons = match client.provisioner_key_daemons(home.organization, |id| ids.contains(&id)).await {
         Ok(all) => Some(all.into_iter().map(|KeyDaemons { key, names }| (key, names)).collect()),
         Err(Error::TooLarge { .. }) => None,
@@ -355,15 +359,11 @@ fn place(home: &Home) -> (String, String) {
 }
 
 /// Keys with their daemons, if those are known.
-fn listed(keys: Vec<ProvisionerKey>, daemons: Option<BTreeMap<Uuid, BTreeSet<String>>>) -> Vec<Listed> {
+fn listed(keys: Vec<(Timestamp, KeyFacts)>, daemons: Option<BTreeMap<Uuid, BTreeSet<String>>>) -> Vec<Listed> {
     let of = |id: Uuid| match &daemons {
         Some(all) => Daemons::Seen(all.get(&id).cloned().unwrap_or_default()),
         None => Daemons::Unknown,
     };
-    let one = |key: ProvisionerKey| Listed {
-        daemons: of(key.id),
-        created_at: key.created_at,
-        facts: KeyFacts::of(key),
-    };
+    let one = |(created_at, facts): (Timestamp, KeyFacts)| Listed { daemons: of(facts.id), created_at, facts };
     keys.into_iter().map(one).collect()
 }
