@@ -2,7 +2,7 @@
 //! what is told, and what is left in coderd. Whatever holds it heals: then its key is deleted, and it goes.
 
 use crate::env::{Case, run_all};
-use crate::site::{NAME, Site, wait};
+use crate::site::{NAME, Site, WORKLOAD, wait};
 use serde_json::{Value, json};
 use support::coderd::{Fault, Occurrence, Role};
 use support::objects::{condition, secret};
@@ -214,6 +214,21 @@ async fn pods_end_before_their_key_goes() {
     site.coderd().assert_no_violations();
 }
 
+/// Whoever may create pods can give one the labels of daemons: it has no key, and nothing waits for it.
+async fn a_pod_with_the_labels_of_daemons_holds_nobody() {
+    let site = Site::with_key("labelled").await;
+    let labels = site.get("deployment", WORKLOAD).await.unwrap()["spec"]["selector"]["matchLabels"].clone();
+    let pod = json!({ "apiVersion": "v1", "kind": "Pod",
+        "metadata": { "name": "workspace", "namespace": site.ns, "labels": labels },
+        "spec": { "containers": [{ "name": "a", "image": "example.com/a" }] } });
+    site.put(&pod).await;
+    site.remove("coderprovisioner", NAME).await;
+    site.until_gone("coderprovisioner", NAME).await;
+    assert_eq!(site.keys(), Vec::<String>::new());
+    let left = site.get("pod", "workspace").await.expect("it is not ours to delete");
+    assert!(left["metadata"]["deletionTimestamp"].is_null(), "{left}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn each_row_of_the_table_has_its_outcome() {
     let held = HELD.iter().map(|(trouble, why)| -> Case<'_> {
@@ -229,6 +244,7 @@ async fn each_row_of_the_table_has_its_outcome() {
         ("deletionPolicy: Orphan".to_owned(), Box::pin(the_spec_says_orphan())),
         ("release annotation".to_owned(), Box::pin(an_annotation_lets_it_go())),
         ("pods end first".to_owned(), Box::pin(pods_end_before_their_key_goes())),
+        ("a pod of others".to_owned(), Box::pin(a_pod_with_the_labels_of_daemons_holds_nobody())),
     ];
     run_all(held.chain(others).collect()).await;
 }

@@ -24,6 +24,7 @@ use crate::controller::object::{Object, Origin, complete};
 use crate::controller::runtime::deadline::Deadline;
 use crate::controller::runtime::schedule::Action;
 use crate::controller::status::partial;
+use crate::controller::workload::pods::is_of_deployment;
 use crate::kubernetes::events::EventDraft;
 use crate::kubernetes::{CallError, KindName, Target};
 use crds::shared::DeletionPolicy;
@@ -37,12 +38,9 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 const NAMESPACE: KindName = ["v1", "Namespace", "namespaces"];
-const POD: KindName = ["v1", "Pod", "pods"];
 
 /// How much longer than their grace period pods are waited for: on a node that is gone they never end.
 const OVERTIME: SignedDuration = SignedDuration::from_secs(60);
-/// Pods that are looked at; more would say the same.
-const MOST_PODS: u32 = 50;
 /// How soon it is looked whether pods are gone.
 const SOON: Duration = Duration::from_secs(5);
 /// Steps of an end in one reconcile: each key takes two.
@@ -52,8 +50,8 @@ const MOST_STEPS: usize = 24;
 enum End {
     /// The finalizer may go.
     LetGo(Vec<Left>),
-    /// Pods are on their way out.
-    Stopping,
+    /// Pods are on their way out: what is waited for.
+    Stopping(String),
     /// It is held, and why.
     Held(String),
     /// There was no time for all of it.
@@ -80,9 +78,8 @@ impl Reconciler {
         let object: Object<CoderProvisioner> = Object::new(object.key.clone(), Origin::Read, store.object);
         match end {
             Ok(End::LetGo(all)) => self.let_go(&object, &all).await,
-            Ok(End::Stopping) => {
-                let why = "waiting for daemons to finish their builds";
-                self.tell_held(&object, Reason::Stopping, why).await?;
+            Ok(End::Stopping(working)) => {
+                self.tell_held(&object, Reason::Stopping, &stopping(&working)).await?;
                 Ok(Action::RequeueAfter(SOON))
             }
             Ok(End::Held(why)) => {
@@ -148,7 +145,7 @@ impl Reconciler {
         } else {
             self.reach_for_end(object, &store.record, store.sealer(), &mut homes).await?
         };
-        let has_pods = !is_released && self.has_pods(object).await?;
+        let working = if is_released { None } else { self.working(object).await? };
         let was_recorded = store.record.keys().next().is_some();
         let mut tried = BTreeSet::new();
         for _ in 0..MOST_STEPS {
@@ -157,13 +154,13 @@ impl Reconciler {
                 record: &store.record,
                 unrecorded: &unrecorded,
                 sights: &sights,
-                has_pods,
+                has_pods: working.is_some(),
                 is_released,
             };
             match ending::next(&ending) {
                 EndStep::Stop => {
                     self.stop(object).await?;
-                    return Ok(End::Stopping);
+                    return Ok(End::Stopping(working.unwrap_or_default()));
                 }
                 EndStep::Delete(key) => {
                     let draft = self.delete_for_end(&mut homes, store, &key, &mut tried).await?;
@@ -299,18 +296,23 @@ impl Reconciler {
         work.unrecorded(record).await
     }
 
-    /// Whether pods may still use a key. One that is being stopped has as long as its grace period says, and a minute.
-    async fn has_pods(&self, object: &Object<CoderProvisioner>) -> Result<bool, CallError> {
+    /// What may still use a key: the Deployment, or one of its pods. One that is being stopped has as long as its grace period
+    /// says, and a minute. A pod that somebody gave our labels uses none.
+    async fn working(&self, object: &Object<CoderProvisioner>) -> Result<Option<String>, CallError> {
         // Names and labels come from the metadata: a spec that cannot be read lets no pod lose its key.
         let metadata = from_value(object.value["metadata"].clone()).unwrap_or_default();
         let owner =
             owner(&CoderProvisioner { metadata, spec: CoderProvisionerSpec::default(), status: None });
         if self.deployment(object, &owner.workload).await?.is_some() {
-            return Ok(true);
+            return Ok(Some(format!("the pods of Deployment {}", owner.workload)));
         }
-        let pods = Target::of(POD, &object.key.namespace, "");
-        let pods = self.kube.some_labelled(pods, &owner.selector_text(), MOST_PODS).await?;
-        Ok(pods.iter().any(|pod| is_working(pod, Timestamp::now())))
+        let now = Timestamp::now();
+        let working = |pod: &Value| {
+            let is_ours = is_of_deployment(&pod["metadata"], &owner.workload) && is_working(pod, now);
+            is_ours.then(|| format!("pod {}", pod["metadata"]["name"].as_str().unwrap_or_default()))
+        };
+        let found = self.kube.some_pods(&object.key.namespace, &owner.selector_text(), 1, working).await?;
+        Ok(found.into_iter().next())
     }
 
     async fn is_control_plane_gone(
@@ -377,6 +379,14 @@ fn held(why: &str) -> String {
     format!(
         "the provisioner key cannot be deleted yet; to leave it in coderd, set the annotation \
          coder.com/release-external: \"true\". Cause: {why}"
+    )
+}
+
+/// What is said while daemons finish their builds, with the way out.
+fn stopping(working: &str) -> String {
+    format!(
+        "waiting for {working} to finish builds before the provisioner key is deleted; to leave the key in coderd and not wait, \
+         set the annotation coder.com/release-external: \"true\""
     )
 }
 
