@@ -16,9 +16,11 @@ use super::reasons::Reason;
 use super::reconciler::{KIND, Reconciler};
 use super::resolve::owner;
 use crate::coderd::client::{Deletion, Organization};
-use crate::coderd::{Client, Error};
+use crate::coderd::{Client, Error, Operation};
 use crate::control_plane_access::control_planes::{self, Found};
 use crate::control_plane_access::credentials::Credentials;
+use crate::control_plane_access::reach::within;
+use crate::control_plane_access::unreached::Unreached;
 use crate::controller::children::{ChildKind, drift};
 use crate::controller::object::{Object, Origin, complete};
 use crate::controller::runtime::deadline::Deadline;
@@ -47,6 +49,7 @@ const SOON: Duration = Duration::from_secs(5);
 const MOST_STEPS: usize = 24;
 
 /// Where an end stands.
+#[derive(Debug, PartialEq, Eq)]
 enum End {
     /// The finalizer may go.
     LetGo(Vec<Left>),
@@ -54,7 +57,7 @@ enum End {
     Stopping(String),
     /// It is held, and why.
     Held(String),
-    /// There was no time for all of it.
+    /// There was no time for all of it, but for a part.
     Late,
 }
 
@@ -147,7 +150,7 @@ impl Reconciler {
         };
         let working = if is_released { None } else { self.working(object).await? };
         let was_recorded = store.record.keys().next().is_some();
-        let mut tried = BTreeSet::new();
+        let (mut tried, mut has_moved) = (BTreeSet::new(), false);
         for _ in 0..MOST_STEPS {
             let sights = sights(&mut homes, &store.record, is_released).await;
             let ending = Ending {
@@ -164,20 +167,18 @@ impl Reconciler {
                 }
                 EndStep::Delete(key) => {
                     let draft = self.delete_for_end(&mut homes, store, &key, &mut tried).await?;
+                    has_moved |= draft.is_some();
                     self.writer().publish(object, draft.as_slice()).await;
                 }
                 EndStep::Record(record, told) => {
                     store.save(*record).await?;
+                    has_moved = true;
                     unrecorded = Unrecorded::Nothing;
                     let drafts: Vec<EventDraft> =
                         told.iter().map(|left| KeyEvent::Left(left).draft()).collect();
                     self.writer().publish(object, &drafts).await;
                 }
-                EndStep::Blocked if time.left().is_zero() => return Ok(End::Late),
-                EndStep::Blocked => {
-                    let why = homes.told();
-                    return Ok(End::Held(why.unwrap_or_else(|| "coderd is unreachable".to_owned())));
-                }
+                EndStep::Blocked => return Ok(blocked(time.left().is_zero(), has_moved, homes.told())),
                 EndStep::LetGo(mut left) => {
                     left.extend(store.take_unproven().into_iter().map(Left::Behind));
                     let named = object.status.provisioner_key_name.clone();
@@ -259,11 +260,10 @@ impl Reconciler {
         let reference =
             complete.spec.bootstrap.as_ref().and_then(|bootstrap| bootstrap.credentials_secret_ref.as_ref());
         let credentials = Credentials::of_bootstrap(&object.key.namespace, reference);
-        let reached = match self.access.reach(&control_plane, credentials).await {
+        let limit = homes.time.left() * 2 / 3;
+        let reached = match self.access.reach_within(limit, &control_plane, credentials).await {
             Ok(reached) => reached,
-            Err(crate::control_plane_access::unreached::Unreached::Going { .. }) => {
-                return Ok(Unrecorded::Nothing);
-            }
+            Err(Unreached::Going { .. }) => return Ok(Unrecorded::Nothing),
             Err(unreached) => {
                 let uid = control_plane.metadata.uid.clone().unwrap_or_default();
                 homes.fail_control_plane(&uid, &unreached);
@@ -280,7 +280,8 @@ impl Reconciler {
         if !is_unknown {
             return Ok(Unrecorded::Nothing);
         }
-        let Some(organization) = organization_of(&reached.client, &complete, &found).await? else {
+        let asked = organization_of(&reached.client, &complete, &found);
+        let Some(organization) = within(homes.time.left(), Operation::Organization, asked).await? else {
             return Ok(Unrecorded::Nothing);
         };
         let home = Home { control_plane: uid, deployment, organization: organization.id };
@@ -360,6 +361,15 @@ async fn organization_of(
     }
 }
 
+/// Where an end stands that a coderd holds up. One that took all the time and let nothing be done is asked again later each time,
+/// not at once: a worker is not its own.
+fn blocked(is_over: bool, has_moved: bool, why: Option<String>) -> End {
+    match is_over && has_moved {
+        true => End::Late,
+        false => End::Held(why.unwrap_or_else(|| "coderd is unreachable".to_owned())),
+    }
+}
+
 /// What is seen of every recorded key. Where keys are left anyway, nobody is asked.
 async fn sights(homes: &mut Homes<'_>, record: &Record, is_released: bool) -> Vec<Sight> {
     let mut sights = Vec::new();
@@ -401,6 +411,13 @@ fn is_working(pod: &Value, now: Timestamp) -> bool {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_coderd_that_drips_through_all_the_time_is_asked_again_later_each_time() {
+        assert_eq!(blocked(true, false, Some("slow".to_owned())), End::Held("slow".to_owned()));
+        assert_eq!(blocked(true, true, None), End::Late, "the rest follows at once");
+        assert!(matches!(blocked(false, true, None), End::Held(why) if why == "coderd is unreachable"));
+    }
 
     #[test]
     fn a_pod_works_until_its_grace_period_is_over_and_a_minute_more() {

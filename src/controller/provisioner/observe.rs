@@ -15,12 +15,12 @@ use super::observed::Outside;
 use super::reconciler::{KIND, ProvenKey, Reconciler};
 use super::resolve::owner;
 use super::running_values;
-use crate::coderd::Retry;
 use crate::coderd::client::Organization;
+use crate::coderd::{Operation, Retry};
 use crate::control_plane_access::control_planes::Found;
 use crate::control_plane_access::credentials::Credentials;
 use crate::control_plane_access::entitlement::ExternalProvisioners;
-use crate::control_plane_access::reach::Reached;
+use crate::control_plane_access::reach::{Reached, within};
 use crate::control_plane_access::unreached::{About, Unreached};
 use crate::controller::children::ChildOwner;
 use crate::controller::object::{Object, Subject};
@@ -160,7 +160,9 @@ impl Reconciler {
             }
         };
         let credentials = Credentials::of_bootstrap(&subject.object.key.namespace, reference);
-        let reached = match self.access.reach(control_plane, credentials).await {
+        // Whoever is slow to say who it is has no time left to be asked for keys.
+        let limit = deadline.left(Instant::now()) * 2 / 3;
+        let reached = match self.access.reach_within(limit, control_plane, credentials).await {
             Ok(reached) => reached,
             Err(unreached) => {
                 let is_left_alone = unreached.about() == About::RateLimit;
@@ -193,7 +195,8 @@ impl Reconciler {
         deadline: &Deadline,
     ) -> Result<External, CallError> {
         let object = &wanted.subject.object;
-        let answer = reached.external_provisioners().await;
+        let left = || deadline.left(Instant::now());
+        let answer = reached.external_provisioners(left()).await;
         let outside = Outside::reached(bootstrapped).licensed(&answer);
         let found = |outside: Outside, retry| External {
             url: Some(reached.url.clone()),
@@ -201,7 +204,8 @@ impl Reconciler {
             ..External::without(outside, &object.value, retry)
         };
         let name = organization_name(wanted.complete);
-        let organization = match reached.client.organization(name).await {
+        let asked = within(left(), Operation::Organization, reached.client.organization(name)).await;
+        let organization = match asked {
             Ok(organization) => organization,
             Err(error) => {
                 let retry = Some(error.retry());
@@ -237,8 +241,8 @@ impl Reconciler {
         };
         let (retry, is_unanswered) = (retry(&keyed, &answer, pause), is_unanswered(&keyed, &answer));
         let (home, tags) = (&desired.home, &wanted.complete.spec.tags);
-        let pending_jobs =
-            self.pending_jobs(&object.key, &reached.client, home, wanted.credentials(), tags).await;
+        let asked = (&reached.client, home, wanted.credentials());
+        let pending_jobs = self.pending_jobs(&object.key, asked, tags, left()).await;
         Ok(External {
             object: store.object,
             keyed: Some(keyed),

@@ -10,6 +10,7 @@ use crate::serving::metrics::{JobCount, MOST_JOB_COUNTS};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::time::timeout;
 
 /// Whose jobs: of which control plane and organization, asked with the token of which Secret, if the spec names one.
 type Whose = (String, Uuid, Option<String>);
@@ -46,6 +47,10 @@ impl JobMemory {
         hidden.insert(whose, now + pause);
     }
 
+    fn last(&self, key: &ObjectKey) -> Option<usize> {
+        lock(&self.counted).get(key).copied()
+    }
+
     fn count(&self, key: &ObjectKey, count: Option<usize>) {
         let mut counted = lock(&self.counted);
         match count {
@@ -66,20 +71,23 @@ impl JobMemory {
 }
 
 impl Reconciler {
-    /// The builds that wait for the daemons of a provisioner; none if coderd does not tell.
+    /// The builds that wait for the daemons of a provisioner; none if coderd does not tell, and what it told last if there is no
+    /// time to ask.
     pub(super) async fn pending_jobs(
         &self,
         key: &ObjectKey,
-        client: &Client,
-        home: &Home,
-        credentials: Option<&str>,
+        (client, home, credentials): (&Client, &Home, Option<&str>),
         tags: &Tags,
+        limit: Duration,
     ) -> Option<usize> {
         let whose = (home.control_plane.clone(), home.organization, credentials.map(str::to_owned));
         if self.jobs.is_hidden(&whose, Instant::now()) {
             return None;
         }
-        let counted = match client.pending_jobs(home.organization, tags).await {
+        let Ok(told) = timeout(limit, client.pending_jobs(home.organization, tags)).await else {
+            return self.jobs.last(key);
+        };
+        let counted = match told {
             Ok(PendingJobs { count, .. }) => Some(count),
             Err(error) => {
                 tracing::debug!(%error, "coderd did not tell which builds wait");
@@ -133,8 +141,9 @@ mod tests {
         memory.count(&key("a"), Some(3));
         memory.count(&key("b"), Some(0));
         assert_eq!(jobs(), [3, 0]);
+        assert_eq!(memory.last(&key("a")), Some(3), "for want of time to ask again");
         memory.count(&key("a"), None);
-        assert_eq!(jobs(), [0]);
+        assert_eq!((jobs(), memory.last(&key("a"))), (vec![0], None));
         memory.forget(&key("b"));
         assert_eq!(jobs(), Vec::<i64>::new());
         (0..MOST_JOB_COUNTS + 5).for_each(|number| memory.count(&key(&format!("{number}")), Some(1)));

@@ -20,8 +20,8 @@ use tokio::time::timeout;
 
 /// The kind of control planes.
 pub(crate) const CONTROL_PLANE: KindName = ["coder.com/v1alpha1", "CoderControlPlane", "codercontrolplanes"];
-/// How long another coderd than the one that is asked for may take.
-const ELSEWHERE: Duration = Duration::from_secs(8);
+/// How long another coderd than the one that is asked for may take: two lists of five seconds each.
+const ELSEWHERE: Duration = Duration::from_secs(12);
 
 /// What a coderd told of the keys of an organization.
 #[derive(Debug, Clone)]
