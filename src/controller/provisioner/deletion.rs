@@ -180,10 +180,10 @@ impl Reconciler {
                 }
                 EndStep::Blocked => return Ok(blocked(time.left().is_zero(), has_moved, homes.told())),
                 EndStep::LetGo(mut left) => {
-                    left.extend(store.take_unproven().into_iter().map(Left::Behind));
+                    left.extend(store.take_unproven().into_iter().map(Left::Unproven));
                     let named = object.status.provisioner_key_name.clone();
                     let is_unknown = is_released && !was_recorded && left.is_empty();
-                    left.extend(named.filter(|_| is_unknown).map(Left::Behind));
+                    left.extend(named.filter(|_| is_unknown).map(Left::Unproven));
                     return Ok(End::LetGo(left));
                 }
             }

@@ -9,6 +9,7 @@ use super::work::{KeyError, KeyWork, Proven};
 use crate::confidential::Confidential;
 use crds::names::provisioner::key_checksum;
 use jiff::Timestamp;
+use ring::digest::{SHA256, digest};
 use std::collections::BTreeSet;
 use tokio::time::timeout;
 
@@ -111,8 +112,8 @@ impl KeyWork<'_> {
         if let Some(mark) = mark.as_ref().or(current.as_ref()).filter(|mark| mark.home != self.desired.home) {
             return Ok(Material::Elsewhere(mark.home.clone(), mark.name.clone()));
         }
-        let checksum = key_checksum(plaintext.expose().as_bytes());
-        if let Some(known) = self.identified.get(&checksum) {
+        let identity = identity(plaintext);
+        if let Some(known) = self.identified.get(&identity) {
             return Ok(known.clone());
         }
         let left = self.homes.time.left();
@@ -121,7 +122,7 @@ impl KeyWork<'_> {
             Some(key) => Material::Is(KeyFacts::of(key)),
             None => Material::Rejected,
         };
-        self.identified.insert(checksum, material.clone());
+        self.identified.insert(identity, material.clone());
         Ok(material)
     }
 
@@ -194,6 +195,12 @@ impl Content {
     }
 }
 
+/// What a plaintext is known by while coderd's answers are kept. The checksum that pods carry is too short for that: whoever may
+/// write the Secret finds another text with the same one in a moment, and would have the answer about ours stand for it.
+fn identity(plaintext: &Confidential<String>) -> Vec<u8> {
+    digest(&SHA256, plaintext.expose().as_bytes()).as_ref().to_vec()
+}
+
 /// The time, as exact as a status keeps it.
 pub(super) fn now() -> Timestamp {
     let now = Timestamp::now();
@@ -209,4 +216,18 @@ fn is_filtered(keys: &Keys, materials: &[(SecretPlace, Material)], home: &Home) 
         }
         _ => false,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_plaintexts_of_one_checksum_are_two() {
+        let forged = ["PZRmFlbGXAU9Pq1hLhKz09QA9st4hAtRXNVF3lp8GoC", "qXACTdzjGynmQnpfHz7JbV4RbCKBtKKJPtcEq3VeyUy"];
+        let [one, other] = forged.map(|text| Confidential::new(text.to_owned()));
+        let checksum = |text: &Confidential<String>| key_checksum(text.expose().as_bytes());
+        assert_eq!(checksum(&one), checksum(&other));
+        assert_ne!(identity(&one), identity(&other));
+    }
 }

@@ -189,14 +189,17 @@ impl KeyFacts {
 impl Listed {
     /// Whether it is the key that we asked coderd to make: of its tags, and as old as that. The name was free right before.
     pub(super) fn is_made_for(&self, intent: &Key) -> bool {
-        let earliest = intent.since.checked_sub(CLOCK_SKEW);
         let latest = intent.since.checked_add(UNDER_WAY + CLOCK_SKEW);
-        let in_time = earliest.is_ok_and(|earliest| earliest <= self.created_at)
-            && latest.is_ok_and(|latest| self.created_at <= latest);
+        self.may_be_made_for(intent) && latest.is_ok_and(|latest| self.created_at <= latest)
+    }
+
+    /// Whether it may be that key, if something else speaks for it: a mark on the Secret alone does not, which others can write.
+    pub(super) fn may_be_made_for(&self, intent: &Key) -> bool {
+        let earliest = intent.since.checked_sub(CLOCK_SKEW);
         intent.attempted
             && is_same(&self.facts.name, &intent.name)
             && self.facts.tags_hash == intent.tags_hash
-            && in_time
+            && earliest.is_ok_and(|earliest| earliest <= self.created_at)
     }
 }
 

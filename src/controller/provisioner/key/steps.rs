@@ -52,6 +52,8 @@ pub(crate) enum Left {
     MoreTaken(usize),
     /// It is ours, and can never be reached again.
     Behind(String),
+    /// A status names it, and nobody can prove that it is ours.
+    Unproven(String),
     /// It went with its organization.
     WithOrganization(String),
 }
@@ -169,7 +171,9 @@ impl Seen<'_> {
             _ => record,
         };
         match self.pending_elsewhere {
-            Some(Sight::Listed(found)) if is_kept || found.is_made_for(pending) => {
+            Some(Sight::Listed(found))
+                if found.is_made_for(pending) || is_kept && found.may_be_made_for(pending) =>
+            {
                 Step::record(used(self.record.giving_up(Some(found))))
             }
             Some(Sight::Listed(_) | Sight::Absent | Sight::OrganizationGone) => {

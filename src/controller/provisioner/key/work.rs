@@ -14,11 +14,14 @@ use crate::confidential::Confidential;
 use crate::kubernetes::CallError;
 use jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
 /// Steps in one reconcile: more than any rotation needs.
 const MOST_STEPS: usize = 24;
 /// Further tries to keep a new plaintext while somebody else changes its Secret.
 const MOST_WRITES: usize = 3;
+/// How long a key that cannot be kept is looked for, however late it is.
+const UNDO: Duration = Duration::from_secs(15);
 
 /// What could not be done.
 #[derive(Debug, thiserror::Error)]
@@ -117,7 +120,7 @@ pub(crate) struct KeyWork<'a> {
     /// Keys whose deletion was asked for in this reconcile.
     pub tried: BTreeSet<Key>,
     /// What coderd said of plaintexts, by their checksum, since the last change there.
-    pub identified: BTreeMap<String, Material>,
+    pub identified: BTreeMap<Vec<u8>, Material>,
 }
 
 impl<'a> KeyWork<'a> {
@@ -171,7 +174,7 @@ impl KeyWork<'_> {
             }
         }
         keyed.elsewhere = self.homes.told();
-        keyed.left.extend(store.take_dropped().into_iter().map(Left::Behind));
+        keyed.left.extend(store.take_dropped().into_iter().map(Left::Unproven));
         keyed
     }
 
@@ -277,6 +280,8 @@ impl KeyWork<'_> {
     /// Deletes the key that was just made, of which nobody knows: the very one that its plaintext opens.
     async fn undo(&mut self, pending: &Key, plaintext: &Confidential<String>) -> Result<(), KeyError> {
         tracing::warn!(key = pending.name, "somebody else works on this provisioner; the new key is deleted");
+        // It must end, however late it is.
+        self.homes.time.until = self.homes.time.until.max(Instant::now() + UNDO);
         let Some(made) = self.client.identify_provisioner_key(plaintext).await? else { return Ok(()) };
         let record = Record { pending: Some(pending.clone()), ..Record::default() };
         let keys = self.homes.keys(&pending.home, Wanted::recorded(&record)).await?;

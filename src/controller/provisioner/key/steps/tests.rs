@@ -19,6 +19,7 @@ struct Case {
     paused: bool,
     may_roll: bool,
     retiring: Option<Sight>,
+    pending_elsewhere: Option<Sight>,
     rolled: bool,
     rolled_at: Option<Timestamp>,
     is_idle: bool,
@@ -75,6 +76,7 @@ impl Case {
             paused: false,
             may_roll: true,
             retiring: None,
+            pending_elsewhere: None,
             rolled: true,
             rolled_at: None,
             is_idle: false,
@@ -110,7 +112,7 @@ impl Case {
             immutable: &self.immutable,
             listed: Some(&self.listed),
             retiring: &retiring,
-            pending_elsewhere: None,
+            pending_elsewhere: self.pending_elsewhere.as_ref(),
             rolled: self.rolled,
             rolled_at: self.rolled_at,
             is_idle: self.is_idle,
@@ -359,4 +361,34 @@ fn patience_is_at_least_the_grace_period_of_the_pods_and_coderds_window() {
     assert_eq!((patience(None), patience(Some(0))), (minutes(30), minutes(30)));
     assert_eq!(patience(Some(2 * 60 * 60)), minutes(124));
     assert_eq!(patience(Some(i64::MAX)), SignedDuration::MAX);
+}
+
+#[test]
+fn a_mark_that_anybody_can_write_makes_no_key_of_others_ours() {
+    let mut case = Case::new("builders");
+    let elsewhere = Home { control_plane: "former".to_owned(), ..case.desired.home.clone() };
+    let intent = case.seen(|seen| Key { home: elsewhere.clone(), ..seen.key("builders", 1) });
+    let mark = Material::Elsewhere(elsewhere, "builders".to_owned());
+    case.materials = vec![(case.desired.place.clone(), mark)];
+    let given_up = |case: &Case| match case.next() {
+        Step::Record(record, _) => record.retiring.first().and_then(|key| key.id),
+        other => panic!("{other:?}"),
+    };
+    case.pending_elsewhere = Some(Sight::Listed(listed(7, "builders")));
+    case.record.pending = Some(intent.clone());
+    assert_eq!(given_up(&case), None, "coderd was never asked to make it");
+    case.record.pending = Some(Key { attempted: true, ..intent.clone() });
+    assert_eq!(given_up(&case), Some(uuid(7)));
+    let of_before = Listed { created_at: now() - SignedDuration::from_hours(1), ..listed(7, "builders") };
+    case.pending_elsewhere = Some(Sight::Listed(of_before));
+    assert_eq!(given_up(&case), None, "it was there before we asked");
+    let mut tagged = listed(7, "builders");
+    tagged.facts.tags_hash = "else".to_owned();
+    case.pending_elsewhere = Some(Sight::Listed(tagged));
+    assert_eq!(given_up(&case), None, "we asked for other tags");
+    let late = Listed { created_at: now() + SignedDuration::from_hours(1), ..listed(7, "builders") };
+    case.pending_elsewhere = Some(Sight::Listed(late));
+    assert_eq!(given_up(&case), Some(uuid(7)), "a slow coderd made it, and its plaintext was kept");
+    case.materials.clear();
+    assert_eq!(given_up(&case), None, "nothing speaks for it");
 }
