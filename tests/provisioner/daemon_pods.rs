@@ -51,6 +51,27 @@ async fn trusted(env: &OneDouble, ns: &str, deployment: &Value) -> String {
     trusted
 }
 
+/// To a control plane that they cannot be led to they do not move, and its key is not made: it would be in the Secret that those
+/// that run are started again with.
+async fn nobody_moves_where_they_cannot_be_led(env: &OneDouble, ns: &str, authority: &Ca) {
+    let secret = async || env.get("secret", ns, "builders-provisioner-key").await.unwrap();
+    let before = secret().await;
+    assert!(!text(&before, "/metadata/annotations/coder.com~1provisioner-key-of").is_empty(), "{before}");
+    let pair = authority.server(&["192.0.2.1"]);
+    env.coderd().present(&format!("other.{ns}.svc.cluster.local"), &pair);
+    let data = json!({ "tls.crt": pair.certificate, "tls.key": pair.key, "ca.crt": authority.certificate });
+    env.apply_secret(ns, "other-tls", &data).await;
+    let plane = json!({ "tls": { "secretNames": ["other-tls"] },
+        "operatorAccess": { "tokenSecretRef": { "name": "operator-token" } } });
+    env.apply_control_plane(ns, "other", &plane).await;
+    env.ready(ns, "other").await;
+    env.apply_provisioner(ns, "builders", &json!({ "controlPlaneRef": { "name": "other" } })).await;
+    let told = env.until_provisioner_reason(ns, "builders", "Stalled", "CertificateNameMissing").await;
+    assert_eq!(told["status"]["key"]["pending"], Value::Null, "{}", told["status"]["key"]);
+    assert_eq!(secret().await["metadata"]["resourceVersion"], before["metadata"]["resourceVersion"]);
+    assert_eq!(env.keys(ns), [ns]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn daemons_verify_a_control_plane_by_the_public_name_of_its_certificate() {
     let builder = TestEnv::builder(BINARY).nodes(2).coderd_with_tls().flag("--verify-interval=10s");
@@ -103,6 +124,7 @@ async fn daemons_verify_a_control_plane_by_the_public_name_of_its_certificate() 
     })
     .await;
     env.provisioner_ready(&ns, "builders").await;
+    nobody_moves_where_they_cannot_be_led(&env, &ns, &authority).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

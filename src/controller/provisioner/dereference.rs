@@ -53,7 +53,7 @@ impl Dereferenced {
     /// known whether one works, what runs is left as it is, so that it is rolled once.
     pub(super) fn facts(&self) -> Facts<'_> {
         let proven = self.proven.as_ref().filter(|proven| proven.place == place(&self.complete));
-        if self.is_first_look && self.running().is_some() {
+        if self.is_left_at_first() {
             return Facts { control_plane: None, key_checksum: None, running: None };
         }
         Facts {
@@ -61,6 +61,19 @@ impl Dereferenced {
             key_checksum: proven.map(|proven| proven.checksum.as_str()),
             running: self.running(),
         }
+    }
+
+    /// Whether daemons that run can follow the spec to its control plane: it has an address for them, and they are not left as
+    /// they are because coderd was not asked yet.
+    pub(super) fn can_follow(&self) -> bool {
+        let facts = self.facts_of_control_plane.as_ref();
+        let is_addressed = facts.is_some_and(|facts| facts.address.is_ok()) || gives_address(&self.complete.spec);
+        is_addressed && !self.is_left_at_first()
+    }
+
+    /// Whether daemons that run are left as they are, because coderd was not asked yet since this replica leads.
+    pub(super) fn is_left_at_first(&self) -> bool {
+        self.is_first_look && self.running().is_some()
     }
 
     /// Why daemons cannot be led to their control plane, if somebody has to mend it.

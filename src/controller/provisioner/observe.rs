@@ -109,6 +109,8 @@ struct Wanted<'a> {
     control_plane: &'a CoderControlPlane,
     owner: ChildOwner,
     place: SecretPlace,
+    /// Whether pods can be started with something else.
+    may_roll: bool,
 }
 
 impl Wanted<'_> {
@@ -180,6 +182,7 @@ impl Reconciler {
             control_plane,
             owner: owner(&read.complete),
             place: place(&read.complete),
+            may_roll: applied.may_roll(read.can_follow()),
         };
         let external = self.work_on_keys(&wanted, &reached, applied, bootstrapped, deadline).await;
         deadline.ended("the provisioner's keys", Instant::now());
@@ -281,7 +284,7 @@ impl Reconciler {
             of_others: BTreeSet::new(),
             unrecorded_places: unrecorded_places(object, applied.deployment.as_ref()),
             paused: !self.pause_left(object).is_zero(),
-            may_roll: applied.may_roll(),
+            may_roll: wanted.may_roll,
             tried: BTreeSet::new(),
             identified: BTreeMap::new(),
         }

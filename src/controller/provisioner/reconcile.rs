@@ -4,6 +4,7 @@
 use super::apply::{self, Applied, Work};
 use super::build::build;
 use super::dereference::{Dereferenced, Unread};
+use super::key::steps::Wait;
 use super::observed::Observed;
 use super::reconciler::Reconciler;
 use super::requeue::{action, is_waiting, sooner};
@@ -103,7 +104,10 @@ impl Reconciler {
             return Ok(Action::BackOff(external.pause()));
         }
         let pause = self.patience(&object.key, is_waiting(&observed));
-        Ok(sooner(action(&observed, applied.pruned, external.retry, pause), silent.again))
+        // Only this once was it not known whether pods can follow to another coderd.
+        let waits = read.is_left_at_first() && observed.outside.wait == Some(Wait::Rollout);
+        let again = if waits { Some(Duration::ZERO) } else { silent.again };
+        Ok(sooner(action(&observed, applied.pruned, external.retry, pause), again))
     }
 
     /// Resolves, builds and applies the children.

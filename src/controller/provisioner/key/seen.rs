@@ -165,7 +165,8 @@ pub(crate) struct Seen<'a> {
     pub claimed: bool,
     /// Whether a key was made a moment ago, or one that was made had to be given up: the next one waits for a while.
     pub paused: bool,
-    /// Whether the Deployment can be changed: it was applied, and nothing of it was withheld or refused.
+    /// Whether the Deployment can follow: there is none, or it was just applied, nothing of it was withheld or refused, and it has
+    /// an address to follow to.
     pub may_roll: bool,
     /// Keys that other objects have recorded: those are never taken over.
     pub of_others: &'a BTreeSet<Uuid>,

@@ -7,7 +7,7 @@ mod retiring;
 
 pub(crate) use retiring::patience;
 
-use super::record::{Key, Record, SecretPlace};
+use super::record::{Home, Key, Record, SecretPlace};
 use super::seen::{Listed, Material, Seen, Sight, find, is_same};
 use std::collections::HashMap;
 
@@ -202,8 +202,7 @@ impl Seen<'_> {
     /// A key is in use: it stays while it is what the spec asks for and its plaintext is where it should be.
     fn keep(&self, current: &Key) -> Step {
         if current.home != self.desired.home {
-            // Pods that stay where they are would be started again with a plaintext of another coderd.
-            if !self.may_roll && !current.home.is_of_coderd(&self.desired.home) {
+            if self.would_mix() {
                 return Step::Wait(Wait::Rollout);
             }
             // Nothing here works yet: that does not wait for a rollout over there.
@@ -324,7 +323,20 @@ impl Seen<'_> {
         if !self.entitled {
             return Some(Wait::Entitlement);
         }
+        if self.would_mix() {
+            return Some(Wait::Rollout);
+        }
         self.paused.then_some(Wait::Pause)
+    }
+
+    /// Whether pods that stay where they are would be started again with a plaintext of another coderd: what is in use, or what
+    /// the Secret is marked to hold, is of another one than is asked for, and the Deployment cannot follow.
+    fn would_mix(&self) -> bool {
+        let is_elsewhere = |home: &Home| !home.is_of_coderd(&self.desired.home);
+        let is_used = self.record.current.as_ref().is_some_and(|current| is_elsewhere(&current.home));
+        let is_kept =
+            matches!(self.at(&self.desired.place), Material::Elsewhere(home, _) if is_elsewhere(home));
+        !self.may_roll && (is_used || is_kept)
     }
 
     /// Takes over the key of others that an annotation names, once: it is deleted when ours is in use. One that another object

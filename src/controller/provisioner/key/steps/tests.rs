@@ -209,8 +209,29 @@ fn no_key_is_made_in_another_coderd_while_pods_cannot_follow() {
     case.desired.home.control_plane = "other".to_owned();
     case.may_roll = false;
     assert_eq!(case.next(), Step::Wait(Wait::Rollout));
-    case.may_roll = true;
-    assert!(matches!(case.next(), Step::Record(..)));
+    let asked = |case: &mut Case| {
+        case.may_roll = true;
+        let asked = case.next();
+        case.may_roll = false;
+        asked
+    };
+    let Step::Record(record, _) = asked(&mut case) else { panic!("{:?}", case.next()) };
+    assert!(record.pending.is_some());
+    // One that was begun while they could, and could not be made then.
+    case.record = *record;
+    case.materials[0].1 = Material::Elsewhere(case.record.current.clone().unwrap().home, "builders".to_owned());
+    case.listed.clear();
+    assert_eq!(case.next(), Step::Wait(Wait::Rollout));
+    assert_eq!(asked(&mut case), Step::Create);
+    // Nor where nothing is recorded any more, and the Secret still says whose plaintext it holds.
+    case.record = Record::default();
+    assert_eq!(case.next(), Step::Wait(Wait::Rollout));
+    assert!(matches!(asked(&mut case), Step::Record(..)));
+    // Another organization of the same coderd is no other coderd.
+    let mut near = Case::using("builders", "builders");
+    near.desired.home.organization = uuid(201);
+    near.may_roll = false;
+    assert!(matches!(near.next(), Step::Record(..)));
 }
 
 #[test]
