@@ -292,7 +292,7 @@ impl Reconciler {
         let created = complete.metadata.creation_timestamp.as_ref();
         let rival = self.rival(object, created, &desired, &organization);
         let mut work = KeyWork::for_end(secrets, known, &reached.client, &desired);
-        (work.claimed, work.of_others) = (rival.is_some(), self.of_others(object, false, sealer.key));
+        (work.claimed, work.of_others) = (rival.is_some(), self.of_others(object, &desired.home, sealer.key));
         work.unrecorded_places = unrecorded_places(object, None);
         work.unrecorded(record).await
     }

@@ -220,7 +220,7 @@ impl Reconciler {
             deployment: reached.deployment_id.clone().unwrap_or_default(),
             organization: organization.id,
         };
-        let desired = desired(object, wanted.complete, home, wanted.place.clone());
+        let mut desired = desired(object, wanted.complete, home, wanted.place.clone());
         let created = wanted.complete.metadata.creation_timestamp.as_ref();
         let rival = self.rival(object, created, &desired, &organization);
         let checksum_key = self.checksum_key();
@@ -229,9 +229,10 @@ impl Reconciler {
             Err(error) => return Ok(found(outside.unsealed(&error), Some(Retry::Backoff))),
         };
         let mut store = self.store(wanted, sealing);
+        let of_others = self.left_to_others(object, &mut desired, &store, sealing);
         let mut work = self.key_work(wanted, reached, &desired, applied, deadline);
         (work.entitled, work.claimed) = (is_entitled(&answer), rival.is_some());
-        work.of_others = self.of_others_of(object, &desired, &store, sealing);
+        work.of_others = of_others;
         let keyed = work.run(&mut store).await;
         let pause = self.note_given_up(object, &keyed);
         self.objects.written(&object.key, store.object["metadata"]["resourceVersion"].as_str());
