@@ -109,9 +109,10 @@ pub(super) fn leaf(secret: &Value) -> Option<CertificateDer<'static>> {
     trust::certificates(decoded(encoded)?.expose()).ok()?.into_iter().next()
 }
 
-/// The name to ask for: that of the Service where a certificate has it, else the first one of a certificate that is no
-/// wildcard, else the public one of the control plane where a wildcard covers it: other names below a wildcard may be those of
-/// workspaces. coderd presents whichever of its certificates fits.
+/// The name to ask for: that of the Service where a certificate has it, else the public one of the control plane where one
+/// covers it, else the first one of a certificate that is no wildcard: other names below a wildcard may be those of workspaces.
+/// coderd presents whichever of its certificates fits. All of the pod finds that name at the Service, so that one of the pod
+/// itself, of the cluster or of the cloud is none, whoever wrote the Secret.
 pub(super) fn name(leaves: &[CertificateDer<'_>], host: &str, public: Option<&str>) -> Name {
     let covered = |name: &str| leaves.iter().any(|leaf| covers(leaf, name));
     if covered(host) {
@@ -119,8 +120,27 @@ pub(super) fn name(leaves: &[CertificateDer<'_>], host: &str, public: Option<&st
     }
     let own = leaves.iter().flat_map(|leaf| names_of(leaf));
     let public = public.map(str::to_ascii_lowercase);
-    let usable = own.chain(public).find(|name| is_host(name) && covered(name));
-    usable.map_or(Name::Nobody, Name::OfCertificate)
+    // What the spec says itself may be a name of a company's own network.
+    let own = own.filter(|name| !is_below(name, &PRIVATE));
+    let usable = |name: &String| is_host(name) && !is_of_cluster(name, host) && covered(name);
+    public.into_iter().chain(own).find(usable).map_or(Name::Nobody, Name::OfCertificate)
+}
+
+/// Domains that never leave a network: clouds have their metadata there.
+const PRIVATE: [&str; 2] = ["internal", "local"];
+
+/// Whether a name means something else where pods run: a single label, or a name of the cluster, in which `host` is.
+fn is_of_cluster(name: &str, host: &str) -> bool {
+    // What follows `svc` in the host of the Service is the domain of the cluster.
+    let cluster = host.split_once(".svc.").map_or("svc", |(_, domain)| domain.trim_end_matches('.'));
+    !name.contains('.') || is_below(name, &["localhost", "svc", cluster])
+}
+
+fn is_below(name: &str, domains: &[&str]) -> bool {
+    let is_below = |domain: &&str| {
+        name.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    };
+    domains.iter().any(is_below)
 }
 
 fn covers(leaf: &CertificateDer<'_>, name: &str) -> bool {
@@ -218,6 +238,33 @@ mod tests {
         assert_eq!(chosen(&[&["Coder.Example.com", "b.example.com"]], None), other("coder.example.com"));
         assert_eq!(chosen(&[&["192.0.2.1", "*.example.com", "b.example.org"]], None), other("b.example.org"));
         assert_eq!(chosen(&[&["*.example.com"], &["b.example.org"]], None), other("b.example.org"));
+    }
+
+    #[test]
+    fn a_name_of_the_pod_the_cluster_or_the_cloud_is_none_and_the_public_one_comes_first() {
+        for name in [
+            "localhost",
+            "coder",
+            "a.localhost",
+            "kubernetes.default.svc",
+            "kubernetes.default.svc.cluster.local",
+            "cluster.local",
+            "metadata.google.internal",
+            "printer.local",
+        ] {
+            assert_eq!(chosen(&[&[name]], None), Name::Nobody, "{name}");
+            assert_eq!(chosen(&[&[name, "coder.example.com"]], None), other("coder.example.com"), "{name}");
+        }
+        for name in ["localhost", "coder", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"] {
+            assert_eq!(chosen(&[&[name]], Some(name)), Name::Nobody, "{name}");
+        }
+        let company = "coder.example.internal";
+        assert_eq!(chosen(&[&[company]], Some(company)), other(company), "its author says so");
+        let both: &[&str] = &["registry.terraform.io", "coder.example.com"];
+        assert_eq!(chosen(&[both], Some("coder.example.com")), other("coder.example.com"));
+        assert_eq!(chosen(&[&["notlocalhost.com", "b.example.com"]], None), other("notlocalhost.com"));
+        let elsewhere = |names: &[&str]| name(&[leaf(names)], "coder.ns.svc.k8s.example.com", None);
+        assert_eq!(elsewhere(&["a.k8s.example.com", "a.example.com"]), other("a.example.com"));
     }
 
     #[test]
