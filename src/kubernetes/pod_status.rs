@@ -110,7 +110,8 @@ mod tests {
         assert!(read.to_string().len() < 10_000, "{}", read.to_string().len());
         assert_eq!(read["conditions"][0]["lastTransitionTime"], "2026-01-01T00:00:00Z");
         assert_eq!(read["phase"], "Running");
-        let kept = json!({"name": "c", "restartCount": 3, "state": {"waiting": {"reason": "CrashLoopBackOff"}}});
+        let kept =
+            json!({"name": "c", "restartCount": 3, "state": {"waiting": {"reason": "CrashLoopBackOff"}}});
         assert_eq!(read["containerStatuses"], json!([kept]));
         let long = json!({"conditions": [{"type": "PodScheduled", "message": "ä".repeat(5000)}]});
         let read = json!(from_str::<PodStatus>(&long.to_string()).unwrap());

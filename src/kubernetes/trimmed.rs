@@ -4,8 +4,8 @@
 use super::partial::part_of_kind;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use kube::core::ObjectMeta;
-use serde::{Deserialize as DeriveDeserialize, Serialize};
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize as DeriveDeserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;

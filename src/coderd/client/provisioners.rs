@@ -111,7 +111,7 @@ impl Client {
     pub async fn provisioner_keys(
         &self,
         organization: Uuid,
-        is_wanted: impl Fn(Uuid, &str) -> bool + Sync + Send,
+        is_wanted: impl Fn(Uuid, &str) -> bool + Send + Sync,
     ) -> Result<Vec<ProvisionerKey>, Error> {
         self.provisioner_keys_as(organization, is_wanted, |key| key).await
     }
@@ -121,8 +121,8 @@ impl Client {
     pub async fn provisioner_keys_as<T: Send>(
         &self,
         organization: Uuid,
-        is_wanted: impl Fn(Uuid, &str) -> bool + Sync + Send,
-        keep: impl Fn(ProvisionerKey) -> T + Send,
+        is_wanted: impl Fn(Uuid, &str) -> bool + Send + Sync,
+        keep: impl Fn(ProvisionerKey) -> T + Send + Sync,
     ) -> Result<Vec<T>, Error> {
         let mut keys = Vec::new();
         let mut reader = |object: &[u8]| {

@@ -137,9 +137,8 @@ fn is_of_cluster(name: &str, host: &str) -> bool {
 }
 
 fn is_below(name: &str, domains: &[&str]) -> bool {
-    let is_below = |domain: &&str| {
-        name.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
-    };
+    let is_below =
+        |domain: &&str| name.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
     domains.iter().any(is_below)
 }
 

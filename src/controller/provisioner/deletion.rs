@@ -11,7 +11,7 @@ use super::key::store::RecordStore;
 use super::key::stored::Sealer;
 use super::key::work::{KeyError, KeyWork};
 use super::key_event::KeyEvent;
-use super::observe::{desired, organization_name, place, unrecorded_places};
+use super::observe::{desired, organization_name, place, told_place};
 use super::reasons::Reason;
 use super::reconciler::{KIND, Reconciler};
 use super::resolve::owner;
@@ -293,7 +293,7 @@ impl Reconciler {
         let rival = self.rival(object, created, &desired, &organization);
         let mut work = KeyWork::for_end(secrets, known, &reached.client, &desired);
         (work.claimed, work.of_others) = (rival.is_some(), self.of_others(object, &desired.home, sealer.key));
-        work.unrecorded_places = unrecorded_places(object, None);
+        work.told_place = told_place(object);
         work.unrecorded(record).await
     }
 

@@ -67,7 +67,8 @@ impl Dereferenced {
     /// they are because coderd was not asked yet.
     pub(super) fn can_follow(&self) -> bool {
         let facts = self.facts_of_control_plane.as_ref();
-        let is_addressed = facts.is_some_and(|facts| facts.address.is_ok()) || gives_address(&self.complete.spec);
+        let is_addressed =
+            facts.is_some_and(|facts| facts.address.is_ok()) || gives_address(&self.complete.spec);
         is_addressed && !self.is_left_at_first()
     }
 

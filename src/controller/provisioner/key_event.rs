@@ -47,11 +47,7 @@ impl KeyEvent<'_> {
                     "coderd has {number} more provisioner keys of the names that would be next; they are left alone"
                 ),
             ),
-            Self::Left(Left::Behind(name)) => (
-                Severity::Warning,
-                Reason::KeyLeftBehind,
-                behind(name),
-            ),
+            Self::Left(Left::Behind(name)) => (Severity::Warning, Reason::KeyLeftBehind, behind(name)),
             Self::Left(Left::Unproven(name)) => (
                 Severity::Warning,
                 Reason::KeyLeftBehind,
@@ -77,7 +73,9 @@ fn behind(name: &str) -> String {
     let is_plain = letters.next().is_some_and(|first| first.is_ascii_alphanumeric())
         && letters.all(|one| one.is_ascii_alphanumeric() || b"._-".contains(&one));
     if is_plain {
-        format!("provisioner key {name} was left in coderd; if nobody uses it, run coder provisioner keys delete {name}")
+        format!(
+            "provisioner key {name} was left in coderd; if nobody uses it, run coder provisioner keys delete {name}"
+        )
     } else {
         format!("provisioner key {} was left in coderd; if nobody uses it, delete it there", beginning(name))
     }
@@ -111,7 +109,10 @@ mod tests {
             assert!(note.ends_with("delete it there"), "{note}");
         }
         let unproven = told(Left::Unproven("victim".to_owned()));
-        assert!(unproven.contains("provisioner key victim ") && !unproven.contains("coder provisioner keys"), "{unproven}");
+        assert!(
+            unproven.contains("provisioner key victim ") && !unproven.contains("coder provisioner keys"),
+            "{unproven}"
+        );
         assert!(told(Left::Unproven("x".repeat(5000))).len() < 300, "it is cut before what to do is");
     }
 }

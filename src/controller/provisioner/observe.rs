@@ -283,7 +283,8 @@ impl Reconciler {
             entitled: false,
             claimed: false,
             of_others: BTreeSet::new(),
-            unrecorded_places: unrecorded_places(object, applied.deployment.as_ref()),
+            read_place: read_place(applied.deployment.as_ref()),
+            told_place: told_place(object),
             paused: !self.pause_left(object).is_zero(),
             may_roll: wanted.may_roll,
             tried: BTreeSet::new(),
@@ -344,20 +345,16 @@ pub(super) fn desired(
     }
 }
 
-/// Places of a key that a status which was lost may have known of: the one that it told, and the one that pods read. Only what
-/// is this object's own there counts.
-pub(super) fn unrecorded_places(
-    object: &Object<CoderProvisioner>,
-    deployment: Option<&Value>,
-) -> Vec<SecretPlace> {
-    let told = object
-        .status
-        .secret_ref
-        .as_ref()
-        .and_then(|told| Some(SecretPlace { secret: told.name.clone(), data_key: told.key.clone()? }));
-    let runs = deployment.and_then(running_values::daemons);
-    let read = runs.map(|runs| SecretPlace { secret: runs.key.secret, data_key: runs.key.key });
-    told.into_iter().chain(read).collect()
+/// The place of a key that a status tells. Only what is this object's own there counts.
+pub(super) fn told_place(object: &Object<CoderProvisioner>) -> Option<SecretPlace> {
+    let told = object.status.secret_ref.as_ref()?;
+    Some(SecretPlace { secret: told.name.clone(), data_key: told.key.clone()? })
+}
+
+/// The place of a key that pods read.
+fn read_place(deployment: Option<&Value>) -> Option<SecretPlace> {
+    let runs = deployment.and_then(running_values::daemons)?;
+    Some(SecretPlace { secret: runs.key.secret, data_key: runs.key.key })
 }
 
 fn is_entitled(answer: &ExternalProvisioners) -> bool {

@@ -47,9 +47,8 @@ impl Reconciler {
         sealing: &hmac::Key,
     ) -> Option<BTreeSet<Uuid>> {
         let all: Option<Vec<Vec<Key>>> = self.recorded_of_others(object, sealing, |_| true).collect();
-        let is_here = |key: &Key| {
-            key.home.deployment == home.deployment && key.home.organization == home.organization
-        };
+        let is_here =
+            |key: &Key| key.home.deployment == home.deployment && key.home.organization == home.organization;
         Some(all?.into_iter().flatten().filter(is_here).filter_map(|key| key.id).collect())
     }
 
@@ -64,7 +63,9 @@ impl Reconciler {
     ) -> BTreeSet<Uuid> {
         let of_all = desired.adopt.is_some().then(|| self.of_all_others(object, &desired.home, sealing));
         if of_all == Some(None) {
-            tracing::warn!("a key is not taken over: another provisioner has a status that is too long to be read");
+            tracing::warn!(
+                "a key is not taken over: another provisioner has a status that is too long to be read"
+            );
             desired.adopt = None;
         }
         let mut others = of_all.flatten().unwrap_or_default();
@@ -82,9 +83,8 @@ impl Reconciler {
         is_near: impl Fn(&ObjectMeta) -> bool,
     ) -> impl Iterator<Item = Option<Vec<Key>>> {
         let (all, uid) = (self.provisioners.all(), object.uid.clone());
-        let others = all.into_iter().filter(move |one| {
-            is_near(one.meta()) && one.meta().uid.as_deref() != Some(&uid)
-        });
+        let others =
+            all.into_iter().filter(move |one| is_near(one.meta()) && one.meta().uid.as_deref() != Some(&uid));
         others.map(move |one| recorded(&one, sealing))
     }
 
@@ -178,7 +178,8 @@ mod tests {
     fn what_is_recorded_is_known_of_everybody_but_those_whose_status_is_too_long() {
         let sealing = hmac::Key::new(hmac::HMAC_SHA256, b"operator");
         let kept = |status: Value| -> Kept<CoderProvisioner> {
-            let object = json!({ "metadata": { "name": "b", "namespace": "team", "uid": "u" }, "status": status });
+            let object =
+                json!({ "metadata": { "name": "b", "namespace": "team", "uid": "u" }, "status": status });
             serde_json::from_str(&object.to_string()).unwrap()
         };
         assert_eq!(recorded(&kept(json!({})), &sealing), Some(Vec::new()));

@@ -72,7 +72,8 @@ fn owner(metadata: &ObjectMeta) -> Option<ObjectKey> {
 fn names_secret(provisioner: &Kept<CoderProvisioner>, metadata: &ObjectMeta) -> bool {
     let here = provisioner.meta().namespace == metadata.namespace;
     let name = metadata.name.as_deref().unwrap_or_default();
-    let is_named = |spec: References| spec.bootstrap?.credentials_secret_ref?.name.filter(|one| one.trim() == name);
+    let is_named =
+        |spec: References| spec.bootstrap?.credentials_secret_ref?.name.filter(|one| one.trim() == name);
     here && provisioner.mentions(name) && read(provisioner).and_then(is_named).is_some()
 }
 

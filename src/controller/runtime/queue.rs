@@ -26,11 +26,7 @@ pub(crate) struct Queue<K> {
 
 impl<K> Clone for Queue<K> {
     fn clone(&self) -> Self {
-        Self {
-            schedule: self.schedule.clone(),
-            wished: self.wished.clone(),
-            workers: self.workers.clone(),
-        }
+        Self { schedule: self.schedule.clone(), wished: self.wished.clone(), workers: self.workers.clone() }
     }
 }
 
@@ -117,7 +113,11 @@ impl<K: Ord + Clone + Namespaced + Send + 'static> Queue<K> {
 }
 
 /// A reconcile that has a worker and a place until it ends, however it does.
-async fn in_turn(_turn: OwnedSemaphorePermit, _place: Place, reconcile: impl Future<Output = Action>) -> Action {
+async fn in_turn(
+    _turn: OwnedSemaphorePermit,
+    _place: Place,
+    reconcile: impl Future<Output = Action>,
+) -> Action {
     reconcile.await
 }
 

@@ -237,7 +237,8 @@ async fn create_served(cluster: &Cluster, home: &str) {
         let secrets = Api::<Secret>::namespaced(client.clone(), home);
         secrets.create(&params, &secret).await.expect("the Secret can be created");
     }
-    let served = plane("served", json!({ "operatorAccess": { "disabled": true }, "tls": { "secretNames": names } }));
+    let served =
+        plane("served", json!({ "operatorAccess": { "disabled": true }, "tls": { "secretNames": names } }));
     control_planes(cluster, home).await.create(&params, &served).await.expect("it is admitted");
     let provisioners = provisioners(cluster, home).await;
     for name in ["first", "second"] {
@@ -327,7 +328,8 @@ async fn delete(cluster: &Cluster, homes: &[String], kind: Kind) {
                 objects.delete_collection(&params, &all).await.map(drop).expect("they can be deleted");
             }
             Kind::Provisioners => {
-                let (objects, planes) = (provisioners(cluster, home).await, control_planes(cluster, home).await);
+                let (objects, planes) =
+                    (provisioners(cluster, home).await, control_planes(cluster, home).await);
                 let secrets = Api::<Secret>::namespaced(cluster.client().await, home);
                 objects.delete_collection(&params, &all).await.map(drop).expect("they can be deleted");
                 planes.delete_collection(&params, &all).await.map(drop).expect("they can be deleted");

@@ -343,8 +343,7 @@ async fn is_organization_gone(client: &Client, home: &Home, error: &Error) -> bo
 async fn list(client: &Client, home: &Home, wanted: Wanted<'_>) -> Result<Vec<Listed>, Error> {
     // Of tags the hash is enough, and whoever answers chooses how many there are.
     let keep = |key: ProvisionerKey| (key.created_at, KeyFacts::of(key));
-    let keys =
-        client.provisioner_keys_as(home.organization, |id, name| wanted.has(id, name), keep).await?;
+    let keys = client.provisioner_keys_as(home.organization, |id, name| wanted.has(id, name), keep).await?;
     let ids: BTreeSet<Uuid> = keys.iter().map(|(_, facts)| facts.id).collect();
     let daemons = match client.provisioner_key_daemons(home.organization, |id| ids.contains(&id)).await {
         Ok(all) => Some(all.into_iter().map(|KeyDaemons { key, names }| (key, names)).collect()),
@@ -359,11 +358,15 @@ fn place(home: &Home) -> (String, String) {
 }
 
 /// Keys with their daemons, if those are known.
-fn listed(keys: Vec<(Timestamp, KeyFacts)>, daemons: Option<BTreeMap<Uuid, BTreeSet<String>>>) -> Vec<Listed> {
+fn listed(
+    keys: Vec<(Timestamp, KeyFacts)>,
+    daemons: Option<BTreeMap<Uuid, BTreeSet<String>>>,
+) -> Vec<Listed> {
     let of = |id: Uuid| match &daemons {
         Some(all) => Daemons::Seen(all.get(&id).cloned().unwrap_or_default()),
         None => Daemons::Unknown,
     };
-    let one = |(created_at, facts): (Timestamp, KeyFacts)| Listed { daemons: of(facts.id), created_at, facts };
+    let one =
+        |(created_at, facts): (Timestamp, KeyFacts)| Listed { daemons: of(facts.id), created_at, facts };
     keys.into_iter().map(one).collect()
 }

@@ -61,6 +61,9 @@ impl KeyWork<'_> {
         let mut others = Vec::new();
         for place in self.other_places(record) {
             let found = self.secrets.read(&place).await?;
+            if !found.content.is_marked() && self.is_only_told(&place, record) {
+                continue;
+            }
             materials.push((place.clone(), self.material(record, &found).await?));
             others.push((place, found));
         }
@@ -94,9 +97,15 @@ impl KeyWork<'_> {
     /// was lost may have known of others that the Deployment still names.
     fn other_places(&self, record: &Record) -> Vec<SecretPlace> {
         let is_lost = record.keys().next().is_none();
-        let unrecorded = self.unrecorded_places.iter().filter(|_| is_lost);
-        let all: BTreeSet<&SecretPlace> = record.places.iter().chain(unrecorded).collect();
+        let read = self.read_place.iter().filter(|_| is_lost || record.places.is_empty());
+        let told = self.told_place.iter().filter(|_| is_lost);
+        let all: BTreeSet<&SecretPlace> = record.places.iter().chain(read).chain(told).collect();
         all.into_iter().filter(|place| **place != self.desired.place).cloned().collect()
+    }
+
+    /// Whether nothing but a status speaks for a place: what is there is not shown to coderd.
+    fn is_only_told(&self, place: &SecretPlace, record: &Record) -> bool {
+        !record.places.contains(place) && self.read_place.as_ref() != Some(place)
     }
 
     /// What a place holds. A plaintext is shown to the coderd that it is marked for; one without a mark, which the older
@@ -186,6 +195,11 @@ impl Look {
 }
 
 impl Content {
+    /// Whether the Secret says itself that this is a plaintext of ours.
+    fn is_marked(&self) -> bool {
+        matches!(self, Self::Plaintext(_, Some(_)))
+    }
+
     /// What the annotation of pods is that are started with it.
     fn checksum(&self) -> Option<String> {
         match self {
@@ -224,7 +238,8 @@ mod tests {
 
     #[test]
     fn two_plaintexts_of_one_checksum_are_two() {
-        let forged = ["PZRmFlbGXAU9Pq1hLhKz09QA9st4hAtRXNVF3lp8GoC", "qXACTdzjGynmQnpfHz7JbV4RbCKBtKKJPtcEq3VeyUy"];
+        let forged =
+            ["PZRmFlbGXAU9Pq1hLhKz09QA9st4hAtRXNVF3lp8GoC", "qXACTdzjGynmQnpfHz7JbV4RbCKBtKKJPtcEq3VeyUy"];
         let [one, other] = forged.map(|text| Confidential::new(text.to_owned()));
         let checksum = |text: &Confidential<String>| key_checksum(text.expose().as_bytes());
         assert_eq!(checksum(&one), checksum(&other));

@@ -111,8 +111,10 @@ pub(crate) struct KeyWork<'a> {
     pub claimed: bool,
     /// Keys that other objects have recorded.
     pub of_others: BTreeSet<Uuid>,
-    /// Places that a status that was lost may have known of.
-    pub unrecorded_places: Vec<SecretPlace>,
+    /// The place that pods read, which a status that was lost may have known of.
+    pub read_place: Option<SecretPlace>,
+    /// The place that a status tells, which anybody may have written: it counts only where the Secret is marked for it.
+    pub told_place: Option<SecretPlace>,
     /// Whether no key is made now: one was made a moment ago, or had to be given up.
     pub paused: bool,
     /// Whether the Deployment can be changed.
@@ -142,7 +144,8 @@ impl<'a> KeyWork<'a> {
             entitled: true,
             claimed: false,
             of_others: BTreeSet::new(),
-            unrecorded_places: Vec::new(),
+            read_place: None,
+            told_place: None,
             paused: true,
             may_roll: true,
             tried: BTreeSet::new(),

@@ -22,13 +22,7 @@ fn look(before: &Silence, pods: &[Value], daemons: &[&str], seconds: i64) -> Jud
     let pods: Vec<Pod> = pods.iter().filter_map(|pod| Pod::of(pod, "provisioner-b")).collect();
     judge(
         before,
-        &Look {
-            pods: &pods,
-            called_by: CalledBy::Name,
-            daemons: &daemons,
-            quiet: WINDOW,
-            now: at(seconds),
-        },
+        &Look { pods: &pods, called_by: CalledBy::Name, daemons: &daemons, quiet: WINDOW, now: at(seconds) },
     )
 }
 
@@ -117,13 +111,7 @@ fn daemons_that_are_not_called_like_their_pods_are_never_judged() {
     assert_eq!(named(json!({ "name": "OTHER" }), start()), None);
     let uid = BTreeSet::from(["uid-a".to_owned()]);
     let pods = [Pod::of(&pod("a"), "provisioner-b").unwrap()];
-    let look = Look {
-        pods: &pods,
-        called_by: CalledBy::Uid,
-        daemons: &uid,
-        quiet: WINDOW,
-        now: at(900),
-    };
+    let look = Look { pods: &pods, called_by: CalledBy::Uid, daemons: &uid, quiet: WINDOW, now: at(900) };
     assert_eq!(judge(&Silence::default(), &look).again, None);
 }
 

@@ -219,7 +219,8 @@ fn no_key_is_made_in_another_coderd_while_pods_cannot_follow() {
     assert!(record.pending.is_some());
     // One that was begun while they could, and could not be made then.
     case.record = *record;
-    case.materials[0].1 = Material::Elsewhere(case.record.current.clone().unwrap().home, "builders".to_owned());
+    case.materials[0].1 =
+        Material::Elsewhere(case.record.current.clone().unwrap().home, "builders".to_owned());
     case.listed.clear();
     assert_eq!(case.next(), Step::Wait(Wait::Rollout));
     assert_eq!(asked(&mut case), Step::Create);
