@@ -16,7 +16,7 @@ use super::reconciler::{KIND, ProvenKey, Reconciler};
 use super::resolve::owner;
 use super::running_values;
 use crate::coderd::client::Organization;
-use crate::coderd::{Operation, Retry};
+use crate::coderd::{Operation, Retry, Uuid};
 use crate::control_plane_access::control_planes::Found;
 use crate::control_plane_access::credentials::Credentials;
 use crate::control_plane_access::entitlement::ExternalProvisioners;
@@ -119,6 +119,15 @@ impl Wanted<'_> {
         let bootstrap = self.complete.spec.bootstrap.as_ref()?;
         bootstrap.credentials_secret_ref.as_ref().map(|reference| reference.name.as_str())
     }
+
+    /// The coderd that was reached, and an organization of it.
+    fn home(&self, reached: &Reached, organization: Uuid) -> Home {
+        Home {
+            control_plane: self.control_plane.metadata.uid.clone().unwrap_or_default(),
+            deployment: reached.deployment_id.clone().unwrap_or_default(),
+            organization,
+        }
+    }
 }
 
 impl Reconciler {
@@ -215,11 +224,7 @@ impl Reconciler {
                 return Ok(found(outside.unorganized(name, &error), retry));
             }
         };
-        let home = Home {
-            control_plane: wanted.control_plane.metadata.uid.clone().unwrap_or_default(),
-            deployment: reached.deployment_id.clone().unwrap_or_default(),
-            organization: organization.id,
-        };
+        let home = wanted.home(reached, organization.id);
         let mut desired = desired(object, wanted.complete, home, wanted.place.clone());
         let created = wanted.complete.metadata.creation_timestamp.as_ref();
         let rival = self.rival(object, created, &desired, &organization);
