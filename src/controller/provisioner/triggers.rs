@@ -1,5 +1,5 @@
 //! Decides which provisioners to look at when something else changed: a child, their key's Secret, a Secret they name, their
-//! control plane, their namespace. It keeps no objects: names and labels pass through, contents are read when they are needed.
+//! control plane or its Service, their namespace. It keeps no objects: names and labels pass through, contents are read when they are needed.
 
 use super::reconciler::{KIND, Provisioners};
 use crate::control_plane_access::control_planes::ControlPlanes;
@@ -44,6 +44,14 @@ impl Triggers {
         }
     }
 
+    /// Enqueues the provisioners of the control plane that a Service belongs to: their pods may have its address.
+    fn enqueue_led_to(&self, service: &ObjectMeta) {
+        if let Some(key) = owner::<CoderControlPlane>(service) {
+            let control_plane = BTreeSet::from([key]);
+            self.enqueue(|provisioner| refers_to(provisioner, &control_plane));
+        }
+    }
+
     fn enqueue(&self, concerns: impl Fn(&Kept<CoderProvisioner>) -> bool) {
         let all = self.provisioners.all();
         let concerned = all.iter().filter(|one| concerns(one));
@@ -52,7 +60,7 @@ impl Triggers {
 
     /// Enqueues the owner of an object, by the controller it names.
     fn enqueue_controller(&self, metadata: &ObjectMeta) {
-        if let Some(key) = owner(metadata)
+        if let Some(key) = owner::<CoderProvisioner>(metadata)
             && self.provisioners.named(&key.namespace, &key.name).is_some()
         {
             self.queue.enqueue(key);
@@ -60,11 +68,10 @@ impl Triggers {
     }
 }
 
-/// The provisioner that controls an object.
-fn owner(metadata: &ObjectMeta) -> Option<ObjectKey> {
+/// The object of a kind of ours that controls an object.
+fn owner<K: Resource<DynamicType = ()>>(metadata: &ObjectMeta) -> Option<ObjectKey> {
     let mut owners = metadata.owner_references.iter().flatten();
-    let owner =
-        owners.find(|owner| owner.controller == Some(true) && owner.kind == CoderProvisioner::kind(&()))?;
+    let owner = owners.find(|owner| owner.controller == Some(true) && owner.kind == K::kind(&()))?;
     Some(ObjectKey { namespace: metadata.namespace.clone()?, name: owner.name.clone() })
 }
 
@@ -145,6 +152,10 @@ impl WatchHandler for Triggers {
     fn changed(&self, changed: Changed, change: &Change) {
         let metadata = &change.metadata;
         match changed {
+            Changed::Child(ChildKind::Service) => {
+                self.enqueue_controller(metadata);
+                self.enqueue_led_to(metadata);
+            }
             Changed::Child(_) => self.enqueue_controller(metadata),
             Changed::Consumed(Source::Secret) => {
                 self.enqueue_controller(metadata);
@@ -208,7 +219,11 @@ mod tests {
                 "controller": controller }]);
             let metadata: ObjectMeta =
                 from_value(json!({ "name": "x", "namespace": "team", "ownerReferences": owners })).unwrap();
-            owner(&metadata)
+            assert_eq!(
+                owner::<CoderControlPlane>(&metadata).is_some(),
+                controller && kind == "CoderControlPlane"
+            );
+            owner::<CoderProvisioner>(&metadata)
         };
         let builders = ObjectKey { namespace: "team".to_owned(), name: "builders".to_owned() };
         assert_eq!(of("CoderProvisioner", true), Some(builders));
