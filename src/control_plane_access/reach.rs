@@ -83,6 +83,18 @@ impl Access {
 }
 
 impl Reached {
+    /// The same, if it told the identity of its database.
+    pub(crate) fn identified(self) -> Result<Self, Unreached> {
+        let told = self.deployment().map(drop);
+        told.map(|()| self)
+    }
+
+    /// The identity of its database, for whoever keeps something by it: one that does not tell is not another one.
+    pub(crate) fn deployment(&self) -> Result<&str, Unreached> {
+        let untold = || self.access.unanswered(Error::Malformed { operation: Operation::BuildInfo });
+        self.deployment_id.as_deref().ok_or_else(untold)
+    }
+
     /// What an error of a later call means for the access itself; nothing if it is about what was asked for.
     pub(crate) fn lost(&self, error: &Error) -> Option<Unreached> {
         is_of_access(error).then(|| self.access.unproven(error.clone()))

@@ -120,6 +120,11 @@ impl Client {
         (named, info)
     }
 
+    /// The host, with its port if it has one, by which alone coderd lets anybody in, if it redirected us there.
+    pub fn access_host(&self) -> Option<&str> {
+        self.access_host.as_ref()?.to_str().ok()
+    }
+
     /// Version and identity. Needs no token and sends none.
     pub async fn build_info(&self) -> Result<BuildInfo, Error> {
         self.call(Request::build_info()).await.and_then(|answer| answer.json())

@@ -111,7 +111,7 @@ impl Client {
     pub async fn provisioner_keys(
         &self,
         organization: Uuid,
-        is_wanted: impl Fn(Uuid, &str) -> bool + Send + Sync,
+        is_wanted: impl FnMut(Uuid, &str) -> bool + Send,
     ) -> Result<Vec<ProvisionerKey>, Error> {
         self.provisioner_keys_as(organization, is_wanted, |key| key).await
     }
@@ -121,12 +121,12 @@ impl Client {
     pub async fn provisioner_keys_as<T: Send>(
         &self,
         organization: Uuid,
-        is_wanted: impl Fn(Uuid, &str) -> bool + Send + Sync,
-        keep: impl Fn(ProvisionerKey) -> T + Send + Sync,
+        mut is_wanted: impl FnMut(Uuid, &str) -> bool + Send,
+        keep: impl Fn(ProvisionerKey) -> T + Sync + Send,
     ) -> Result<Vec<T>, Error> {
         let mut keys = Vec::new();
         let mut reader = |object: &[u8]| {
-            if let Some(key) = wanted(object, &is_wanted)? {
+            if let Some(key) = wanted(object, &mut is_wanted)? {
                 keys.push(keep(key));
             }
             if keys.len() > MOST_KEYS { Err(Unlisted::TooLarge(MOST_KEYS)) } else { Ok(()) }
@@ -221,7 +221,10 @@ fn read<'a, T: Deserialize<'a>>(object: &'a [u8]) -> Result<T, Unlisted> {
 
 /// A key of a list, if it is wanted. Of any other only id and name are looked at: whatever else somebody gave it does not get
 /// in our way.
-fn wanted(object: &[u8], is_wanted: impl Fn(Uuid, &str) -> bool) -> Result<Option<ProvisionerKey>, Unlisted> {
+fn wanted(
+    object: &[u8],
+    mut is_wanted: impl FnMut(Uuid, &str) -> bool,
+) -> Result<Option<ProvisionerKey>, Unlisted> {
     #[derive(Deserialize)]
     struct Head {
         id: Uuid,

@@ -7,6 +7,9 @@ use ring::digest::{SHA256, digest};
 use rustls::pki_types::CertificateDer;
 use serde_json::Value;
 
+/// Secrets with certificates that are read: a control plane is reached by no more of them either.
+pub(super) const MOST: usize = 8;
+
 /// What is kept of a Secret that a control plane serves with, so that the next one is read when this one is gone: up to eight of
 /// them may be as large as a Secret can be. Of a private key nothing is kept.
 pub(super) struct Served {
@@ -42,6 +45,11 @@ pub(super) fn checksum(secrets: &[Served]) -> Option<String> {
     (!all.is_empty()).then(|| certificates_checksum(all.concat().as_bytes()))
 }
 
+/// Whether all of so many Secrets were found, with something to trust in each.
+pub(super) fn are_whole(secrets: &[Served], number: usize) -> bool {
+    secrets.len() >= number.min(MOST) && secrets.iter().all(|one| one.trusted.is_some())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -63,6 +71,17 @@ mod tests {
         let named = |name: &str| checksum(&[Served::of(name, &one)]);
         assert_eq!(checksum(&[Served::of("a", &one), Served::of("b", &two)]), named("a"));
         assert_ne!(named("a"), named("b"));
+    }
+
+    #[test]
+    fn a_secret_that_is_absent_or_empty_for_a_moment_is_noticed() {
+        let served = |data: Value| Served::of("tls", &json!({ "data": data }));
+        let whole = || served(json!({ "ca.crt": "Y2E=" }));
+        assert!(are_whole(&[], 0) && are_whole(&[whole(), whole()], 2));
+        assert!(!are_whole(&[whole()], 2), "one is deleted, to be issued anew");
+        assert!(!are_whole(&[whole(), served(json!({}))], 2), "one is made, and not filled yet");
+        let most: Vec<Served> = std::iter::repeat_with(whole).take(MOST).collect();
+        assert!(are_whole(&most, MOST + 1), "no more are read");
     }
 
     #[test]

@@ -2,16 +2,17 @@
 //! when is decided in `key::ending`. Daemons finish their builds first.
 
 use super::key::ending::{self, EndStep, Ending};
-use super::key::homes::{CONTROL_PLANE, Homes, Keys, TimeLimit};
+use super::key::homes::{CONTROL_PLANE, Homes, TimeLimit};
+use super::key::lists::Keys;
 use super::key::record::{Home, Key, Record};
 use super::key::secret::{Content, Secrets};
 use super::key::seen::Sight;
 use super::key::steps::{Left, Unrecorded};
 use super::key::store::RecordStore;
-use super::key::stored::Sealer;
+use super::key::stored::{self, Sealer};
 use super::key::work::{KeyError, KeyWork};
 use super::key_event::KeyEvent;
-use super::observe::{desired, organization_name, place, told_place};
+use super::observe::{desired, left_elsewhere, organization_name, place, told_place};
 use super::reasons::Reason;
 use super::reconciler::{KIND, Reconciler};
 use super::resolve::owner;
@@ -45,6 +46,8 @@ const NAMESPACE: KindName = ["v1", "Namespace", "namespaces"];
 const OVERTIME: SignedDuration = SignedDuration::from_secs(60);
 /// How soon it is looked whether pods are gone.
 const SOON: Duration = Duration::from_secs(5);
+/// Keys that are named when nobody knows whose they are.
+const MOST_NAMED: usize = 16;
 /// Steps of an end in one reconcile: each key takes two.
 const MOST_STEPS: usize = 24;
 
@@ -70,6 +73,8 @@ impl Reconciler {
         let checksum_key = self.checksum_key();
         let sealing = match checksum_key.get(&self.kube).await {
             Ok(sealing) => sealing,
+            // What is left anyway is only named, for which it need not be known whose it is.
+            Err(_) if self.is_released(object).await? => return self.let_go(object, &named(object)).await,
             Err(error) => {
                 self.tell_held(object, Reason::CleanupFailed, &held(&error.to_string())).await?;
                 return Ok(Action::BackOff(Duration::ZERO));
@@ -149,7 +154,7 @@ impl Reconciler {
             self.reach_for_end(object, &store.record, store.sealer(), &mut homes).await?
         };
         let working = if is_released { None } else { self.working(object).await? };
-        let was_recorded = store.record.keys().next().is_some();
+        let is_unrecorded = object.value["status"]["key"].is_null();
         let (mut tried, mut has_moved) = (BTreeSet::new(), false);
         for _ in 0..MOST_STEPS {
             let sights = sights(&mut homes, &store.record, is_released).await;
@@ -181,9 +186,9 @@ impl Reconciler {
                 EndStep::Blocked => return Ok(blocked(time.left().is_zero(), has_moved, homes.told())),
                 EndStep::LetGo(mut left) => {
                     left.extend(store.take_unproven().into_iter().map(Left::Unproven));
-                    let named = object.status.provisioner_key_name.clone();
-                    let is_unknown = is_released && !was_recorded && left.is_empty();
-                    left.extend(named.filter(|_| is_unknown).map(Left::Unproven));
+                    // Of a key that only the older operator knew nothing may be left to find it by.
+                    let is_unknown = is_unrecorded && !has_moved && left.is_empty();
+                    left.extend(is_unknown.then(|| named(object)).into_iter().flatten());
                     return Ok(End::LetGo(left));
                 }
             }
@@ -270,13 +275,15 @@ impl Reconciler {
                 return Ok(unknown);
             }
         };
-        let deployment = reached.deployment_id.clone().unwrap_or_default();
         let uid = control_plane.metadata.uid.clone().unwrap_or_default();
-        for key in
-            record.keys().filter(|key| key.home.control_plane == uid && key.home.deployment == deployment)
-        {
-            homes.know(&key.home, &reached.client);
-        }
+        let deployment = match reached.deployment() {
+            Ok(deployment) => deployment.to_owned(),
+            Err(untold) => {
+                homes.fail_control_plane(&uid, &untold);
+                return Ok(unknown);
+            }
+        };
+        homes.know(&uid, &deployment, &reached.client);
         if !is_unknown {
             return Ok(Unrecorded::Nothing);
         }
@@ -285,15 +292,15 @@ impl Reconciler {
             return Ok(Unrecorded::Nothing);
         };
         let home = Home { control_plane: uid, deployment, organization: organization.id };
-        homes.know(&home, &reached.client);
         let desired = desired(object, &complete, home, place);
         let mut known = Homes::new(&self.access, &self.control_planes, &object.key.namespace, homes.time);
-        known.know(&desired.home, &reached.client);
+        known.know(&desired.home.control_plane, &desired.home.deployment, &reached.client);
         let created = complete.metadata.creation_timestamp.as_ref();
         let rival = self.rival(object, created, &desired, &organization);
         let mut work = KeyWork::for_end(secrets, known, &reached.client, &desired);
         (work.claimed, work.of_others) = (rival.is_some(), self.of_others(object, &desired.home, sealer.key));
         work.told_place = told_place(object);
+        work.left_elsewhere = left_elsewhere(object, &complete);
         work.unrecorded(record).await
     }
 
@@ -383,6 +390,15 @@ async fn sights(homes: &mut Homes<'_>, record: &Record, is_released: bool) -> Ve
     sights
 }
 
+/// The keys that a status names, whoever wrote it.
+fn named(object: &Object<CoderProvisioner>) -> Vec<Left> {
+    let status = stored::parsed(&object.value["status"]["key"]);
+    let recorded = status.iter().flat_map(|key| key.current.iter().chain(&key.pending).chain(&key.retiring));
+    let recorded = recorded.map(|key| key.name.clone());
+    let all: BTreeSet<String> = recorded.chain(object.status.provisioner_key_name.clone()).collect();
+    all.into_iter().take(MOST_NAMED).map(Left::Unproven).collect()
+}
+
 /// What is said of an object that stays, with the way out.
 fn held(why: &str) -> String {
     // The way out comes first: a long cause is cut.
@@ -408,23 +424,4 @@ fn is_working(pod: &Value, now: Timestamp) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn a_coderd_that_drips_through_all_the_time_is_asked_again_later_each_time() {
-        assert_eq!(blocked(true, false, Some("slow".to_owned())), End::Held("slow".to_owned()));
-        assert_eq!(blocked(true, true, None), End::Late, "the rest follows at once");
-        assert!(matches!(blocked(false, true, None), End::Held(why) if why == "coderd is unreachable"));
-    }
-
-    #[test]
-    fn a_pod_works_until_its_grace_period_is_over_and_a_minute_more() {
-        let now: Timestamp = "2026-01-01T00:10:00Z".parse().unwrap();
-        let pod = |end: Value| json!({ "metadata": { "deletionTimestamp": end } });
-        assert!(is_working(&pod(Value::Null), now), "nobody stops it");
-        assert!(is_working(&pod(json!("2026-01-01T00:09:30Z")), now));
-        assert!(!is_working(&pod(json!("2026-01-01T00:08:30Z")), now), "its node is gone");
-    }
-}
+mod tests;

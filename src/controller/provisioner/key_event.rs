@@ -93,7 +93,8 @@ mod tests {
     #[test]
     fn a_key_that_was_left_is_a_warning_that_names_it_and_what_to_do() {
         assert_eq!(KeyEvent::Created("a").draft().severity, Severity::Normal);
-        for left in [Left::Taken("builders".to_owned()), Left::Behind("builders".to_owned())] {
+        let name = || "builders".to_owned();
+        for left in [Left::Taken(name()), Left::Behind(name()), Left::Unproven(name())] {
             let draft = KeyEvent::Left(&left).draft();
             assert_eq!(draft.severity, Severity::Warning);
             assert!(draft.note.contains("builders"), "{}", draft.note);

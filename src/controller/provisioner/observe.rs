@@ -7,21 +7,23 @@ use super::key::homes::{Homes, TimeLimit};
 use super::key::record::{Home, SecretPlace};
 use super::key::secret::Secrets;
 use super::key::seen::Desired;
-use super::key::steps::{Wait, patience};
+use super::key::steps::patience;
 use super::key::store::RecordStore;
 use super::key::stored::Sealer;
-use super::key::work::{KeyError, KeyWork, Keyed, Proven, Rolled};
+use super::key::work::{KeyWork, Keyed, Proven, Rolled};
 use super::observed::Outside;
+use super::pending_jobs::Jobs;
 use super::reconciler::{KIND, ProvenKey, Reconciler};
 use super::resolve::owner;
 use super::running_values;
+use super::unanswered::{is_unanswered, lost, retry};
 use crate::coderd::client::Organization;
 use crate::coderd::{Operation, Retry, Uuid};
 use crate::control_plane_access::control_planes::Found;
 use crate::control_plane_access::credentials::Credentials;
 use crate::control_plane_access::entitlement::ExternalProvisioners;
 use crate::control_plane_access::reach::{Reached, within};
-use crate::control_plane_access::unreached::{About, Unreached};
+use crate::control_plane_access::unreached::About;
 use crate::controller::children::ChildOwner;
 use crate::controller::object::{Object, Subject};
 use crate::controller::runtime::deadline::Deadline;
@@ -51,8 +53,10 @@ pub(super) struct External {
     pub(super) url: Option<String>,
     /// Version of coderd, if it answered.
     pub(super) version: Option<String>,
-    /// Builds that wait for these daemons, if coderd told.
-    pub(super) pending_jobs: Option<usize>,
+    /// By which host alone it lets anybody in, if it redirected us there.
+    pub(super) access_host: Option<String>,
+    /// Builds that wait for these daemons, if coderd was asked.
+    pub(super) pending_jobs: Option<Jobs>,
     /// When to try again, if something failed.
     pub(super) retry: Option<Retry>,
     /// Whether the license covers external provisioners now.
@@ -74,6 +78,7 @@ impl External {
             organization: None,
             url: None,
             version: None,
+            access_host: None,
             pending_jobs: None,
             retry,
             is_entitled: false,
@@ -90,7 +95,7 @@ impl External {
 
     /// The same with what the status told before, for a coderd that asked to be left alone.
     pub(super) fn with_told(self, object: &Object<CoderProvisioner>) -> Self {
-        Self { outside: Outside::as_told(&object.status), ..self }
+        Self { outside: Outside::as_told(&object.status), pending_jobs: Some(Jobs::AsBefore), ..self }
     }
 
     /// How long coderd is to be left alone.
@@ -173,7 +178,8 @@ impl Reconciler {
         let credentials = Credentials::of_bootstrap(&subject.object.key.namespace, reference);
         // Whoever is slow to say who it is has no time left to be asked for keys.
         let limit = deadline.left(Instant::now()) * 2 / 3;
-        let reached = match self.access.reach_within(limit, control_plane, credentials).await {
+        let reached = self.access.reach_within(limit, control_plane, credentials).await;
+        let reached = match reached.and_then(Reached::identified) {
             Ok(reached) => reached,
             Err(unreached) => {
                 let is_left_alone = unreached.about() == About::RateLimit;
@@ -184,7 +190,8 @@ impl Reconciler {
                 });
             }
         };
-        deadline.ended("reaching the control plane", Instant::now());
+        // A coderd that is slow to say who it is is as slow the next time: its keys have a time of their own.
+        deadline.begin_next(Instant::now());
         let wanted = Wanted {
             subject,
             complete: &read.complete,
@@ -208,15 +215,16 @@ impl Reconciler {
     ) -> Result<External, CallError> {
         let object = &wanted.subject.object;
         let left = || deadline.left(Instant::now());
-        let answer = reached.external_provisioners(left()).await;
+        let name = organization_name(wanted.complete);
+        let asked = within(left(), Operation::Organization, reached.client.organization(name));
+        let (answer, asked) = tokio::join!(reached.external_provisioners(left()), asked);
         let outside = Outside::reached(bootstrapped).licensed(&answer);
         let found = |outside: Outside, retry| External {
             url: Some(reached.url.clone()),
             version: Some(reached.version.clone()),
+            access_host: reached.client.access_host().map(str::to_owned),
             ..External::without(outside, &object.value, retry)
         };
-        let name = organization_name(wanted.complete);
-        let asked = within(left(), Operation::Organization, reached.client.organization(name)).await;
         let organization = match asked {
             Ok(organization) => organization,
             Err(error) => {
@@ -246,7 +254,7 @@ impl Reconciler {
         let is_left_alone = lost.as_ref().is_some_and(|unreached| unreached.about() == About::RateLimit);
         let outside = match lost {
             Some(unreached) => Outside::unreached(bootstrapped, &unreached),
-            None => outside.keyed(&keyed, &wanted.place, rival.as_deref()),
+            None => outside.keyed(&keyed, &wanted.place, rival.as_deref(), &object.status),
         };
         let (retry, is_unanswered) = (retry(&keyed, &answer, pause), is_unanswered(&keyed, &answer));
         let (home, tags) = (&desired.home, &wanted.complete.spec.tags);
@@ -256,7 +264,7 @@ impl Reconciler {
             object: store.object,
             keyed: Some(keyed),
             organization: Some(organization),
-            pending_jobs,
+            pending_jobs: Some(pending_jobs),
             is_entitled: is_entitled(&answer),
             is_news,
             is_left_alone,
@@ -275,7 +283,7 @@ impl Reconciler {
     ) -> KeyWork<'a> {
         let time = TimeLimit { until: deadline.until(), reserved: RESERVED };
         let mut homes = Homes::new(&self.access, &self.control_planes, &wanted.owner.namespace, time);
-        homes.know(&desired.home, &reached.client);
+        homes.know(&desired.home.control_plane, &desired.home.deployment, &reached.client);
         let object = &wanted.subject.object;
         KeyWork {
             secrets: Secrets { kube: &self.kube, owner: &wanted.owner },
@@ -290,6 +298,7 @@ impl Reconciler {
             of_others: BTreeSet::new(),
             read_place: read_place(applied.deployment.as_ref()),
             told_place: told_place(object),
+            left_elsewhere: left_elsewhere(object, wanted.complete),
             paused: !self.pause_left(object).is_zero(),
             may_roll: wanted.may_roll,
             tried: BTreeSet::new(),
@@ -350,6 +359,18 @@ pub(super) fn desired(
     }
 }
 
+/// The name of the key that the older operator left in the coderd of another control plane than the spec names now, by its
+/// status. That is no authority: it only keeps a plaintext without a mark from being shown.
+pub(super) fn left_elsewhere(
+    object: &Object<CoderProvisioner>,
+    complete: &CoderProvisioner,
+) -> Option<String> {
+    let status = &object.status;
+    let told = status.control_plane_ref_name.as_deref().map(str::trim).filter(|name| !name.is_empty())?;
+    let is_elsewhere = told != complete.spec.control_plane_ref.name.trim();
+    is_elsewhere.then(|| status.provisioner_key_name.clone().unwrap_or_else(|| object.key.name.clone()))
+}
+
 /// The place of a key that a status tells. Only what is this object's own there counts.
 pub(super) fn told_place(object: &Object<CoderProvisioner>) -> Option<SecretPlace> {
     let told = object.status.secret_ref.as_ref()?;
@@ -375,34 +396,4 @@ pub(super) fn rolled(applied: &Applied) -> Option<Rolled> {
     let is_idle = applied.rollout == Rollout::ScaledToZero;
     let with = Proven { checksum: key.checksum, place };
     Some(Rolled { with, at: running_values::complete_since(live), is_idle })
-}
-
-/// What an error of a call means for the access itself.
-fn lost(reached: &Reached, keyed: &Keyed) -> Option<Unreached> {
-    match keyed.error.as_ref()? {
-        KeyError::Coderd(error) => reached.lost(error),
-        KeyError::Kubernetes(_) | KeyError::Filtered | KeyError::Late => None,
-    }
-}
-
-fn retry(keyed: &Keyed, answer: &ExternalProvisioners, pause: Duration) -> Option<Retry> {
-    let of_key = keyed.error.as_ref().map(|error| match error {
-        KeyError::Coderd(error) => error.retry(),
-        KeyError::Kubernetes(_) | KeyError::Late => Retry::Backoff,
-        KeyError::Filtered => Retry::WhenChanged,
-    });
-    of_key.or(match answer {
-        ExternalProvisioners::Failed(error) => Some(error.retry()),
-        _ if keyed.wait == Some(Wait::Pause) => Some(Retry::After(pause)),
-        _ => keyed.is_cut.then_some(Retry::Backoff),
-    })
-}
-
-/// Whether coderd did not answer a question that it may answer the next time.
-fn is_unanswered(keyed: &Keyed, answer: &ExternalProvisioners) -> bool {
-    let error = match (&keyed.error, answer) {
-        (Some(KeyError::Coderd(error)), _) | (None, ExternalProvisioners::Failed(error)) => error,
-        _ => return false,
-    };
-    error.retry() == Retry::Backoff
 }

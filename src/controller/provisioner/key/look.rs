@@ -1,7 +1,8 @@
 //! Looks at everything the next step towards a key depends on: Secrets, coderd's lists, whose plaintext something is. It changes
 //! nothing; what follows from it is decided in `steps`.
 
-use super::homes::{Keys, Wanted};
+use super::homes::Silent;
+use super::lists::{Keys, Wanted};
 use super::record::{Home, Key, Record, SecretPlace};
 use super::secret::{Content, Found, Mark};
 use super::seen::{Daemons, Desired, KeyFacts, Material, Seen, Sight};
@@ -39,6 +40,7 @@ impl KeyWork<'_> {
             materials: &look.materials,
             immutable: &look.immutable,
             listed: look.keys.listed(),
+            taken: look.keys.taken(),
             retiring: &look.retiring,
             pending_elsewhere: look.pending_elsewhere.as_ref(),
             rolled: look.rolled,
@@ -54,8 +56,24 @@ impl KeyWork<'_> {
         }
     }
 
-    /// Looks, as long as there is time.
+    /// Looks, as long as there is time. A key that somebody deleted between two questions is no sign that others are hidden: it
+    /// is looked once more.
     pub(super) async fn look(&mut self, record: &Record) -> Result<Look, KeyError> {
+        match self.look_once(record).await {
+            Err(KeyError::Unlisted) => {}
+            looked => return looked,
+        }
+        match self.homes.may_read(&self.desired.home).await {
+            Ok(true) => {}
+            Ok(false) => return Err(KeyError::Filtered),
+            Err(Silent::Coderd(error)) => return Err(error.into()),
+            Err(Silent::Unreached(_)) => return Err(KeyError::Unlisted),
+        }
+        self.changed_here();
+        self.look_once(record).await
+    }
+
+    async fn look_once(&mut self, record: &Record) -> Result<Look, KeyError> {
         let asked_for = self.secrets.read(&self.desired.place).await?;
         let mut materials = vec![(self.desired.place.clone(), self.material(record, &asked_for).await?)];
         let mut others = Vec::new();
@@ -70,7 +88,7 @@ impl KeyWork<'_> {
         let wanted = Wanted { desired: Some(self.desired), record, materials: &materials };
         let keys = self.homes.keys(&self.desired.home, wanted).await?;
         if is_filtered(&keys, &materials, &self.desired.home) {
-            return Err(KeyError::Filtered);
+            return Err(KeyError::Unlisted);
         }
         let mut retiring = Vec::new();
         for key in &record.retiring {
@@ -109,7 +127,7 @@ impl KeyWork<'_> {
     }
 
     /// What a place holds. A plaintext is shown to the coderd that it is marked for; one without a mark, which the older
-    /// operator left, to the one that is asked for, unless the key in use is known to be elsewhere.
+    /// operator left, to the one that is asked for, unless the key in use is known, or told, to be elsewhere.
     async fn material(&mut self, record: &Record, found: &Found) -> Result<Material, KeyError> {
         let (plaintext, mark) = match &found.content {
             Content::Nothing => return Ok(Material::Absent),
@@ -120,6 +138,9 @@ impl KeyWork<'_> {
             record.current.as_ref().map(|key| Mark { home: key.home.clone(), name: key.name.clone() });
         if let Some(mark) = mark.as_ref().or(current.as_ref()).filter(|mark| mark.home != self.desired.home) {
             return Ok(Material::Elsewhere(mark.home.clone(), mark.name.clone()));
+        }
+        if let Some(name) = self.left_elsewhere.as_ref().filter(|_| mark.is_none() && current.is_none()) {
+            return Ok(Material::Elsewhere(Home::unknown(self.desired.home.organization), name.clone()));
         }
         let identity = identity(plaintext);
         if let Some(known) = self.identified.get(&identity) {

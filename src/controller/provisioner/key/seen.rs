@@ -147,6 +147,8 @@ pub(crate) struct Seen<'a> {
     pub immutable: &'a BTreeSet<String>,
     /// The keys of the organization; none if coderd did not tell.
     pub listed: Option<&'a [Listed]>,
+    /// Numbers of names of ours that others have, of whose keys nothing else is known.
+    pub taken: &'a BTreeSet<u64>,
     /// What was seen of the keys on their way out, in their order.
     pub retiring: &'a [Sight],
     /// What was seen of the key that is being made, if its home is not the one that is asked for.

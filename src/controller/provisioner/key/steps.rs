@@ -278,7 +278,8 @@ impl Seen<'_> {
         if let Some(adopt) = self.adopt(listed) {
             return adopt;
         }
-        let (name, number, left) = self.free_name(listed);
+        let (name, number, mut left) = self.free_name(listed);
+        left.extend(self.left_by_former_operator());
         let key = self.key(&name, number);
         Step::Record(Box::new(self.known().intending(key, &self.desired.place)), left)
     }
@@ -295,12 +296,16 @@ impl Seen<'_> {
             listed.iter().map(|one| (one.facts.name.to_lowercase(), one)).collect();
         let mut others = Vec::new();
         let numbers = (next.max(2)..).map(|number| (number, number));
-        for (in_name, number) in first.into_iter().chain(numbers).take(listed.len() + 2) {
+        // One that was made for a control plane which is gone is ours all the same.
+        let is_ours = |id| self.record.keys().any(|key| key.id == Some(id));
+        let most = listed.len() + self.taken.len() + 2;
+        for (in_name, number) in first.into_iter().chain(numbers).take(most) {
             let name = self.desired.name_of(in_name);
             match taken.get(&name.to_lowercase()) {
+                None if self.taken.contains(&in_name) => others.push(name),
                 None => return (name, number, told(&others)),
-                Some(taken) if self.record.knows(&self.desired.home, taken.facts.id) => {}
-                Some(taken) => others.push(taken.facts.name.as_str()),
+                Some(taken) if is_ours(taken.facts.id) => {}
+                Some(taken) => others.push(taken.facts.name.clone()),
             }
         }
         (self.desired.name_of(next), next, told(&others))
@@ -379,8 +384,8 @@ impl Seen<'_> {
 }
 
 /// What is told of names that others have: the first of them, and how many more there are.
-fn told(others: &[&str]) -> Vec<Left> {
-    let some = others.iter().take(MOST_TOLD).map(|name| Left::Taken((*name).to_owned()));
+fn told(others: &[String]) -> Vec<Left> {
+    let some = others.iter().take(MOST_TOLD).cloned().map(Left::Taken);
     let more = others.len().saturating_sub(MOST_TOLD);
     some.chain((more > 0).then_some(Left::MoreTaken(more))).collect()
 }

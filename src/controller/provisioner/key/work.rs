@@ -1,7 +1,8 @@
 //! Brings the keys of a provisioner to what they should be: looks, lets `steps` decide, acts, and looks again. It decides
 //! nothing itself, and every effect was recorded before it happens.
 
-use super::homes::{Homes, Silent, Wanted};
+use super::homes::{Homes, Silent};
+use super::lists::Wanted;
 use super::look::{Look, now};
 use super::record::{Key, Record, SecretPlace};
 use super::secret::{Content, Mark, Secrets};
@@ -37,6 +38,9 @@ pub(crate) enum KeyError {
         "coderd hides provisioner keys from the user of this token; give that user the role template-admin in coderd, or use another token"
     )]
     Filtered,
+    /// The same, and it is shown to the user of this token.
+    #[error("coderd knows a provisioner key that it does not list; retrying")]
+    Unlisted,
     /// There was no time to ask.
     #[error("there was no time to ask coderd")]
     Late,
@@ -89,6 +93,13 @@ pub(crate) struct Keyed {
     pub is_cut: bool,
 }
 
+impl Keyed {
+    /// Whether there was no time even to see what is there: nothing is known of the keys that was not known before.
+    pub(crate) fn is_unasked(&self) -> bool {
+        self.is_cut && self.proven.is_none()
+    }
+}
+
 /// What the keys of a provisioner are brought into place with.
 pub(crate) struct KeyWork<'a> {
     /// Where plaintexts are.
@@ -115,6 +126,9 @@ pub(crate) struct KeyWork<'a> {
     pub read_place: Option<SecretPlace>,
     /// The place that a status tells, which anybody may have written: it counts only where the Secret is marked for it.
     pub told_place: Option<SecretPlace>,
+    /// The name of the key that the older operator left, if its status says that it is in another control plane's coderd: a
+    /// plaintext without a mark is not shown to this one.
+    pub left_elsewhere: Option<String>,
     /// Whether no key is made now: one was made a moment ago, or had to be given up.
     pub paused: bool,
     /// Whether the Deployment can be changed.
@@ -146,6 +160,7 @@ impl<'a> KeyWork<'a> {
             of_others: BTreeSet::new(),
             read_place: None,
             told_place: None,
+            left_elsewhere: None,
             paused: true,
             may_roll: true,
             tried: BTreeSet::new(),
@@ -275,7 +290,7 @@ impl KeyWork<'_> {
     }
 
     /// Forgets what the coderd that is asked for said: something is changed there.
-    fn changed_here(&mut self) {
+    pub(super) fn changed_here(&mut self) {
         self.homes.forget(&self.desired.home);
         self.identified.clear();
     }

@@ -26,6 +26,7 @@ struct Case {
     patience: SignedDuration,
     immutable: BTreeSet<String>,
     of_others: BTreeSet<Uuid>,
+    taken: BTreeSet<u64>,
 }
 
 fn daemons(number: usize) -> Daemons {
@@ -83,6 +84,7 @@ impl Case {
             patience: SignedDuration::from_mins(30),
             immutable: BTreeSet::new(),
             of_others: BTreeSet::new(),
+            taken: BTreeSet::new(),
         }
     }
 
@@ -111,6 +113,7 @@ impl Case {
             materials: &self.materials,
             immutable: &self.immutable,
             listed: Some(&self.listed),
+            taken: &self.taken,
             retiring: &retiring,
             pending_elsewhere: self.pending_elsewhere.as_ref(),
             rolled: self.rolled,
@@ -233,6 +236,28 @@ fn no_key_is_made_in_another_coderd_while_pods_cannot_follow() {
     near.desired.home.organization = uuid(201);
     near.may_roll = false;
     assert!(matches!(near.next(), Step::Record(..)));
+}
+
+#[test]
+fn a_key_of_ours_that_a_former_control_plane_knows_is_nobody_elses() {
+    let mut case = Case::using("builders", "builders");
+    case.desired.home.control_plane = "made-anew".to_owned();
+    case.materials =
+        vec![(case.desired.place.clone(), Material::Elsewhere(Home::unknown(uuid(200)), "x".to_owned()))];
+    let Step::Record(record, left) = case.next() else { panic!("{:?}", case.next()) };
+    assert_eq!(record.pending.map(|key| key.name).as_deref(), Some("builders-2"));
+    assert_eq!(left, [Left::Unproven("x".to_owned())], "of what the older operator left, its name is told");
+}
+
+#[test]
+fn names_that_others_have_are_skipped_however_many_there_are() {
+    let mut case = Case::using("builders", "builders");
+    case.tagged();
+    case.taken = (2..=400).collect();
+    let Step::Record(record, left) = case.next() else { panic!("{:?}", case.next()) };
+    assert_eq!(record.pending.map(|key| key.name).as_deref(), Some("builders-401"));
+    assert_eq!(left.len(), MOST_TOLD + 1);
+    assert_eq!(left.last(), Some(&Left::MoreTaken(399 - MOST_TOLD)));
 }
 
 #[test]
