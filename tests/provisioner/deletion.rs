@@ -160,6 +160,17 @@ async fn the_control_plane_is_gone() {
     leaves_its_key(&site).await;
 }
 
+/// What the older operator left, of which nothing but a name is known, and nobody can be asked.
+async fn only_a_name_is_known() {
+    let site = Site::with_key("named").await;
+    site.apply(&json!({ "replicas": 0, "suspend": true })).await;
+    site.until("suspended", |object| condition(object, "Suspended")["status"] == "True").await;
+    site.patch_status(&json!({ "key": null })).await;
+    site.remove("codercontrolplane", "coder").await;
+    site.until_gone("codercontrolplane", "coder").await;
+    leaves_its_key(&site).await;
+}
+
 async fn the_control_plane_is_going() {
     let site = Site::with_key("leaving").await;
     let held = |by: Value| json!({ "metadata": { "finalizers": by } });
@@ -239,6 +250,7 @@ async fn each_row_of_the_table_has_its_outcome() {
         ("no control plane ever answered".to_owned(), Box::pin(no_control_plane_ever_answered())),
         ("not licensed".to_owned(), Box::pin(the_license_covers_it_no_longer())),
         ("control plane gone".to_owned(), Box::pin(the_control_plane_is_gone())),
+        ("only a name is known".to_owned(), Box::pin(only_a_name_is_known())),
         ("control plane going".to_owned(), Box::pin(the_control_plane_is_going())),
         ("namespace going".to_owned(), Box::pin(the_namespace_is_going())),
         ("deletionPolicy: Orphan".to_owned(), Box::pin(the_spec_says_orphan())),
