@@ -128,7 +128,7 @@ fn a_full_status_of_each_kind_comes_back() {
         "secretRef": {"name": "s", "key": "key"}, "resolved": {"keySecretKey": "key"}, "daemons": 2,
         "pendingJobs": 0, "key": {
             "current": recorded, "pending": recorded, "retiring": [recorded, recorded], "generation": 3,
-            "secrets": [{"name": "s", "key": "key"}], "adopted": "old",
+            "secrets": [{"name": "s", "key": "key"}], "adopted": "old", "seal": "00",
         },
     });
     let proxy = json!({

@@ -1,4 +1,5 @@
-//! The work of the controller's lease: the reconcilers, each with a queue of its own, while this replica leads.
+//! The work of the controller's lease: the reconcilers, each with a queue of its own and all with the same workers, while this
+//! replica leads.
 //! It wires them; what they do is not known here.
 
 use super::leader_tasks::Work;
@@ -18,6 +19,7 @@ use crate::controller::runtime::queue::Queue;
 use crate::controller::runtime::telemetry::Telemetry;
 use crate::controller::runtime::verify;
 use crate::controller::runtime::watches::{self, OnWatchError, Router};
+use crate::controller::runtime::workers::Workers;
 use crate::kubernetes::events::Events;
 use crate::serving::metrics::{CoderdRequest, Metrics, Named};
 use crds::{CoderControlPlane, CoderProvisioner};
@@ -86,7 +88,8 @@ impl Reconcilers {
         self.children.forget_all();
         self.of_control_planes.begin_term();
         self.of_provisioners.begin_term();
-        let (planes, daemons) = (Queue::default(), Queue::default());
+        let workers = Workers::default();
+        let (planes, daemons) = (Queue::with(&workers), Queue::with(&workers));
         let there = self.control_planes.clone();
         let _planes_shown = Telemetry::new(CONTROL_PLANE, self.metrics.clone())
             .show(&planes, move |namespace, name| there.named(namespace, name).is_some());

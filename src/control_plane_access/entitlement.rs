@@ -1,8 +1,9 @@
 //! Decides whether coderd lets external provisioners work, by what it says now. It never decides what follows.
 
-use super::reach::Reached;
-use crate::coderd::Error;
+use super::reach::{Reached, within};
 use crate::coderd::client::{Entitlement, Entitlements, Feature};
+use crate::coderd::{Error, Operation};
+use std::time::Duration;
 
 /// The feature as coderd calls it.
 const EXTERNAL_PROVISIONERS: &str = "external_provisioner_daemons";
@@ -25,9 +26,9 @@ pub(crate) enum ExternalProvisioners {
 }
 
 impl Reached {
-    /// Asks coderd. No token is sent.
-    pub(crate) async fn external_provisioners(&self) -> ExternalProvisioners {
-        judged(self.client.entitlements().await)
+    /// Asks coderd, for as long as there is time. No token is sent.
+    pub(crate) async fn external_provisioners(&self, limit: Duration) -> ExternalProvisioners {
+        judged(within(limit, Operation::Entitlements, self.client.entitlements()).await)
     }
 }
 

@@ -10,14 +10,15 @@ use super::operator_token::{self, NoToken};
 use super::secret_value::{Found, secret_value};
 use super::unreached::{Holder, Said, Unreached};
 use super::{ControlPlaneAccess, client, service, trust};
-use crate::coderd::{Client, Error};
+use crate::coderd::{Client, Error, Operation};
 use crate::confidential::Confidential;
 use crate::kubernetes::{CallError, KindName, Target, is_controlled_by};
 use crds::CoderControlPlane;
 use crds::names::control_plane::operator_token_secret;
 use crds::well_known::condition::{CODERD_REACHABLE, OPERATOR_ACCESS_READY};
 use serde_json::Value;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+use tokio::time::timeout;
 
 const DEPLOYMENT: KindName = ["apps/v1", "Deployment", "deployments"];
 const SERVICE: KindName = ["v1", "Service", "services"];
@@ -82,13 +83,48 @@ impl Access {
 }
 
 impl Reached {
+    /// The same, if it told the identity of its database.
+    pub(crate) fn identified(self) -> Result<Self, Unreached> {
+        let told = self.deployment().map(drop);
+        told.map(|()| self)
+    }
+
+    /// The identity of its database, for whoever keeps something by it: one that does not tell is not another one.
+    pub(crate) fn deployment(&self) -> Result<&str, Unreached> {
+        let untold = || self.access.unanswered(Error::Malformed { operation: Operation::BuildInfo });
+        self.deployment_id.as_deref().ok_or_else(untold)
+    }
+
     /// What an error of a later call means for the access itself; nothing if it is about what was asked for.
     pub(crate) fn lost(&self, error: &Error) -> Option<Unreached> {
         is_of_access(error).then(|| self.access.unproven(error.clone()))
     }
 }
 
+/// A question to coderd that changes nothing there, for as long as there is time.
+pub(crate) async fn within<T>(
+    limit: Duration,
+    operation: Operation,
+    question: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    timeout(limit, question).await.unwrap_or(Err(Error::TimedOut { operation }))
+}
+
 impl ControlPlaneAccess {
+    /// The same as [`Self::reach`] for as long as there is time: one that drips its answers takes four calls of 15 seconds.
+    pub(crate) async fn reach_within(
+        &self,
+        limit: Duration,
+        control_plane: &CoderControlPlane,
+        credentials: Credentials<'_>,
+    ) -> Result<Reached, Unreached> {
+        if let Ok(reached) = timeout(limit, self.reach(control_plane, credentials)).await {
+            return reached;
+        }
+        let access = Access::new(control_plane, place(control_plane, credentials)?);
+        Err(access.unanswered(Error::TimedOut { operation: Operation::Healthz }))
+    }
+
     /// Reaches the coderd of a control plane with a token that it accepts, or says why not. The object is the one that the
     /// shared watch has; whatever decides where a token goes is read now.
     pub(crate) async fn reach(

@@ -1,9 +1,9 @@
 //! Reads what the API server answers within bounds: bytes before they are kept, values before they are built.
 //! It never decides what an answer means.
 //!
-//! What it comes to. Eight reconciles run at once (`controller/runtime/queue.rs`), and each waits for one answer at a time. A small
-//! answer takes up to 256 KiB of text, and up to 512 KiB while its buffer grows. A large one takes 8 MiB at the most, 16 MiB
-//! while its buffer grows, and one of them is read at a time: 8 x 0.5 + 16 = 20 MiB at the very worst, which needs an
+//! What it comes to. Eight reconciles of all kinds run at once (`controller/runtime/workers.rs`), and each waits for one answer at a
+//! time. A small answer takes up to 256 KiB of text, and up to 512 KiB while its buffer grows. A large one takes 8 MiB at the most,
+//! 16 MiB while its buffer grows, and one of them is read at a time: 8 x 0.5 + 16 = 20 MiB at the very worst, which needs an
 //! object of 1.5 MiB in letters that JSON writes with six bytes each. A Secret or ConfigMap of 1 MiB takes 1.4 MiB (2 MiB
 //! while it grows).
 //!

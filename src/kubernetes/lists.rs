@@ -3,8 +3,10 @@
 
 use super::Kube;
 use super::answers::LARGEST_PAGE;
+use super::changes::KindName;
 use super::dynamic::{Built, kibibytes};
 use super::objects::CallError;
+use super::pod_status::PodStatus;
 use super::target::Target;
 use super::trimmed;
 use kube::api::{ListParams, Request};
@@ -12,6 +14,7 @@ use kube::core::ObjectMeta;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+const POD: KindName = ["v1", "Pod", "pods"];
 /// Objects of a page where the API server does not send a list as a stream.
 pub(super) const PAGE: u32 = 4;
 /// Objects of a page that is asked for; of those that are large, fewer.
@@ -39,26 +42,30 @@ struct PageMetadata {
 struct Item {
     #[serde(default, deserialize_with = "trimmed::metadata")]
     metadata: ObjectMeta,
+    /// Of anything but a pod nobody looks at it.
     #[serde(default)]
-    status: Value,
+    status: PodStatus,
 }
 
 impl Kube {
-    /// Metadata and status of at most so many of the objects of a kind with these labels.
-    pub async fn some_labelled(
+    /// What `keep` makes of the pods of a namespace with these labels, of so many at the most. It is shown metadata and status;
+    /// labels anybody can have, so that what it does not keep does not count.
+    pub async fn some_pods<T>(
         &self,
-        target: Target<'_>,
+        namespace: &str,
         selector: &str,
         limit: u32,
-    ) -> Result<Vec<Value>, CallError> {
-        let mut listed = Vec::new();
+        mut keep: impl FnMut(&Value) -> Option<T>,
+    ) -> Result<Vec<T>, CallError> {
+        let (mut kept, mut left) = (Vec::new(), MOST_LISTED);
         let list = |request: &Request, params: &ListParams| request.list(params);
-        self.pages(target, selector, list, |item| {
-            listed.push(json!({ "metadata": item.metadata, "status": item.status }));
-            listed.len() < limit as usize
+        self.pages(Target::of(POD, namespace, ""), selector, list, |item| {
+            kept.extend(keep(&json!({ "metadata": item.metadata, "status": item.status })));
+            left -= 1;
+            kept.len() < limit as usize && left > 0
         })
         .await?;
-        Ok(listed)
+        Ok(kept)
     }
 
     /// Shows the metadata of the objects of a kind with these labels, one after the other, in all namespaces unless the
@@ -167,7 +174,8 @@ mod tests {
         assert_eq!(page.metadata.r#continue.as_deref(), Some("more"));
         let items = page.items.unwrap();
         assert_eq!(json!(items[0].metadata), json!({"name": "a"}));
-        assert_eq!((&items[0].status["phase"], &items[1].status), (&json!("Failed"), &Value::Null));
+        let phase = |item: &Item| json!(item.status)["phase"].clone();
+        assert_eq!((phase(&items[0]), phase(&items[1])), (json!("Failed"), Value::Null));
         let empty: Page =
             serde_json::from_str(r#"{"metadata": {"resourceVersion": "1"}, "items": null}"#).unwrap();
         assert!(empty.items.is_none() && empty.metadata.r#continue.is_none());

@@ -17,6 +17,7 @@ mod objects;
 mod own;
 mod ownership;
 mod partial;
+mod pod_status;
 mod reduced;
 mod reflected;
 mod target;

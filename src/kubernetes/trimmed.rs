@@ -4,8 +4,8 @@
 use super::partial::part_of_kind;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use kube::core::ObjectMeta;
-use serde::Deserialize as DeriveDeserialize;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize as DeriveDeserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +14,7 @@ use std::marker::PhantomData;
 /// Whose labels and annotations are looked at. `kubectl`'s copy of the whole object is none of them.
 const OURS: [&str; 2] = ["coder.com/", "app.kubernetes.io/"];
 /// Bytes of a label or annotation; no longer one means anything to us.
-const LONGEST: usize = 1024;
+pub(super) const LONGEST: usize = 1024;
 /// Labels, annotations, finalizers that are kept of an object.
 pub(super) const MOST: usize = 64;
 /// Metadata of an object of a kind.
@@ -105,7 +105,7 @@ impl<'de> Deserialize<'de> for Ours {
 }
 
 /// What counts of a list of any length.
-trait Counts: Sized {
+pub(super) trait Counts: Sized {
     fn counted(self) -> Option<Self>;
 }
 
@@ -130,7 +130,8 @@ impl Counts for OwnerReference {
 }
 
 /// The first of a list that count.
-struct Few<T>(Vec<T>);
+#[derive(Debug, Serialize)]
+pub(super) struct Few<T>(Vec<T>);
 
 impl<T> Default for Few<T> {
     fn default() -> Self {

@@ -199,7 +199,12 @@ async fn server_errors_redirects_and_floods_have_their_classes() {
     each_call(elsewhere, |operation| Error::Redirected { operation, status: 307 }, &[]).await;
     let flood = |_: &str| Fault::answer_text(200, "application/json", &"x".repeat(64 * 1024 + 1));
     // What is read object by object is no list from its first byte on.
-    let listed = [Operation::ProvisionerKeys, Operation::ProvisionerKeyDaemons];
+    let listed = [
+        Operation::Licenses,
+        Operation::ProvisionerKeys,
+        Operation::ProvisionerKeyDaemons,
+        Operation::PendingJobs,
+    ];
     each_call(flood, |operation| Error::TooLarge { operation, limit: 64 * 1024 }, &listed).await;
     let endless = |_: &str| Fault::answer_text(200, "application/json", &" ".repeat(256 * 1024 + 1));
     let others: Vec<Operation> =

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use crds::names::provisioner::key_checksum;
 use kube::api::ListParams;
 use serde_json::{Value, json};
-use support::coderd::{Coderd, Fault, Occurrence};
+use support::coderd::{Coderd, Credential, Fault, Occurrence};
 use support::objects::is_ready;
 
 const VICTIM: &str = "victim";
@@ -122,6 +122,16 @@ async fn what_others_keep_in_the_secret_stays() {
     let note = STANDARD.encode("ours");
     let added = json!({ "metadata": { "labels": { "team": "a" } }, "data": { "note": note } });
     site.patch("secret", SECRET, &added).await;
+    // Whoever may write the status names it as a place of the key's.
+    let places = json!([{ "name": SECRET, "key": "key" }, { "name": SECRET, "key": "note" }]);
+    site.patch_status(&json!({ "key": { "secrets": places } })).await;
+    site.reconcile("with-a-place-of-others").await;
+    site.patch_status(&json!({ "key": null, "secretRef": { "name": SECRET, "key": "note" } })).await;
+    site.reconcile("without-a-record").await;
+    site.ready().await;
+    let shown = site.coderd().calls().iter().any(|call| call.credential == Credential::UnknownProvisionerKey);
+    assert!(!shown, "coderd was shown what is none of its keys");
+    assert_eq!(site.plaintext(SECRET, "note").await.as_deref(), Some("ours"));
     site.apply(&json!({ "replicas": 0, "tags": { "a": "b" } })).await;
     site.until_generation(2).await;
     assert_eq!(site.plaintext(SECRET, "note").await.as_deref(), Some("ours"), "a rotation keeps it");

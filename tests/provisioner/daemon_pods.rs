@@ -1,13 +1,14 @@
 //! What daemons run with: an address that they can verify, an image that coderd accepts, and a rollout that replaces nobody by a
 //! daemon that does not start.
 
-use crate::one_double::{BINARY, OneDouble};
+use crate::one_double::{BINARY, OneDouble, reconcile};
 use serde_json::{Value, json};
 use support::cluster::REALLY_READY;
 use support::cluster::pki::Ca;
 use support::coderd::Role;
 use support::https;
 use support::objects::{condition, is_observed, is_ready, text};
+use support::plain_http::Ask;
 use support::test_env::TestEnv;
 
 const DEPLOYMENT: &str = "provisioner-builders";
@@ -51,6 +52,49 @@ async fn trusted(env: &OneDouble, ns: &str, deployment: &Value) -> String {
     trusted
 }
 
+/// The Service is made anew, with another address: daemons are led there at once.
+async fn follows_the_service(env: &OneDouble, ns: &str) {
+    let replaced = env.get("service", ns, "coder").await.unwrap()["spec"]["clusterIP"].clone();
+    env.cluster.kubectl(&format!("delete service coder -n {ns}")).await.expect_ok();
+    env.until_object("deployment", ns, DEPLOYMENT, "led to the new Service", |live| {
+        let ip = &live["spec"]["template"]["spec"]["hostAliases"][0]["ip"];
+        ip.is_string() && *ip != replaced
+    })
+    .await;
+}
+
+/// What the control plane serves with, and an operator's token for it.
+async fn serve(env: &OneDouble, ns: &str, authority: &Ca, names: &[&str]) {
+    let pair = authority.server(names);
+    let service = format!("coder.{ns}.svc.cluster.local");
+    [service.as_str(), "coder.example.com"].iter().for_each(|host| env.coderd().present(host, &pair));
+    let data = json!({ "tls.crt": pair.certificate, "tls.key": pair.key, "ca.crt": authority.certificate });
+    env.apply_secret(ns, "tls", &data).await;
+    let token = env.coderd().token_for(&[Role::TemplateAdmin]);
+    env.apply_secret(ns, "operator-token", &json!({ "token": token })).await;
+}
+
+/// To a control plane that they cannot be led to they do not move, and its key is not made: it would be in the Secret that those
+/// that run are started again with.
+async fn nobody_moves_where_they_cannot_be_led(env: &OneDouble, ns: &str, authority: &Ca) {
+    let secret = async || env.get("secret", ns, "builders-provisioner-key").await.unwrap();
+    let before = secret().await;
+    assert!(!text(&before, "/metadata/annotations/coder.com~1provisioner-key-of").is_empty(), "{before}");
+    let pair = authority.server(&["192.0.2.1"]);
+    env.coderd().present(&format!("other.{ns}.svc.cluster.local"), &pair);
+    let data = json!({ "tls.crt": pair.certificate, "tls.key": pair.key, "ca.crt": authority.certificate });
+    env.apply_secret(ns, "other-tls", &data).await;
+    let plane = json!({ "tls": { "secretNames": ["other-tls"] },
+        "operatorAccess": { "tokenSecretRef": { "name": "operator-token" } } });
+    env.apply_control_plane(ns, "other", &plane).await;
+    env.ready(ns, "other").await;
+    env.apply_provisioner(ns, "builders", &json!({ "controlPlaneRef": { "name": "other" } })).await;
+    let told = env.until_provisioner_reason(ns, "builders", "Stalled", "CertificateNameMissing").await;
+    assert_eq!(told["status"]["key"]["pending"], Value::Null, "{}", told["status"]["key"]);
+    assert_eq!(secret().await["metadata"]["resourceVersion"], before["metadata"]["resourceVersion"]);
+    assert_eq!(env.keys(ns), [ns]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn daemons_verify_a_control_plane_by_the_public_name_of_its_certificate() {
     let builder = TestEnv::builder(BINARY).nodes(2).coderd_with_tls().flag("--verify-interval=10s");
@@ -58,16 +102,8 @@ async fn daemons_verify_a_control_plane_by_the_public_name_of_its_certificate() 
     let ns = env.cluster.namespace("named").await;
     let service = format!("coder.{ns}.svc.cluster.local");
     let authority = Ca::new("company");
-    let serve = async |names: &[&str]| {
-        let pair = authority.server(names);
-        [service.as_str(), "coder.example.com"].iter().for_each(|host| env.coderd().present(host, &pair));
-        let data =
-            json!({ "tls.crt": pair.certificate, "tls.key": pair.key, "ca.crt": authority.certificate });
-        env.apply_secret(&ns, "tls", &data).await;
-    };
+    let serve = async |names: &[&str]| serve(&env, &ns, &authority, names).await;
     serve(&["coder.example.com"]).await;
-    let token = env.coderd().token_for(&[Role::TemplateAdmin]);
-    env.apply_secret(&ns, "operator-token", &json!({ "token": token })).await;
     let plane = json!({ "tls": { "secretNames": ["tls"] },
         "operatorAccess": { "tokenSecretRef": { "name": "operator-token" } } });
     env.apply_control_plane(&ns, "coder", &plane).await;
@@ -78,7 +114,7 @@ async fn daemons_verify_a_control_plane_by_the_public_name_of_its_certificate() 
 
     let deployment = env.deployment(&ns).await;
     let url = text(variable(&deployment, "CODER_URL"), "/value").to_owned();
-    assert_eq!(url, "https://coder.example.com:443");
+    assert_eq!(url, "https://coder.example.com", "without a port, by which coderd would not know itself");
     let address = env.get("service", &ns, "coder").await.unwrap()["spec"]["clusterIP"].clone();
     let aliases = &deployment["spec"]["template"]["spec"]["hostAliases"];
     assert_eq!(*aliases, json!([{ "ip": address, "hostnames": ["coder.example.com"] }]));
@@ -88,12 +124,21 @@ async fn daemons_verify_a_control_plane_by_the_public_name_of_its_certificate() 
     assert!(refused.contains("handshake"), "{refused}");
 
     // A certificate for names that nobody can be asked by: told, and what runs stays.
-    serve(&["*.example.com"]).await;
+    serve(&["*.example.org"]).await;
     let told = env.until_provisioner_reason(&ns, "builders", "Stalled", "CertificateNameMissing").await;
     let message = text(condition(&told, "Stalled"), "/message");
     assert!(message.contains(&format!("add {service}")), "{message}");
     let after = env.deployment(&ns).await;
     assert_eq!(after["metadata"]["generation"], deployment["metadata"]["generation"], "nobody was rolled");
+
+    // One that is deleted to be issued anew, and comes back with the same CA, rolls nobody.
+    env.cluster.kubectl(&format!("delete secret tls -n {ns}")).await.expect_ok();
+    reconcile(&env, &ns, "without-certificate").await;
+    serve(&["coder.example.com"]).await;
+    env.provisioner_ready(&ns, "builders").await;
+    let after = env.deployment(&ns).await;
+    assert_eq!(after["metadata"]["generation"], deployment["metadata"]["generation"], "nobody was rolled");
+    follows_the_service(&env, &ns).await;
 
     // With the name of the Service in it that is used, and no alias is left.
     serve(&["*.example.com", &service]).await;
@@ -103,6 +148,47 @@ async fn daemons_verify_a_control_plane_by_the_public_name_of_its_certificate() 
     })
     .await;
     env.provisioner_ready(&ns, "builders").await;
+    nobody_moves_where_they_cannot_be_led(&env, &ns, &authority).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn daemons_of_a_coderd_that_redirects_come_by_the_name_it_redirects_to() {
+    let builder = TestEnv::builder(BINARY).nodes(2).coderd_with_tls().flag("--verify-interval=10s");
+    let env = OneDouble { env: builder.start().await };
+    let ns = env.cluster.namespace("redirected").await;
+    let (service, public) = (format!("coder.{ns}.svc.cluster.local"), "coder.example.com");
+    let authority = Ca::new("company");
+    // The name of the Service is in it, and would be used if coderd let anybody in by it.
+    serve(&env, &ns, &authority, &["example.com", &service, public]).await;
+    env.coderd().redirect_to_access_url(Some("https://coder.example.com"));
+    let variable_of = |name: &str, value: &str| json!({ "name": name, "value": value });
+    let redirects = variable_of("CODER_REDIRECT_TO_ACCESS_URL", "true");
+    let plane = |url: Value| {
+        json!({ "tls": { "secretNames": ["tls"] }, "extraEnv": [url, redirects],
+            "operatorAccess": { "tokenSecretRef": { "name": "operator-token" } } })
+    };
+    let url = variable_of("CODER_ACCESS_URL", "https://coder.example.com");
+    env.apply_control_plane(&ns, "coder", &plane(url)).await;
+    env.ready(&ns, "coder").await;
+    env.apply_provisioner(&ns, "builders", &json!({})).await;
+    let deployment = env.deployment(&ns).await;
+    let url = text(variable(&deployment, "CODER_URL"), "/value").to_owned();
+    assert_eq!(url, "https://coder.example.com");
+    let trusted = trusted(&env, &ns, &deployment).await;
+    let asked = async |host: &str| {
+        let ask = Ask::new("GET", "/api/v2/buildinfo").header("host", host);
+        ask.send_over_tls(env.coderd().tls_addr(), &trusted, public).await.unwrap().status
+    };
+    assert_eq!(asked(url.strip_prefix("https://").unwrap()).await, 200, "as a daemon asks");
+    assert_eq!((asked("coder.example.com:443").await, asked(&format!("{service}:443")).await), (307, 307));
+
+    // What the spec does not say is seen: nobody comes in by another name, and that is told.
+    let source = json!({ "configMapKeyRef": { "name": "settings", "key": "url", "optional": true } });
+    let hidden = json!({ "name": "CODER_ACCESS_URL", "valueFrom": source });
+    env.apply_control_plane(&ns, "coder", &plane(hidden)).await;
+    let told = env.until_provisioner_reason(&ns, "builders", "Stalled", "CertificateNameMissing").await;
+    let message = text(condition(&told, "Stalled"), "/message");
+    assert!(message.contains("CODER_REDIRECT_TO_ACCESS_URL") && message.contains(public), "{message}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,7 +2,7 @@
 //! what is told, and what is left in coderd. Whatever holds it heals: then its key is deleted, and it goes.
 
 use crate::env::{Case, run_all};
-use crate::site::{NAME, Site, wait};
+use crate::site::{NAME, Site, WORKLOAD, wait};
 use serde_json::{Value, json};
 use support::coderd::{Fault, Occurrence, Role};
 use support::objects::{condition, secret};
@@ -160,6 +160,17 @@ async fn the_control_plane_is_gone() {
     leaves_its_key(&site).await;
 }
 
+/// What the older operator left, of which nothing but a name is known, and nobody can be asked.
+async fn only_a_name_is_known() {
+    let site = Site::with_key("named").await;
+    site.apply(&json!({ "replicas": 0, "suspend": true })).await;
+    site.until("suspended", |object| condition(object, "Suspended")["status"] == "True").await;
+    site.patch_status(&json!({ "key": null })).await;
+    site.remove("codercontrolplane", "coder").await;
+    site.until_gone("codercontrolplane", "coder").await;
+    leaves_its_key(&site).await;
+}
+
 async fn the_control_plane_is_going() {
     let site = Site::with_key("leaving").await;
     let held = |by: Value| json!({ "metadata": { "finalizers": by } });
@@ -214,6 +225,21 @@ async fn pods_end_before_their_key_goes() {
     site.coderd().assert_no_violations();
 }
 
+/// Whoever may create pods can give one the labels of daemons: it has no key, and nothing waits for it.
+async fn a_pod_with_the_labels_of_daemons_holds_nobody() {
+    let site = Site::with_key("labelled").await;
+    let labels = site.get("deployment", WORKLOAD).await.unwrap()["spec"]["selector"]["matchLabels"].clone();
+    let pod = json!({ "apiVersion": "v1", "kind": "Pod",
+        "metadata": { "name": "workspace", "namespace": site.ns, "labels": labels },
+        "spec": { "containers": [{ "name": "a", "image": "example.com/a" }] } });
+    site.put(&pod).await;
+    site.remove("coderprovisioner", NAME).await;
+    site.until_gone("coderprovisioner", NAME).await;
+    assert_eq!(site.keys(), Vec::<String>::new());
+    let left = site.get("pod", "workspace").await.expect("it is not ours to delete");
+    assert!(left["metadata"]["deletionTimestamp"].is_null(), "{left}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn each_row_of_the_table_has_its_outcome() {
     let held = HELD.iter().map(|(trouble, why)| -> Case<'_> {
@@ -224,11 +250,13 @@ async fn each_row_of_the_table_has_its_outcome() {
         ("no control plane ever answered".to_owned(), Box::pin(no_control_plane_ever_answered())),
         ("not licensed".to_owned(), Box::pin(the_license_covers_it_no_longer())),
         ("control plane gone".to_owned(), Box::pin(the_control_plane_is_gone())),
+        ("only a name is known".to_owned(), Box::pin(only_a_name_is_known())),
         ("control plane going".to_owned(), Box::pin(the_control_plane_is_going())),
         ("namespace going".to_owned(), Box::pin(the_namespace_is_going())),
         ("deletionPolicy: Orphan".to_owned(), Box::pin(the_spec_says_orphan())),
         ("release annotation".to_owned(), Box::pin(an_annotation_lets_it_go())),
         ("pods end first".to_owned(), Box::pin(pods_end_before_their_key_goes())),
+        ("a pod of others".to_owned(), Box::pin(a_pod_with_the_labels_of_daemons_holds_nobody())),
     ];
     run_all(held.chain(others).collect()).await;
 }

@@ -36,6 +36,29 @@ async fn no_key_is_made_for_a_secret_that_is_immutable() {
     assert_eq!(made(), 2);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_of_others_under_our_names_are_in_nobodys_way_whatever_is_in_them() {
+    let env = OneDouble::shared().await;
+    let ns = env.control_plane("series").await;
+    // More than are read of a key of ours, and of more keys than are read.
+    let names: Vec<String> = (0..300).map(|number| format!("tag-{number}")).collect();
+    let tags: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "x")).collect();
+    env.coderd().add_provisioner_key("default", &format!("{ns}-2"), &tags);
+    for number in 3..300 {
+        env.coderd().add_provisioner_key("default", &format!("{ns}-{number}"), &[]);
+    }
+    let named = |name: String| {
+        move |object: &serde_json::Value| is_ready(object) && text(object, "/status/key/current/name") == name
+    };
+    env.apply_provisioner(&ns, "builders", &json!({ "replicas": 0 })).await;
+    env.until_provisioner(&ns, "builders", "ready", named(ns.clone())).await;
+    env.apply_provisioner(&ns, "builders", &json!({ "replicas": 0, "tags": { "zone": "eu" } })).await;
+    env.until_provisioner(&ns, "builders", "ready with the next free number", named(format!("{ns}-300")))
+        .await;
+    let events = env.events_about(&ns, "builders").await;
+    assert!(events.iter().any(|event| event.1 == "KeyNameTaken"), "{events:?}");
+}
+
 /// The keys of an organization of its own, which is then deleted in coderd.
 async fn without_organization(env: &OneDouble, ns: &str) {
     env.coderd().remove_provisioner_key(ns, ns);

@@ -3,6 +3,7 @@
 
 use crate::env::{Case, run_all};
 use crate::site::{NAME, SECRET, Site, WORKLOAD, wait};
+use crds::well_known::annotation::KEY_OF;
 use serde_json::{Value, json};
 use support::coderd::{Coderd, Credential, Role};
 use support::objects::{condition, is_ready, secret, text};
@@ -120,6 +121,54 @@ async fn another_database_behind_the_same_address() {
     assert!(left.contains(NAME), "{left}");
 }
 
+/// Deleted and applied again on a database that stays, as a tool does that replaces objects.
+async fn the_control_plane_is_made_anew() {
+    let site = Site::with_key("anew").await;
+    for (number, name) in [(2, "builders-2"), (3, NAME)] {
+        site.remove("codercontrolplane", "coder").await;
+        site.until_gone("codercontrolplane", "coder").await;
+        site.apply_control_plane("coder", &site.double, &json!({})).await;
+        site.until_generation(number).await;
+        assert_eq!(site.keys(), [name], "of the one before nothing is left");
+    }
+    assert_eq!((site.event("KeyLeftBehind").await, site.event("KeyNameTaken").await), (None, None));
+    // Nor when the object goes before it was looked at again.
+    site.apply(&json!({ "replicas": 0, "suspend": true })).await;
+    site.until("suspended", |object| condition(object, "Suspended")["status"] == "True").await;
+    site.remove("codercontrolplane", "coder").await;
+    site.until_gone("codercontrolplane", "coder").await;
+    site.apply_control_plane("coder", &site.double, &json!({})).await;
+    site.until_object("codercontrolplane", "coder", "Ready", is_ready).await;
+    site.remove("coderprovisioner", NAME).await;
+    site.until_gone("coderprovisioner", NAME).await;
+    assert_eq!(site.keys(), Vec::<String>::new());
+}
+
+/// What the older operator left is moved before anybody of ours looked at it: its plaintext is shown to nobody else.
+async fn a_key_of_the_older_operator_is_moved() {
+    let site = Site::with_key("former").await;
+    let other = site.env.double();
+    let token = other.coderd.token_for(&[Role::TemplateAdmin]);
+    site.put(&secret(&site.ns, "other-token", &json!({ "token": token }))).await;
+    let access = json!({ "operatorAccess": { "tokenSecretRef": { "name": "other-token" } } });
+    site.apply_control_plane("other", &other, &access).await;
+    // Suspended, so that nobody writes what that operator never wrote.
+    let serving = |name: &str, suspend: bool| json!({ "replicas": 0, "suspend": suspend, "controlPlaneRef": { "name": name } });
+    site.apply(&serving("coder", true)).await;
+    site.until("suspended", |object| condition(object, "Suspended")["status"] == "True").await;
+    site.patch_status(&json!({ "key": null })).await;
+    site.patch("secret", SECRET, &json!({ "metadata": { "annotations": { KEY_OF: null } } })).await;
+    site.apply(&serving("other", false)).await;
+    site.until("ready in the other coderd", |object| {
+        is_ready(object) && object["status"]["controlPlaneRefName"] == "other"
+    })
+    .await;
+    assert_eq!((site.keys(), keys(&other.coderd, "default")), (vec![NAME.to_owned()], vec![NAME.to_owned()]));
+    assert!(!is_shown_foreign_secrets(&other.coderd), "{:?}", other.coderd.calls());
+    let left = site.until_event("KeyLeftBehind").await;
+    assert!(left.contains(NAME), "{left}");
+}
+
 async fn a_key_is_taken_over_on_purpose() {
     let site = Site::new("adopted").await;
     let foreign = site.coderd().add_provisioner_key("default", NAME, &[]);
@@ -179,6 +228,8 @@ async fn a_provisioner_moves_and_rotates_only_what_it_must() {
         ("organization changed".to_owned(), Box::pin(the_organization_changes())),
         ("control plane swapped".to_owned(), Box::pin(the_control_plane_is_swapped())),
         ("another database".to_owned(), Box::pin(another_database_behind_the_same_address())),
+        ("control plane made anew".to_owned(), Box::pin(the_control_plane_is_made_anew())),
+        ("taken over and moved".to_owned(), Box::pin(a_key_of_the_older_operator_is_moved())),
         ("adopt-key".to_owned(), Box::pin(a_key_is_taken_over_on_purpose())),
         ("one name for two".to_owned(), Box::pin(two_ask_for_one_name())),
         ("another name".to_owned(), Box::pin(another_name_is_another_key())),

@@ -111,3 +111,14 @@ impl OneDouble {
         .await;
     }
 }
+
+/// Requests a reconcile of `builders` and waits until it is done.
+pub async fn reconcile(env: &OneDouble, ns: &str, request: &str) {
+    let words =
+        format!("annotate coderprovisioner/builders -n {ns} --overwrite coder.com/reconcile-at={request}");
+    env.cluster.kubectl(&words).await.expect_ok();
+    env.until_provisioner(ns, "builders", &format!("the reconcile {request}"), |object| {
+        object["status"]["lastHandledReconcileAt"] == request
+    })
+    .await;
+}

@@ -78,6 +78,11 @@ pub struct ProvisionerKeyStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
     pub adopted: Option<String>,
+    /// Proof that the operator wrote `generation`, `secrets` and `adopted`. Without it no Secret is read or emptied because somebody
+    /// wrote its name here, and no key is taken over a second time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 128))]
+    pub seal: Option<String>,
 }
 
 /// One provisioner key in coderd: which it is and what it was made for.

@@ -216,11 +216,6 @@ impl Answer {
         serde_json::from_slice(&self.body).map_err(|_| Error::Malformed { operation: self.operation })
     }
 
-    /// Success with a list, which Go writes as null when it is empty.
-    pub(super) fn list<T: DeserializeOwned>(self) -> Result<Vec<T>, Error> {
-        self.json::<Option<Vec<T>>>().map(Option::unwrap_or_default)
-    }
-
     pub(super) fn upload(self) -> Result<Upload, Error> {
         let said = self.said();
         let unique = said.detail.contains("licenses_jwt_key") || said.detail.contains("duplicate key");
@@ -331,11 +326,6 @@ mod tests {
         };
         assert_eq!(me(json!([{ "name": "owner", "display_name": "Owner" }])).unwrap().roles, ["owner"]);
         assert_eq!(me(Value::Null).unwrap().roles, Vec::<String>::new());
-    }
-
-    #[test]
-    fn a_null_list_is_empty() {
-        assert_eq!(answer(200, "null").list::<License>(), Ok(Vec::new()));
     }
 
     #[test]

@@ -36,11 +36,31 @@ pub(super) struct Job {
     tags: Tags,
 }
 
-/// The jobs among those listed that daemons with a key of these tags would take.
-pub(super) fn waiting_for(key: &Tags, listed: &[Job]) -> PendingJobs {
-    let daemon = of_daemon(key);
-    let count = listed.iter().filter(|job| takes(&daemon, &job.tags)).count();
-    PendingJobs { count, more: listed.len() >= ASKED_FOR }
+/// Counts the jobs that daemons with a key of some tags would take, one after the other.
+#[derive(Debug)]
+pub(super) struct Count {
+    daemon: Tags,
+    taken: usize,
+    listed: usize,
+}
+
+impl Count {
+    /// For daemons with a key of these tags.
+    pub(super) fn of(key: &Tags) -> Self {
+        Self { daemon: of_daemon(key), taken: 0, listed: 0 }
+    }
+
+    /// Counts a job; no more are counted than were asked for.
+    pub(super) fn add(&mut self, job: &Job) -> bool {
+        self.listed += 1;
+        self.taken += usize::from(takes(&self.daemon, &job.tags));
+        self.listed <= ASKED_FOR
+    }
+
+    /// What was counted.
+    pub(super) fn pending(&self) -> PendingJobs {
+        PendingJobs { count: self.taken, more: self.listed >= ASKED_FOR }
+    }
 }
 
 /// The tags by which coderd is asked to narrow its list. It shows jobs that have at least these, while a daemon takes
@@ -93,6 +113,12 @@ mod tests {
         pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     }
 
+    fn waiting_for(key: &Tags, listed: &[Job]) -> PendingJobs {
+        let mut count = Count::of(key);
+        assert!(listed.iter().all(|job| count.add(job)));
+        count.pending()
+    }
+
     /// A job as coderd stores it.
     fn job(pairs: &[(&str, &str)]) -> Job {
         let mut tags = tags(pairs);
@@ -130,6 +156,8 @@ mod tests {
     fn a_full_list_may_not_be_all() {
         let jobs: Vec<Job> = (0..ASKED_FOR).map(|_| job(&[("zone", "us")])).collect();
         assert_eq!(waiting_for(&tags(&[("zone", "eu")]), &jobs), PendingJobs { count: 0, more: true });
+        let mut count = Count::of(&tags(&[]));
+        assert!(jobs.iter().all(|job| count.add(job)) && !count.add(&jobs[0]), "it was not asked for more");
         let nameless: Job = serde_json::from_str(r#"{"tags":null}"#).unwrap();
         assert_eq!(waiting_for(&tags(&[]), &[nameless]).count, 1, "no tags at all are everybody's");
     }

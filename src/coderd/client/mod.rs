@@ -24,12 +24,17 @@ use super::observer::Observer;
 use super::resolve::Resolve;
 use super::tls::TrustError;
 use crate::confidential::Confidential;
-use elements::Reader;
+use elements::{Reader, Unlisted};
 use http::HeaderValue;
 use requests::Request;
 use std::sync::Arc;
 use std::time::Instant;
 use transport::Transport;
+
+/// Licenses of a list that are looked at; nobody has more than a handful.
+const MOST_LICENSES: usize = 1000;
+/// Bytes of one of them: what it says of itself is shorter than its text, which is 64 KiB at most.
+const LARGEST_LICENSE: usize = 128 << 10;
 
 /// A client of one coderd, with or without a token. Clones share connections.
 #[derive(Debug, Clone)]
@@ -115,6 +120,11 @@ impl Client {
         (named, info)
     }
 
+    /// The host, with its port if it has one, by which alone coderd lets anybody in, if it redirected us there.
+    pub fn access_host(&self) -> Option<&str> {
+        self.access_host.as_ref()?.to_str().ok()
+    }
+
     /// Version and identity. Needs no token and sends none.
     pub async fn build_info(&self) -> Result<BuildInfo, Error> {
         self.call(Request::build_info()).await.and_then(|answer| answer.json())
@@ -132,7 +142,34 @@ impl Client {
 
     /// The licenses the token's user may see: for anybody but an owner, none.
     pub async fn licenses(&self) -> Result<Vec<License>, Error> {
-        self.call(Request::licenses()).await.and_then(|answer| answer.list())
+        let mut all = Vec::new();
+        self.each_license(&mut |license| all.push(license)).await?;
+        Ok(all)
+    }
+
+    /// Whether coderd has a license with these claims. Whoever answers chooses how much there is in its licenses: none is kept.
+    async fn find_license(&self, claims: &Claims) -> Result<Next, Error> {
+        let mut found = Next::Upload;
+        let mut compare = |license: License| {
+            if found == Next::Upload {
+                found = next(&[license], claims);
+            }
+        };
+        self.each_license(&mut compare).await?;
+        Ok(found)
+    }
+
+    async fn each_license(&self, each: &mut (dyn FnMut(License) + Send)) -> Result<(), Error> {
+        let mut left = MOST_LICENSES;
+        let mut reader = |object: &[u8]| {
+            left = left.checked_sub(1).ok_or(Unlisted::TooLarge(MOST_LICENSES))?;
+            if object.len() > LARGEST_LICENSE {
+                return Err(Unlisted::TooLarge(LARGEST_LICENSE));
+            }
+            each(serde_json::from_slice(object).map_err(|_| Unlisted::Malformed)?);
+            Ok(())
+        };
+        self.list(Request::licenses(), &mut reader).await
     }
 
     /// Uploads a license.
@@ -144,12 +181,12 @@ impl Client {
     /// duplicate only after listing again.
     pub async fn apply_license(&self, jwt: &Confidential<String>) -> Result<Applied, ApplyError> {
         let claims = Claims::of(jwt)?;
-        if let Next::AlreadyThere { id } = next(&self.licenses().await?, &claims) {
+        if let Next::AlreadyThere { id } = self.find_license(&claims).await? {
             return Ok(Applied::AlreadyThere { id });
         }
         match self.upload_license(jwt).await? {
             Upload::Accepted(license) => Ok(Applied::Uploaded { id: license.id }),
-            Upload::Duplicate => match next(&self.licenses().await?, &claims) {
+            Upload::Duplicate => match self.find_license(&claims).await? {
                 Next::AlreadyThere { id } => Ok(Applied::AlreadyThere { id }),
                 Next::Upload => Err(answers::unlisted_duplicate().into()),
             },

@@ -111,12 +111,23 @@ impl Client {
     pub async fn provisioner_keys(
         &self,
         organization: Uuid,
-        is_wanted: impl Fn(Uuid, &str) -> bool + Sync,
+        is_wanted: impl FnMut(Uuid, &str) -> bool + Send,
     ) -> Result<Vec<ProvisionerKey>, Error> {
+        self.provisioner_keys_as(organization, is_wanted, |key| key).await
+    }
+
+    /// The same, of which no more is held than `keep` makes of each while the list still arrives: tags are of any length up to
+    /// 8 KiB, and take several times that.
+    pub async fn provisioner_keys_as<T: Send>(
+        &self,
+        organization: Uuid,
+        mut is_wanted: impl FnMut(Uuid, &str) -> bool + Send,
+        keep: impl Fn(ProvisionerKey) -> T + Sync + Send,
+    ) -> Result<Vec<T>, Error> {
         let mut keys = Vec::new();
         let mut reader = |object: &[u8]| {
-            if let Some(key) = wanted(object, &is_wanted)? {
-                keys.push(key);
+            if let Some(key) = wanted(object, &mut is_wanted)? {
+                keys.push(keep(key));
             }
             if keys.len() > MOST_KEYS { Err(Unlisted::TooLarge(MOST_KEYS)) } else { Ok(()) }
         };
@@ -190,10 +201,16 @@ impl Client {
 
     /// How many jobs of an organisation wait for daemons that have a key with these tags. coderd shows this to owners and
     /// to administrators of the organisation (or of its templates) alone; others get [`Error::NotFoundOrForbidden`].
+    /// [`Error::TooLarge`] if it shows more than it was asked for. No job is kept.
     pub async fn pending_jobs(&self, organization: Uuid, tags: &Tags) -> Result<PendingJobs, Error> {
         let request = Request::pending_jobs(organization, &jobs::filter(tags));
-        let listed = self.call(request).await.and_then(|answer| answer.list::<jobs::Job>())?;
-        Ok(jobs::waiting_for(tags, &listed))
+        let mut count = jobs::Count::of(tags);
+        let mut reader = |object: &[u8]| match count.add(&read(object)?) {
+            true => Ok(()),
+            false => Err(Unlisted::TooLarge(jobs::ASKED_FOR)),
+        };
+        self.list(request, &mut reader).await?;
+        Ok(count.pending())
     }
 }
 
@@ -204,7 +221,10 @@ fn read<'a, T: Deserialize<'a>>(object: &'a [u8]) -> Result<T, Unlisted> {
 
 /// A key of a list, if it is wanted. Of any other only id and name are looked at: whatever else somebody gave it does not get
 /// in our way.
-fn wanted(object: &[u8], is_wanted: impl Fn(Uuid, &str) -> bool) -> Result<Option<ProvisionerKey>, Unlisted> {
+fn wanted(
+    object: &[u8],
+    mut is_wanted: impl FnMut(Uuid, &str) -> bool,
+) -> Result<Option<ProvisionerKey>, Unlisted> {
     #[derive(Deserialize)]
     struct Head {
         id: Uuid,

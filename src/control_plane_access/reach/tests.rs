@@ -36,6 +36,16 @@ fn unread() -> CallError {
     CallError::TimedOut { operation: "get Secret team/mine".to_owned(), limit: Duration::from_secs(5) }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_question_ends_with_the_time_there_is() {
+    let (limit, operation) = (Duration::from_secs(3), Operation::Organization);
+    let began = tokio::time::Instant::now();
+    let dripping = std::future::pending::<Result<(), Error>>();
+    assert_eq!(within(limit, operation, dripping).await, Err(Error::TimedOut { operation }));
+    assert_eq!(began.elapsed(), limit);
+    assert_eq!(within(limit, operation, async { Ok(7) }).await, Ok(7));
+}
+
 #[test]
 fn a_token_that_somebody_named_is_taken_or_it_is_told_what_is_lacking() {
     for (holder, about) in [(Holder::Operator, About::OperatorAccess), (Holder::Bootstrap, About::Bootstrap)]

@@ -89,8 +89,7 @@ pub(crate) fn leave(owner: OwnerState<'_>) -> (Option<Value>, Rollout) {
 /// Whether a rollout that Kubernetes gave up waiting for is only slow: its pods tell.
 async fn looked_into(kube: &Kube, namespace: &str, late: LatePods<'_>, rollout: Rollout) -> Rollout {
     let Rollout::Stuck(_) = rollout else { return rollout };
-    let pods = Target { api_version: "v1", kind: "Pod", plural: "pods", namespace, name: "" };
-    match kube.some_labelled(pods, late.selector, PODS).await {
+    match kube.some_pods(namespace, late.selector, PODS, |pod| Some(pod.clone())).await {
         Ok(pods) => late::judge(&pods, Timestamp::now(), late.hint),
         Err(error) => {
             tracing::warn!(%error, "the pods of a late rollout could not be looked at");

@@ -1,6 +1,7 @@
 //! Decides by which address daemons reach their control plane: its Service, and over TLS by a name that its certificate is made
 //! out for, since a daemon checks that name. Pure: certificates and the Service come in as values, and no status is looked at.
 
+use super::public_address::PublicAddress;
 use crate::coderd::LARGEST_PEM;
 use crate::confidential::decoded;
 use crate::trust;
@@ -58,6 +59,13 @@ pub(crate) enum NoAddress {
         /// Its host.
         host: String,
     },
+    /// coderd redirects whoever does not come by its access URL, and daemons cannot come by it.
+    Redirected {
+        /// The host of the access URL, with its port if it names one.
+        host: String,
+        /// What is in their way.
+        because: &'static str,
+    },
     /// The Service is not there or not the control plane's: its condition says so.
     ServiceMissing,
 }
@@ -78,53 +86,128 @@ impl fmt::Display for NoAddress {
         match self {
             Self::Unnamed { host } => write!(
                 out,
-                "daemons cannot verify the control plane: its certificate has neither the name {host} nor another one without \
-                 a wildcard; add {host} to its subject alternative names, {fix}"
+                "daemons cannot verify the control plane: its certificate has neither the name {host} nor another one that could \
+                 be led to its Service; add {host} to its subject alternative names, {fix}"
             ),
             Self::WithoutClusterIp { service, host } => write!(
                 out,
                 "daemons cannot reach the control plane by the name in its certificate: Service {service} has no cluster IP; \
                  give it one, add {host} to the certificate's subject alternative names, {fix}"
             ),
+            Self::Redirected { host, because } => write!(
+                out,
+                "daemons cannot reach the control plane: with CODER_REDIRECT_TO_ACCESS_URL it redirects everybody who does not come \
+                 by {host}, and {because}; unset that variable of the control plane, {fix}"
+            ),
             Self::ServiceMissing => write!(out, "the control plane has no Service yet"),
         }
     }
 }
 
-/// By which name daemons ask for a control plane.
+/// How daemons get to a control plane.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Name {
-    /// By that of its Service.
-    OfService,
-    /// By this one of its certificate.
-    OfCertificate(String),
-    /// None fits.
-    Nobody,
+pub(super) enum Way {
+    /// By this URL, whose name leads to its Service anyway.
+    AtService(String),
+    /// By this URL, whose name has to be led there.
+    Through(String),
 }
 
-/// The certificates that a control plane serves with: the leaf of each Secret, as far as they can be read.
-pub(super) fn leaves<'a>(secrets: impl IntoIterator<Item = &'a Value>) -> Vec<CertificateDer<'static>> {
-    let leaf = |secret: &Value| {
-        let encoded = &secret["data"]["tls.crt"];
-        let is_small = encoded.as_str().is_some_and(|text| text.len() / 4 * 3 <= LARGEST_PEM + 3);
-        let pem = decoded(encoded).filter(|_| is_small)?;
-        trust::certificates(pem.expose()).ok()?.into_iter().next()
-    };
-    secrets.into_iter().filter_map(leaf).collect()
+/// The certificate in a Secret that a control plane serves with, if it can be read. What is too large is not even decoded.
+pub(super) fn leaf(secret: &Value) -> Option<CertificateDer<'static>> {
+    let encoded = &secret["data"]["tls.crt"];
+    encoded.as_str().filter(|text| text.len() / 4 * 3 <= LARGEST_PEM + 3)?;
+    trust::certificates(decoded(encoded)?.expose()).ok()?.into_iter().next()
 }
 
-/// The name to ask for: that of the Service where a certificate has it, else the first one of a certificate that is no
-/// wildcard, else the public one of the control plane where a wildcard covers it: other names below a wildcard may be those of
-/// workspaces. coderd presents whichever of its certificates fits.
-pub(super) fn name(leaves: &[CertificateDer<'_>], host: &str, public: Option<&str>) -> Name {
+/// How daemons get to a control plane that is known as `public` outside. `at` is its Service, `leaves` are the certificates that
+/// it serves with, if it does, and `before` is the name that daemons were led by until now.
+pub(super) fn way(
+    at: &str,
+    leaves: Option<&[CertificateDer<'_>]>,
+    public: &PublicAddress,
+    before: Option<&str>,
+) -> Result<Way, NoAddress> {
+    if let Some(access_url) = &public.only {
+        return way_of_access_url(at, leaves, access_url);
+    }
+    let (Some(leaves), Some(host)) = (leaves, host(at)) else { return Ok(Way::AtService(at.to_owned())) };
     let covered = |name: &str| leaves.iter().any(|leaf| covers(leaf, name));
     if covered(host) {
-        return Name::OfService;
+        return Ok(Way::AtService(at.to_owned()));
     }
-    let own = leaves.iter().flat_map(|leaf| names_of(leaf));
-    let public = public.map(str::to_ascii_lowercase);
-    let usable = own.chain(public).find(|name| is_host(name) && covered(name));
-    usable.map_or(Name::Nobody, Name::OfCertificate)
+    if let Some(short) = short_names(host).into_iter().find(|name| covered(name)) {
+        return Ok(Way::AtService(with_host(at, short)));
+    }
+    let public = public.hosts.iter().cloned();
+    let own = before.map(str::to_owned).into_iter().chain(leaves.iter().flat_map(|leaf| names_of(leaf)));
+    // What the spec says itself may be a name of a company's own network.
+    let own = own.filter(|name| !is_below(name, &PRIVATE));
+    let usable = |name: &String| is_host(name) && !is_of_cluster(name, host) && covered(name);
+    match public.chain(own).find(usable) {
+        Some(name) => Ok(Way::Through(with_host(at, &name))),
+        None => Err(NoAddress::Unnamed { host: host.to_owned() }),
+    }
+}
+
+/// The same where coderd redirects everybody who does not come by the host of its access URL, which it compares letter by letter
+/// and with the port.
+fn way_of_access_url(
+    at: &str,
+    leaves: Option<&[CertificateDer<'_>]>,
+    access_url: &str,
+) -> Result<Way, NoAddress> {
+    let is_https = |url: &str| url.starts_with("https://");
+    let (Some(authority), Some(name)) = (authority(access_url), host(access_url)) else {
+        return Ok(Way::AtService(at.to_owned()));
+    };
+    // Without TLS nobody comes to such an https URL, the operator neither: the control plane says so.
+    if is_https(access_url) && !is_https(at) {
+        return Ok(Way::AtService(at.to_owned()));
+    }
+    let redirected = |because| Err(NoAddress::Redirected { host: authority.to_owned(), because });
+    let url = format!("{}://{authority}", if is_https(at) { "https" } else { "http" });
+    let name = name.to_ascii_lowercase();
+    if port(&url) != port(at) {
+        return redirected("its Service has no such port");
+    }
+    if leaves.is_some_and(|leaves| !leaves.iter().any(|leaf| covers(leaf, &name))) {
+        return redirected("its certificate does not have that name");
+    }
+    match host(at) {
+        _ if is_at(&url, at) => Ok(Way::AtService(url)),
+        Some(service) if is_host(&name) && !is_of_cluster(&name, service) => Ok(Way::Through(url)),
+        _ => redirected("that is no name that could be led to its Service"),
+    }
+}
+
+/// The shorter names of a Service, which daemons in its namespace find as well.
+fn short_names(host: &str) -> Vec<&str> {
+    let dots: Vec<usize> = host.match_indices('.').map(|(at, _)| at).take(3).collect();
+    dots.into_iter().rev().filter_map(|end| host.get(..end)).collect()
+}
+
+/// Whether a URL leads to the Service at `at` by a name of that Service.
+pub(super) fn is_at(url: &str, at: &str) -> bool {
+    let (Some(name), Some(service)) = (host(url), host(at)) else { return false };
+    name == service || short_names(service).contains(&name)
+}
+
+/// Domains that never leave a network: clouds have their metadata there.
+const PRIVATE: [&str; 2] = ["internal", "local"];
+
+/// Whether a name means something else where pods run: a single label, or a name of the cluster, in which `host` is. All of the
+/// pod would find it at the Service.
+fn is_of_cluster(name: &str, host: &str) -> bool {
+    // What follows `svc` in the host of the Service is the domain of the cluster.
+    let cluster = host.split_once(".svc.").map_or("svc", |(_, domain)| domain.trim_end_matches('.'));
+    !name.contains('.') || is_below(name, &["localhost", "svc", cluster])
+}
+
+fn is_below(name: &str, domains: &[&str]) -> bool {
+    let is_below =
+        |domain: &&str| name.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
+    domains.iter().any(is_below)
 }
 
 fn covers(leaf: &CertificateDer<'_>, name: &str) -> bool {
@@ -157,118 +240,45 @@ fn is_host(name: &str) -> bool {
 
 /// The host of a URL, without its port.
 pub(super) fn host(url: &str) -> Option<&str> {
-    let (_, rest) = url.split_once("://")?;
-    let host = rest.split(['/', ':', '?', '#']).next()?;
+    let host = authority(url)?.split(':').next()?;
     (!host.is_empty()).then_some(host)
 }
 
-/// The same URL with another host.
+/// The host of a URL, with its port if it names one: what a client says whom it asks for.
+pub(super) fn authority(url: &str) -> Option<&str> {
+    let (_, rest) = url.split_once("://")?;
+    let authority = rest.split(['/', '?', '#']).next()?;
+    authority.rsplit('@').next().filter(|authority| !authority.is_empty())
+}
+
+/// The port of a URL, also where its scheme implies it.
+fn port(url: &str) -> Option<u16> {
+    let implied = if url.starts_with("https://") { 443 } else { 80 };
+    authority(url)?.split_once(':').map_or(Some(implied), |(_, port)| port.parse().ok())
+}
+
+/// The same URL with another host, and without a port that its scheme implies: coderd does not know its own name by one.
 fn with_host(url: &str, host: &str) -> String {
-    match self::host(url) {
-        Some(before) => url.replacen(before, host, 1),
-        None => url.to_owned(),
+    let (scheme, implied) = if url.starts_with("https://") { ("https", 443) } else { ("http", 80) };
+    match port(url).filter(|port| *port != implied) {
+        Some(port) => format!("{scheme}://{host}:{port}"),
+        None => format!("{scheme}://{host}"),
     }
 }
 
-/// The address under the name of a certificate, which pods lead to the Service: `service` is that of the control plane, as it
-/// is now, or none if it is not there or not the control plane's.
-pub(super) fn through(service: Option<&Value>, url: &str, name: &str) -> Result<Address, NoAddress> {
+/// The address by this URL, whose name pods lead to the Service: `service` is that of the control plane at `at`, as it is now, or
+/// none if it is not there or not the control plane's.
+pub(super) fn through(service: Option<&Value>, at: &str, url: &str) -> Result<Address, NoAddress> {
     let service = service.ok_or(NoAddress::ServiceMissing)?;
     let ip = service["spec"]["clusterIP"].as_str().filter(|ip| ip.parse::<std::net::IpAddr>().is_ok());
     let Some(ip) = ip else {
         let service = service["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        return Err(NoAddress::WithoutClusterIp { service, host: host(url).unwrap_or_default().to_owned() });
+        return Err(NoAddress::WithoutClusterIp { service, host: host(at).unwrap_or_default().to_owned() });
     };
-    let alias = Alias { host: name.to_owned(), ip: ip.to_owned() };
-    Ok(Address { url: with_host(url, name), alias: Some(alias) })
+    let name = host(url).unwrap_or_default().to_ascii_lowercase();
+    let alias = Alias { host: name, ip: ip.to_owned() };
+    Ok(Address { url: url.to_owned(), alias: Some(alias) })
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    const SERVICE: &str = "coder.ns.svc.cluster.local";
-
-    fn leaf(names: &[&str]) -> CertificateDer<'static> {
-        let key = rcgen::KeyPair::generate().unwrap();
-        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        rcgen::CertificateParams::new(names).unwrap().self_signed(&key).unwrap().der().clone()
-    }
-
-    fn chosen(leaves: &[&[&str]], public: Option<&str>) -> Name {
-        let leaves: Vec<_> = leaves.iter().map(|names| leaf(names)).collect();
-        name(&leaves, SERVICE, public)
-    }
-
-    fn other(name: &str) -> Name {
-        Name::OfCertificate(name.to_owned())
-    }
-
-    #[test]
-    fn the_name_of_the_service_is_used_where_a_certificate_has_it() {
-        for covered in [&["a.example.com", SERVICE][..], &["*.ns.svc.cluster.local"]] {
-            assert_eq!(chosen(&[covered], None), Name::OfService, "{covered:?}");
-        }
-        assert_eq!(
-            chosen(&[&["a.example.com"], &[SERVICE]], None),
-            Name::OfService,
-            "of several the one that fits"
-        );
-    }
-
-    #[test]
-    fn else_the_first_name_that_a_daemon_can_ask_for() {
-        assert_eq!(chosen(&[&["Coder.Example.com", "b.example.com"]], None), other("coder.example.com"));
-        assert_eq!(chosen(&[&["192.0.2.1", "*.example.com", "b.example.org"]], None), other("b.example.org"));
-        assert_eq!(chosen(&[&["*.example.com"], &["b.example.org"]], None), other("b.example.org"));
-    }
-
-    #[test]
-    fn below_a_wildcard_only_the_public_name_is_known_to_be_coderd() {
-        assert_eq!(chosen(&[&["*.example.com"]], Some("coder.example.com")), other("coder.example.com"));
-        for public in [None, Some("coder.example.org"), Some("a.b.example.com"), Some("192.0.2.1"), Some("")]
-        {
-            assert_eq!(chosen(&[&["*.example.com"]], public), Name::Nobody, "{public:?}");
-        }
-        assert_eq!(chosen(&[&["192.0.2.1"]], None), Name::Nobody);
-    }
-
-    #[test]
-    fn a_name_of_the_certificate_leads_to_the_cluster_ip() {
-        let url = "https://coder.ns.svc.cluster.local:443";
-        let service = |ip: &str| json!({"metadata": {"name": "coder"}, "spec": {"clusterIP": ip}});
-        let found = through(Some(&service("10.0.0.7")), url, "coder.example.com").unwrap();
-        assert_eq!(found.url, "https://coder.example.com:443");
-        assert_eq!(
-            json!(found.alias.unwrap().entry()),
-            json!({"ip": "10.0.0.7", "hostnames": ["coder.example.com"]})
-        );
-        for headless in ["None", ""] {
-            let why = through(Some(&service(headless)), url, "a.example.com").unwrap_err().told().unwrap();
-            assert!(why.contains("Service coder has no cluster IP") && why.contains(SERVICE), "{why}");
-        }
-        assert_eq!(through(None, url, "a.example.com"), Err(NoAddress::ServiceMissing));
-        assert_eq!(NoAddress::ServiceMissing.told(), None);
-        let why = NoAddress::Unnamed { host: SERVICE.to_owned() }.told().unwrap();
-        assert!(why.contains(&format!("add {SERVICE}")), "{why}");
-    }
-
-    #[test]
-    fn a_host_is_read_from_urls_as_we_write_them() {
-        assert_eq!(host("https://a.example.com:443"), Some("a.example.com"));
-        assert_eq!(host("http://a"), Some("a"));
-        assert_eq!((host(""), host("https://")), (None, None));
-    }
-
-    #[test]
-    fn what_is_no_certificate_has_no_leaf() {
-        let secret =
-            |pem: &str| json!({"data": {"tls.crt": k8s_openapi::ByteString(pem.as_bytes().to_vec())}});
-        let key = rcgen::KeyPair::generate().unwrap();
-        let good = rcgen::CertificateParams::new(vec!["a".to_owned()]).unwrap().self_signed(&key).unwrap();
-        assert_eq!(leaves([&secret(&good.pem())]), [good.der().clone()]);
-        let large = format!("{}{}", good.pem(), " ".repeat(LARGEST_PEM));
-        assert_eq!(leaves([&secret("x"), &json!({}), &secret(&large)]), []);
-    }
-}
+mod tests;

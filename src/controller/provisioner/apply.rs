@@ -49,11 +49,12 @@ pub(super) struct Applied {
 }
 
 impl Applied {
-    /// Whether pods can be started with something else: nothing of the Deployment was withheld or refused.
-    pub(super) fn may_roll(&self) -> bool {
+    /// Whether pods can be started with something else: there are none, or the Deployment was just applied, nothing of it was
+    /// withheld or refused, and it can follow the spec (`can_follow`). What was not tried is no proof.
+    pub(super) fn may_roll(&self, can_follow: bool) -> bool {
         let Problems { conflicts, refused, failed, unimportant: _ } = &self.problems;
         let is_free = self.account.is_none() && [conflicts, refused, failed].iter().all(|all| all.is_empty());
-        is_free && !self.is_withheld
+        is_free && !self.is_withheld && (self.deployment.is_none() || self.is_asked_for && can_follow)
     }
 }
 
@@ -250,6 +251,26 @@ fn with_accounts_of(live: &Value, manifest: &Value) -> Option<Value> {
 mod tests {
     use super::super::build::fixtures::Provisioner;
     use super::*;
+
+    #[test]
+    fn pods_may_roll_only_where_it_was_just_shown_that_they_can() {
+        let applied = |runs: bool, is_asked_for: bool| Applied {
+            deployment: runs.then(|| json!({})),
+            rollout: Rollout::Complete(1),
+            account: None,
+            problems: Problems::default(),
+            is_asked_for,
+            is_withheld: false,
+            pruned: true,
+        };
+        assert!(applied(true, true).may_roll(true) && applied(false, false).may_roll(false), "nothing runs");
+        assert!(!applied(true, true).may_roll(false), "it has no address to follow to");
+        assert!(!applied(true, false).may_roll(true), "it was left alone, as in the first look of a term");
+        assert!(!Applied { is_withheld: true, ..applied(true, true) }.may_roll(true));
+        let mut conflict = applied(true, true);
+        conflict.problems.conflicts.push("x".to_owned());
+        assert!(!conflict.may_roll(true));
+    }
 
     #[test]
     fn a_binding_keeps_the_accounts_of_daemons_that_still_run() {

@@ -2,28 +2,32 @@
 //! when is decided in `key::ending`. Daemons finish their builds first.
 
 use super::key::ending::{self, EndStep, Ending};
-use super::key::homes::{CONTROL_PLANE, Homes, Keys, TimeLimit};
+use super::key::homes::{CONTROL_PLANE, Homes, TimeLimit};
+use super::key::lists::Keys;
 use super::key::record::{Home, Key, Record};
 use super::key::secret::{Content, Secrets};
 use super::key::seen::Sight;
 use super::key::steps::{Left, Unrecorded};
 use super::key::store::RecordStore;
-use super::key::stored::Sealer;
+use super::key::stored::{self, Sealer};
 use super::key::work::{KeyError, KeyWork};
 use super::key_event::KeyEvent;
-use super::observe::{desired, organization_name, place, unrecorded_places};
+use super::observe::{desired, left_elsewhere, organization_name, place, told_place};
 use super::reasons::Reason;
 use super::reconciler::{KIND, Reconciler};
 use super::resolve::owner;
 use crate::coderd::client::{Deletion, Organization};
-use crate::coderd::{Client, Error};
+use crate::coderd::{Client, Error, Operation};
 use crate::control_plane_access::control_planes::{self, Found};
 use crate::control_plane_access::credentials::Credentials;
+use crate::control_plane_access::reach::within;
+use crate::control_plane_access::unreached::Unreached;
 use crate::controller::children::{ChildKind, drift};
 use crate::controller::object::{Object, Origin, complete};
 use crate::controller::runtime::deadline::Deadline;
 use crate::controller::runtime::schedule::Action;
 use crate::controller::status::partial;
+use crate::controller::workload::pods::is_of_deployment;
 use crate::kubernetes::events::EventDraft;
 use crate::kubernetes::{CallError, KindName, Target};
 use crds::shared::DeletionPolicy;
@@ -37,26 +41,26 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 const NAMESPACE: KindName = ["v1", "Namespace", "namespaces"];
-const POD: KindName = ["v1", "Pod", "pods"];
 
 /// How much longer than their grace period pods are waited for: on a node that is gone they never end.
 const OVERTIME: SignedDuration = SignedDuration::from_secs(60);
-/// Pods that are looked at; more would say the same.
-const MOST_PODS: u32 = 50;
 /// How soon it is looked whether pods are gone.
 const SOON: Duration = Duration::from_secs(5);
+/// Keys that are named when nobody knows whose they are.
+const MOST_NAMED: usize = 16;
 /// Steps of an end in one reconcile: each key takes two.
 const MOST_STEPS: usize = 24;
 
 /// Where an end stands.
+#[derive(Debug, PartialEq, Eq)]
 enum End {
     /// The finalizer may go.
     LetGo(Vec<Left>),
-    /// Pods are on their way out.
-    Stopping,
+    /// Pods are on their way out: what is waited for.
+    Stopping(String),
     /// It is held, and why.
     Held(String),
-    /// There was no time for all of it.
+    /// There was no time for all of it, but for a part.
     Late,
 }
 
@@ -69,6 +73,8 @@ impl Reconciler {
         let checksum_key = self.checksum_key();
         let sealing = match checksum_key.get(&self.kube).await {
             Ok(sealing) => sealing,
+            // What is left anyway is only named, for which it need not be known whose it is.
+            Err(_) if self.is_released(object).await? => return self.let_go(object, &named(object)).await,
             Err(error) => {
                 self.tell_held(object, Reason::CleanupFailed, &held(&error.to_string())).await?;
                 return Ok(Action::BackOff(Duration::ZERO));
@@ -80,9 +86,8 @@ impl Reconciler {
         let object: Object<CoderProvisioner> = Object::new(object.key.clone(), Origin::Read, store.object);
         match end {
             Ok(End::LetGo(all)) => self.let_go(&object, &all).await,
-            Ok(End::Stopping) => {
-                let why = "waiting for daemons to finish their builds";
-                self.tell_held(&object, Reason::Stopping, why).await?;
+            Ok(End::Stopping(working)) => {
+                self.tell_held(&object, Reason::Stopping, &stopping(&working)).await?;
                 Ok(Action::RequeueAfter(SOON))
             }
             Ok(End::Held(why)) => {
@@ -148,44 +153,42 @@ impl Reconciler {
         } else {
             self.reach_for_end(object, &store.record, store.sealer(), &mut homes).await?
         };
-        let has_pods = !is_released && self.has_pods(object).await?;
-        let was_recorded = store.record.keys().next().is_some();
-        let mut tried = BTreeSet::new();
+        let working = if is_released { None } else { self.working(object).await? };
+        let is_unrecorded = object.value["status"]["key"].is_null();
+        let (mut tried, mut has_moved) = (BTreeSet::new(), false);
         for _ in 0..MOST_STEPS {
             let sights = sights(&mut homes, &store.record, is_released).await;
             let ending = Ending {
                 record: &store.record,
                 unrecorded: &unrecorded,
                 sights: &sights,
-                has_pods,
+                has_pods: working.is_some(),
                 is_released,
             };
             match ending::next(&ending) {
                 EndStep::Stop => {
                     self.stop(object).await?;
-                    return Ok(End::Stopping);
+                    return Ok(End::Stopping(working.unwrap_or_default()));
                 }
                 EndStep::Delete(key) => {
                     let draft = self.delete_for_end(&mut homes, store, &key, &mut tried).await?;
+                    has_moved |= draft.is_some();
                     self.writer().publish(object, draft.as_slice()).await;
                 }
                 EndStep::Record(record, told) => {
                     store.save(*record).await?;
+                    has_moved = true;
                     unrecorded = Unrecorded::Nothing;
                     let drafts: Vec<EventDraft> =
                         told.iter().map(|left| KeyEvent::Left(left).draft()).collect();
                     self.writer().publish(object, &drafts).await;
                 }
-                EndStep::Blocked if time.left().is_zero() => return Ok(End::Late),
-                EndStep::Blocked => {
-                    let why = homes.told();
-                    return Ok(End::Held(why.unwrap_or_else(|| "coderd is unreachable".to_owned())));
-                }
+                EndStep::Blocked => return Ok(blocked(time.left().is_zero(), has_moved, homes.told())),
                 EndStep::LetGo(mut left) => {
-                    left.extend(store.take_unproven().into_iter().map(Left::Behind));
-                    let named = object.status.provisioner_key_name.clone();
-                    let is_unknown = is_released && !was_recorded && left.is_empty();
-                    left.extend(named.filter(|_| is_unknown).map(Left::Behind));
+                    left.extend(store.take_unproven().into_iter().map(Left::Unproven));
+                    // Of a key that only the older operator knew nothing may be left to find it by.
+                    let is_unknown = is_unrecorded && !has_moved && left.is_empty();
+                    left.extend(is_unknown.then(|| named(object)).into_iter().flatten());
                     return Ok(End::LetGo(left));
                 }
             }
@@ -262,55 +265,62 @@ impl Reconciler {
         let reference =
             complete.spec.bootstrap.as_ref().and_then(|bootstrap| bootstrap.credentials_secret_ref.as_ref());
         let credentials = Credentials::of_bootstrap(&object.key.namespace, reference);
-        let reached = match self.access.reach(&control_plane, credentials).await {
+        let limit = homes.time.left() * 2 / 3;
+        let reached = match self.access.reach_within(limit, &control_plane, credentials).await {
             Ok(reached) => reached,
-            Err(crate::control_plane_access::unreached::Unreached::Going { .. }) => {
-                return Ok(Unrecorded::Nothing);
-            }
+            Err(Unreached::Going { .. }) => return Ok(Unrecorded::Nothing),
             Err(unreached) => {
                 let uid = control_plane.metadata.uid.clone().unwrap_or_default();
                 homes.fail_control_plane(&uid, &unreached);
                 return Ok(unknown);
             }
         };
-        let deployment = reached.deployment_id.clone().unwrap_or_default();
         let uid = control_plane.metadata.uid.clone().unwrap_or_default();
-        for key in
-            record.keys().filter(|key| key.home.control_plane == uid && key.home.deployment == deployment)
-        {
-            homes.know(&key.home, &reached.client);
-        }
+        let deployment = match reached.deployment() {
+            Ok(deployment) => deployment.to_owned(),
+            Err(untold) => {
+                homes.fail_control_plane(&uid, &untold);
+                return Ok(unknown);
+            }
+        };
+        homes.know(&uid, &deployment, &reached.client);
         if !is_unknown {
             return Ok(Unrecorded::Nothing);
         }
-        let Some(organization) = organization_of(&reached.client, &complete, &found).await? else {
+        let asked = organization_of(&reached.client, &complete, &found);
+        let Some(organization) = within(homes.time.left(), Operation::Organization, asked).await? else {
             return Ok(Unrecorded::Nothing);
         };
         let home = Home { control_plane: uid, deployment, organization: organization.id };
-        homes.know(&home, &reached.client);
         let desired = desired(object, &complete, home, place);
         let mut known = Homes::new(&self.access, &self.control_planes, &object.key.namespace, homes.time);
-        known.know(&desired.home, &reached.client);
+        known.know(&desired.home.control_plane, &desired.home.deployment, &reached.client);
         let created = complete.metadata.creation_timestamp.as_ref();
         let rival = self.rival(object, created, &desired, &organization);
         let mut work = KeyWork::for_end(secrets, known, &reached.client, &desired);
-        (work.claimed, work.of_others) = (rival.is_some(), self.of_others(object, false, sealer.key));
-        work.unrecorded_places = unrecorded_places(object, None);
+        (work.claimed, work.of_others) = (rival.is_some(), self.of_others(object, &desired.home, sealer.key));
+        work.told_place = told_place(object);
+        work.left_elsewhere = left_elsewhere(object, &complete);
         work.unrecorded(record).await
     }
 
-    /// Whether pods may still use a key. One that is being stopped has as long as its grace period says, and a minute.
-    async fn has_pods(&self, object: &Object<CoderProvisioner>) -> Result<bool, CallError> {
+    /// What may still use a key: the Deployment, or one of its pods. One that is being stopped has as long as its grace period
+    /// says, and a minute. A pod that somebody gave our labels uses none.
+    async fn working(&self, object: &Object<CoderProvisioner>) -> Result<Option<String>, CallError> {
         // Names and labels come from the metadata: a spec that cannot be read lets no pod lose its key.
         let metadata = from_value(object.value["metadata"].clone()).unwrap_or_default();
         let owner =
             owner(&CoderProvisioner { metadata, spec: CoderProvisionerSpec::default(), status: None });
         if self.deployment(object, &owner.workload).await?.is_some() {
-            return Ok(true);
+            return Ok(Some(format!("the pods of Deployment {}", owner.workload)));
         }
-        let pods = Target::of(POD, &object.key.namespace, "");
-        let pods = self.kube.some_labelled(pods, &owner.selector_text(), MOST_PODS).await?;
-        Ok(pods.iter().any(|pod| is_working(pod, Timestamp::now())))
+        let now = Timestamp::now();
+        let working = |pod: &Value| {
+            let is_ours = is_of_deployment(&pod["metadata"], &owner.workload) && is_working(pod, now);
+            is_ours.then(|| format!("pod {}", pod["metadata"]["name"].as_str().unwrap_or_default()))
+        };
+        let found = self.kube.some_pods(&object.key.namespace, &owner.selector_text(), 1, working).await?;
+        Ok(found.into_iter().next())
     }
 
     async fn is_control_plane_gone(
@@ -358,6 +368,15 @@ async fn organization_of(
     }
 }
 
+/// Where an end stands that a coderd holds up. One that took all the time and let nothing be done is asked again later each time,
+/// not at once: a worker is not its own.
+fn blocked(is_over: bool, has_moved: bool, why: Option<String>) -> End {
+    match is_over && has_moved {
+        true => End::Late,
+        false => End::Held(why.unwrap_or_else(|| "coderd is unreachable".to_owned())),
+    }
+}
+
 /// What is seen of every recorded key. Where keys are left anyway, nobody is asked.
 async fn sights(homes: &mut Homes<'_>, record: &Record, is_released: bool) -> Vec<Sight> {
     let mut sights = Vec::new();
@@ -371,12 +390,29 @@ async fn sights(homes: &mut Homes<'_>, record: &Record, is_released: bool) -> Ve
     sights
 }
 
+/// The keys that a status names, whoever wrote it.
+fn named(object: &Object<CoderProvisioner>) -> Vec<Left> {
+    let status = stored::parsed(&object.value["status"]["key"]);
+    let recorded = status.iter().flat_map(|key| key.current.iter().chain(&key.pending).chain(&key.retiring));
+    let recorded = recorded.map(|key| key.name.clone());
+    let all: BTreeSet<String> = recorded.chain(object.status.provisioner_key_name.clone()).collect();
+    all.into_iter().take(MOST_NAMED).map(Left::Unproven).collect()
+}
+
 /// What is said of an object that stays, with the way out.
 fn held(why: &str) -> String {
     // The way out comes first: a long cause is cut.
     format!(
         "the provisioner key cannot be deleted yet; to leave it in coderd, set the annotation \
          coder.com/release-external: \"true\". Cause: {why}"
+    )
+}
+
+/// What is said while daemons finish their builds, with the way out.
+fn stopping(working: &str) -> String {
+    format!(
+        "waiting for {working} to finish builds before the provisioner key is deleted; to leave the key in coderd and not wait, \
+         set the annotation coder.com/release-external: \"true\""
     )
 }
 
@@ -388,16 +424,4 @@ fn is_working(pod: &Value, now: Timestamp) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn a_pod_works_until_its_grace_period_is_over_and_a_minute_more() {
-        let now: Timestamp = "2026-01-01T00:10:00Z".parse().unwrap();
-        let pod = |end: Value| json!({ "metadata": { "deletionTimestamp": end } });
-        assert!(is_working(&pod(Value::Null), now), "nobody stops it");
-        assert!(is_working(&pod(json!("2026-01-01T00:09:30Z")), now));
-        assert!(!is_working(&pod(json!("2026-01-01T00:08:30Z")), now), "its node is gone");
-    }
-}
+mod tests;

@@ -1,11 +1,12 @@
 //! Reads what a reconcile of a provisioner works with, before it changes anything: the control plane it refers to, the Deployment
 //! that runs. What comes of it is decided by pure functions elsewhere.
 
-use super::address::{self, Address, Name, NoAddress};
-use super::certificates;
+use super::address::{self, Address, NoAddress, Way};
+use super::certificates::{self, Served};
 use super::followed_image::{followed, is_open};
 use super::key::work::Proven;
 use super::observe::place;
+use super::public_address::PublicAddress;
 use super::reconciler::Reconciler;
 use super::resolve::{ControlPlaneFacts, Daemons, Facts, gives_address, owner};
 use super::running_values;
@@ -20,8 +21,6 @@ use serde_json::{Value, json};
 
 const SERVICE: KindName = ["v1", "Service", "services"];
 const SECRET: KindName = ["v1", "Secret", "secrets"];
-/// Secrets with certificates that are read: the control plane is reached by no more of them either.
-const MOST_CERTIFICATES: usize = 8;
 
 /// What was read.
 pub(super) struct Dereferenced {
@@ -53,7 +52,7 @@ impl Dereferenced {
     /// known whether one works, what runs is left as it is, so that it is rolled once.
     pub(super) fn facts(&self) -> Facts<'_> {
         let proven = self.proven.as_ref().filter(|proven| proven.place == place(&self.complete));
-        if self.is_first_look && self.running().is_some() {
+        if self.is_left_at_first() {
             return Facts { control_plane: None, key_checksum: None, running: None };
         }
         Facts {
@@ -63,10 +62,34 @@ impl Dereferenced {
         }
     }
 
+    /// Whether daemons that run can follow the spec to its control plane: it has an address for them, and they are not left as
+    /// they are because coderd was not asked yet.
+    pub(super) fn can_follow(&self) -> bool {
+        let facts = self.facts_of_control_plane.as_ref();
+        let is_addressed =
+            facts.is_some_and(|facts| facts.address.is_ok()) || gives_address(&self.complete.spec);
+        is_addressed && !self.is_left_at_first()
+    }
+
+    /// Whether daemons that run are left as they are, because coderd was not asked yet since this replica leads.
+    pub(super) fn is_left_at_first(&self) -> bool {
+        self.is_first_look && self.running().is_some()
+    }
+
     /// Why daemons cannot be led to their control plane, if somebody has to mend it.
     pub(super) fn unaddressed(&self) -> Option<String> {
         let facts = self.facts_of_control_plane.as_ref()?;
         facts.address.as_ref().err().filter(|_| !gives_address(&self.complete.spec))?.told()
+    }
+
+    /// The same for a coderd that was seen to redirect whoever does not come by this host, where its spec does not say so.
+    pub(super) fn redirected(&self, access_host: &str) -> Option<String> {
+        let facts = self.facts_of_control_plane.as_ref().filter(|_| !gives_address(&self.complete.spec))?;
+        let url = &facts.address.as_ref().ok()?.url;
+        let is_welcome = address::authority(url) == Some(access_host);
+        let because = "the spec of the control plane does not say so in extraEnv, as values";
+        let redirected = || NoAddress::Redirected { host: access_host.to_owned(), because };
+        (!is_welcome).then(|| redirected().to_string())
     }
 
     /// The same with a key that was proven meanwhile.
@@ -141,17 +164,27 @@ impl Reconciler {
         let named = complete.spec.image.clone().filter(|image| !image.is_empty());
         let image = match named {
             Some(image) => Some(image),
-            None => self.image_of(control_plane, runs.as_ref().map(|runs| runs.image.as_str())).await?,
+            None => {
+                let runs = runs.as_ref().map(|runs| runs.image.as_str());
+                let found = self.image_of(control_plane, runs).await;
+                found.or_else(|error| kept_through(error, runs.map(|image| Some(image.to_owned()))))?
+            }
         };
         let facts =
             image.and_then(|image| ControlPlaneFacts::of(control_plane, &image, &self.config.cluster_domain));
         let Some(facts) = facts else { return Ok(None) };
         let namespace = control_plane.metadata.namespace.as_deref().unwrap_or_default();
         match self.certificates(namespace, &facts.tls).await {
+            // One that is deleted to be issued anew is back in a moment: what is not there now rolls nobody.
+            Ok(secrets)
+                if !certificates::are_whole(&secrets, facts.tls.len())
+                    && runs.as_ref().is_some_and(|runs| is_of(&facts, runs)) =>
+            {
+                Ok(Some(as_before(facts, runs)))
+            }
             Ok(secrets) => {
                 let address = self.address(control_plane, &facts, &secrets, runs.as_ref()).await?;
-                let certificates =
-                    certificates::checksum(secrets.iter().map(|(name, secret)| (name.as_str(), secret)));
+                let certificates = certificates::checksum(&secrets);
                 Ok(Some(ControlPlaneFacts { address, certificates, ..facts }))
             }
             // What could not be read now rolls nobody.
@@ -162,49 +195,49 @@ impl Reconciler {
         }
     }
 
-    /// The Secrets that a control plane serves with, as far as they are there.
-    async fn certificates(
-        &self,
-        namespace: &str,
-        secrets: &[String],
-    ) -> Result<Vec<(String, Value)>, CallError> {
+    /// What is kept of the Secrets that a control plane serves with, as far as they are there: one is read when the one before
+    /// it is gone.
+    async fn certificates(&self, namespace: &str, secrets: &[String]) -> Result<Vec<Served>, CallError> {
         let mut found = Vec::new();
-        for name in secrets.iter().take(MOST_CERTIFICATES) {
+        for name in secrets.iter().take(certificates::MOST) {
             let secret = self.kube.read(Target::of(SECRET, namespace, name)).await?;
-            found.extend(secret.map(|secret| (name.clone(), secret)));
+            found.extend(secret.map(|secret| Served::of(name, &secret)));
         }
         Ok(found)
     }
 
-    /// Where daemons find a control plane, by what it serves with. A certificate that is not there, or cannot be read, changes
-    /// nothing.
+    /// Where daemons find a control plane, by what it serves with and how it is known outside. A certificate that is not there,
+    /// or cannot be read, changes nothing, and neither does a Service that cannot be read now.
     async fn address(
         &self,
         control_plane: &CoderControlPlane,
         facts: &ControlPlaneFacts,
-        secrets: &[(String, Value)],
+        secrets: &[Served],
         runs: Option<&Daemons>,
     ) -> Result<Result<Address, NoAddress>, CallError> {
-        let at_service = match &facts.address {
-            Ok(at_service) if !facts.tls.is_empty() => at_service,
-            known => return Ok(known.clone()),
-        };
-        let host = address::host(&at_service.url).unwrap_or_default();
-        let leaves = address::leaves(secrets.iter().map(|(_, secret)| secret));
-        if leaves.is_empty() {
-            let before = runs.filter(|runs| runs.trusted == facts.tls).and_then(|runs| runs.address.clone());
+        let Ok(at_service) = &facts.address else { return Ok(facts.address.clone()) };
+        let leaves: Vec<_> = secrets.iter().filter_map(|served| served.leaf.clone()).collect();
+        let before = runs.filter(|runs| is_of(facts, runs)).and_then(|runs| runs.address.clone());
+        if leaves.is_empty() && !facts.tls.is_empty() {
             return Ok(Ok(before.unwrap_or_else(|| at_service.clone())));
         }
-        let name = match address::name(&leaves, host, public_host(control_plane)) {
-            Name::OfService => return Ok(Ok(at_service.clone())),
-            Name::Nobody => return Ok(Err(NoAddress::Unnamed { host: host.to_owned() })),
-            Name::OfCertificate(name) => name,
+        let public = PublicAddress::of(control_plane, &self.config.cluster_domain);
+        let leaves = (!facts.tls.is_empty()).then_some(&leaves[..]);
+        let led_by = before.as_ref().and_then(|before| Some(before.alias.as_ref()?.host.as_str()));
+        let url = match address::way(&at_service.url, leaves, &public, led_by) {
+            Ok(Way::AtService(url)) => return Ok(Ok(Address { url, alias: None })),
+            Ok(Way::Through(url)) => url,
+            Err(nowhere) => return Ok(Err(nowhere)),
         };
         let namespace = control_plane.metadata.namespace.as_deref().unwrap_or_default();
         let target = Target::of(SERVICE, namespace, service::name(control_plane));
-        let live = self.kube.read(target).await?;
-        let trusted = service::trusted(live.as_ref(), control_plane).ok();
-        Ok(address::through(trusted, &at_service.url, &name))
+        match self.kube.read(target).await {
+            Ok(live) => {
+                let trusted = service::trusted(live.as_ref(), control_plane).ok();
+                Ok(address::through(trusted, &at_service.url, &url))
+            }
+            Err(error) => kept_through(error, before.filter(|before| before.url == url).map(Ok)),
+        }
     }
 
     /// The image that daemons of a control plane have from it.
@@ -226,16 +259,25 @@ impl Reconciler {
     }
 }
 
-/// The public name of a control plane, if its spec says it.
-fn public_host(control_plane: &CoderControlPlane) -> Option<&str> {
-    let mut variables = control_plane.spec.extra_env.iter();
-    let url = variables.rfind(|variable| variable.name == webhooks::ACCESS_URL)?;
-    address::host(url.value.as_deref()?)
+/// What runs, where something could not be read now.
+fn kept_through<T>(error: CallError, runs: Option<T>) -> Result<T, CallError> {
+    let Some(kept) = runs else { return Err(error) };
+    tracing::warn!(%error, "what daemons have from their control plane could not be read; they stay as they are");
+    Ok(kept)
+}
+
+/// Whether daemons run that trust what a control plane serves with, and are not known to be another one's.
+fn is_of(facts: &ControlPlaneFacts, runs: &Daemons) -> bool {
+    let is_here = match (&runs.address, &facts.address) {
+        (Some(Address { url, alias: None }), Ok(at_service)) => address::is_at(url, &at_service.url),
+        _ => true,
+    };
+    is_here && runs.trusted == facts.tls
 }
 
 /// What daemons have from a control plane whose certificates could not be read: what they had from them.
 fn as_before(facts: ControlPlaneFacts, runs: Option<Daemons>) -> ControlPlaneFacts {
-    match runs.filter(|runs| runs.trusted == facts.tls) {
+    match runs.filter(|runs| is_of(&facts, runs)) {
         Some(runs) => ControlPlaneFacts {
             address: runs.address.map_or(facts.address, Ok),
             certificates: runs.certificates,

@@ -16,6 +16,7 @@ mod observe;
 mod observed;
 mod outside;
 mod pending_jobs;
+mod public_address;
 pub mod reasons;
 mod reconcile;
 mod reconciler;
@@ -26,6 +27,7 @@ mod running_values;
 mod silent_pods;
 mod status;
 mod triggers;
+mod unanswered;
 mod write;
 mod zombies;
 

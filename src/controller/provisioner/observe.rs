@@ -7,21 +7,23 @@ use super::key::homes::{Homes, TimeLimit};
 use super::key::record::{Home, SecretPlace};
 use super::key::secret::Secrets;
 use super::key::seen::Desired;
-use super::key::steps::{Wait, patience};
+use super::key::steps::patience;
 use super::key::store::RecordStore;
 use super::key::stored::Sealer;
-use super::key::work::{KeyError, KeyWork, Keyed, Proven, Rolled};
+use super::key::work::{KeyWork, Keyed, Proven, Rolled};
 use super::observed::Outside;
+use super::pending_jobs::Jobs;
 use super::reconciler::{KIND, ProvenKey, Reconciler};
 use super::resolve::owner;
 use super::running_values;
-use crate::coderd::Retry;
+use super::unanswered::{is_unanswered, lost, retry};
 use crate::coderd::client::Organization;
+use crate::coderd::{Operation, Retry, Uuid};
 use crate::control_plane_access::control_planes::Found;
 use crate::control_plane_access::credentials::Credentials;
 use crate::control_plane_access::entitlement::ExternalProvisioners;
-use crate::control_plane_access::reach::Reached;
-use crate::control_plane_access::unreached::{About, Unreached};
+use crate::control_plane_access::reach::{Reached, within};
+use crate::control_plane_access::unreached::About;
 use crate::controller::children::ChildOwner;
 use crate::controller::object::{Object, Subject};
 use crate::controller::runtime::deadline::Deadline;
@@ -51,8 +53,10 @@ pub(super) struct External {
     pub(super) url: Option<String>,
     /// Version of coderd, if it answered.
     pub(super) version: Option<String>,
-    /// Builds that wait for these daemons, if coderd told.
-    pub(super) pending_jobs: Option<usize>,
+    /// By which host alone it lets anybody in, if it redirected us there.
+    pub(super) access_host: Option<String>,
+    /// Builds that wait for these daemons, if coderd was asked.
+    pub(super) pending_jobs: Option<Jobs>,
     /// When to try again, if something failed.
     pub(super) retry: Option<Retry>,
     /// Whether the license covers external provisioners now.
@@ -74,6 +78,7 @@ impl External {
             organization: None,
             url: None,
             version: None,
+            access_host: None,
             pending_jobs: None,
             retry,
             is_entitled: false,
@@ -90,7 +95,7 @@ impl External {
 
     /// The same with what the status told before, for a coderd that asked to be left alone.
     pub(super) fn with_told(self, object: &Object<CoderProvisioner>) -> Self {
-        Self { outside: Outside::as_told(&object.status), ..self }
+        Self { outside: Outside::as_told(&object.status), pending_jobs: Some(Jobs::AsBefore), ..self }
     }
 
     /// How long coderd is to be left alone.
@@ -109,6 +114,8 @@ struct Wanted<'a> {
     control_plane: &'a CoderControlPlane,
     owner: ChildOwner,
     place: SecretPlace,
+    /// Whether pods can be started with something else.
+    may_roll: bool,
 }
 
 impl Wanted<'_> {
@@ -116,6 +123,15 @@ impl Wanted<'_> {
     fn credentials(&self) -> Option<&str> {
         let bootstrap = self.complete.spec.bootstrap.as_ref()?;
         bootstrap.credentials_secret_ref.as_ref().map(|reference| reference.name.as_str())
+    }
+
+    /// The coderd that was reached, and an organization of it.
+    fn home(&self, reached: &Reached, organization: Uuid) -> Home {
+        Home {
+            control_plane: self.control_plane.metadata.uid.clone().unwrap_or_default(),
+            deployment: reached.deployment_id.clone().unwrap_or_default(),
+            organization,
+        }
     }
 }
 
@@ -160,7 +176,10 @@ impl Reconciler {
             }
         };
         let credentials = Credentials::of_bootstrap(&subject.object.key.namespace, reference);
-        let reached = match self.access.reach(control_plane, credentials).await {
+        // Whoever is slow to say who it is has no time left to be asked for keys.
+        let limit = deadline.left(Instant::now()) * 2 / 3;
+        let reached = self.access.reach_within(limit, control_plane, credentials).await;
+        let reached = match reached.and_then(Reached::identified) {
             Ok(reached) => reached,
             Err(unreached) => {
                 let is_left_alone = unreached.about() == About::RateLimit;
@@ -171,13 +190,15 @@ impl Reconciler {
                 });
             }
         };
-        deadline.ended("reaching the control plane", Instant::now());
+        // A coderd that is slow to say who it is is as slow the next time: its keys have a time of their own.
+        deadline.begin_next(Instant::now());
         let wanted = Wanted {
             subject,
             complete: &read.complete,
             control_plane,
             owner: owner(&read.complete),
             place: place(&read.complete),
+            may_roll: applied.may_roll(read.can_follow()),
         };
         let external = self.work_on_keys(&wanted, &reached, applied, bootstrapped, deadline).await;
         deadline.ended("the provisioner's keys", Instant::now());
@@ -193,27 +214,26 @@ impl Reconciler {
         deadline: &Deadline,
     ) -> Result<External, CallError> {
         let object = &wanted.subject.object;
-        let answer = reached.external_provisioners().await;
+        let left = || deadline.left(Instant::now());
+        let name = organization_name(wanted.complete);
+        let asked = within(left(), Operation::Organization, reached.client.organization(name));
+        let (answer, asked) = tokio::join!(reached.external_provisioners(left()), asked);
         let outside = Outside::reached(bootstrapped).licensed(&answer);
         let found = |outside: Outside, retry| External {
             url: Some(reached.url.clone()),
             version: Some(reached.version.clone()),
+            access_host: reached.client.access_host().map(str::to_owned),
             ..External::without(outside, &object.value, retry)
         };
-        let name = organization_name(wanted.complete);
-        let organization = match reached.client.organization(name).await {
+        let organization = match asked {
             Ok(organization) => organization,
             Err(error) => {
                 let retry = Some(error.retry());
                 return Ok(found(outside.unorganized(name, &error), retry));
             }
         };
-        let home = Home {
-            control_plane: wanted.control_plane.metadata.uid.clone().unwrap_or_default(),
-            deployment: reached.deployment_id.clone().unwrap_or_default(),
-            organization: organization.id,
-        };
-        let desired = desired(object, wanted.complete, home, wanted.place.clone());
+        let home = wanted.home(reached, organization.id);
+        let mut desired = desired(object, wanted.complete, home, wanted.place.clone());
         let created = wanted.complete.metadata.creation_timestamp.as_ref();
         let rival = self.rival(object, created, &desired, &organization);
         let checksum_key = self.checksum_key();
@@ -222,9 +242,10 @@ impl Reconciler {
             Err(error) => return Ok(found(outside.unsealed(&error), Some(Retry::Backoff))),
         };
         let mut store = self.store(wanted, sealing);
+        let of_others = self.left_to_others(object, &mut desired, &store, sealing);
         let mut work = self.key_work(wanted, reached, &desired, applied, deadline);
         (work.entitled, work.claimed) = (is_entitled(&answer), rival.is_some());
-        work.of_others = self.of_others_of(object, &desired, &store, sealing);
+        work.of_others = of_others;
         let keyed = work.run(&mut store).await;
         let pause = self.note_given_up(object, &keyed);
         self.objects.written(&object.key, store.object["metadata"]["resourceVersion"].as_str());
@@ -233,17 +254,17 @@ impl Reconciler {
         let is_left_alone = lost.as_ref().is_some_and(|unreached| unreached.about() == About::RateLimit);
         let outside = match lost {
             Some(unreached) => Outside::unreached(bootstrapped, &unreached),
-            None => outside.keyed(&keyed, &wanted.place, rival.as_deref()),
+            None => outside.keyed(&keyed, &wanted.place, rival.as_deref(), &object.status),
         };
         let (retry, is_unanswered) = (retry(&keyed, &answer, pause), is_unanswered(&keyed, &answer));
         let (home, tags) = (&desired.home, &wanted.complete.spec.tags);
-        let pending_jobs =
-            self.pending_jobs(&object.key, &reached.client, home, wanted.credentials(), tags).await;
+        let asked = (&reached.client, home, wanted.credentials());
+        let pending_jobs = self.pending_jobs(&object.key, asked, tags, left()).await;
         Ok(External {
             object: store.object,
             keyed: Some(keyed),
             organization: Some(organization),
-            pending_jobs,
+            pending_jobs: Some(pending_jobs),
             is_entitled: is_entitled(&answer),
             is_news,
             is_left_alone,
@@ -262,7 +283,7 @@ impl Reconciler {
     ) -> KeyWork<'a> {
         let time = TimeLimit { until: deadline.until(), reserved: RESERVED };
         let mut homes = Homes::new(&self.access, &self.control_planes, &wanted.owner.namespace, time);
-        homes.know(&desired.home, &reached.client);
+        homes.know(&desired.home.control_plane, &desired.home.deployment, &reached.client);
         let object = &wanted.subject.object;
         KeyWork {
             secrets: Secrets { kube: &self.kube, owner: &wanted.owner },
@@ -275,9 +296,11 @@ impl Reconciler {
             entitled: false,
             claimed: false,
             of_others: BTreeSet::new(),
-            unrecorded_places: unrecorded_places(object, applied.deployment.as_ref()),
+            read_place: read_place(applied.deployment.as_ref()),
+            told_place: told_place(object),
+            left_elsewhere: left_elsewhere(object, wanted.complete),
             paused: !self.pause_left(object).is_zero(),
-            may_roll: applied.may_roll(),
+            may_roll: wanted.may_roll,
             tried: BTreeSet::new(),
             identified: BTreeMap::new(),
         }
@@ -336,20 +359,28 @@ pub(super) fn desired(
     }
 }
 
-/// Places of a key that a status which was lost may have known of: the one that it told, and the one that pods read. Only what
-/// is this object's own there counts.
-pub(super) fn unrecorded_places(
+/// The name of the key that the older operator left in the coderd of another control plane than the spec names now, by its
+/// status. That is no authority: it only keeps a plaintext without a mark from being shown.
+pub(super) fn left_elsewhere(
     object: &Object<CoderProvisioner>,
-    deployment: Option<&Value>,
-) -> Vec<SecretPlace> {
-    let told = object
-        .status
-        .secret_ref
-        .as_ref()
-        .and_then(|told| Some(SecretPlace { secret: told.name.clone(), data_key: told.key.clone()? }));
-    let runs = deployment.and_then(running_values::daemons);
-    let read = runs.map(|runs| SecretPlace { secret: runs.key.secret, data_key: runs.key.key });
-    told.into_iter().chain(read).collect()
+    complete: &CoderProvisioner,
+) -> Option<String> {
+    let status = &object.status;
+    let told = status.control_plane_ref_name.as_deref().map(str::trim).filter(|name| !name.is_empty())?;
+    let is_elsewhere = told != complete.spec.control_plane_ref.name.trim();
+    is_elsewhere.then(|| status.provisioner_key_name.clone().unwrap_or_else(|| object.key.name.clone()))
+}
+
+/// The place of a key that a status tells. Only what is this object's own there counts.
+pub(super) fn told_place(object: &Object<CoderProvisioner>) -> Option<SecretPlace> {
+    let told = object.status.secret_ref.as_ref()?;
+    Some(SecretPlace { secret: told.name.clone(), data_key: told.key.clone()? })
+}
+
+/// The place of a key that pods read.
+fn read_place(deployment: Option<&Value>) -> Option<SecretPlace> {
+    let runs = deployment.and_then(running_values::daemons)?;
+    Some(SecretPlace { secret: runs.key.secret, data_key: runs.key.key })
 }
 
 fn is_entitled(answer: &ExternalProvisioners) -> bool {
@@ -365,34 +396,4 @@ pub(super) fn rolled(applied: &Applied) -> Option<Rolled> {
     let is_idle = applied.rollout == Rollout::ScaledToZero;
     let with = Proven { checksum: key.checksum, place };
     Some(Rolled { with, at: running_values::complete_since(live), is_idle })
-}
-
-/// What an error of a call means for the access itself.
-fn lost(reached: &Reached, keyed: &Keyed) -> Option<Unreached> {
-    match keyed.error.as_ref()? {
-        KeyError::Coderd(error) => reached.lost(error),
-        KeyError::Kubernetes(_) | KeyError::Filtered | KeyError::Late => None,
-    }
-}
-
-fn retry(keyed: &Keyed, answer: &ExternalProvisioners, pause: Duration) -> Option<Retry> {
-    let of_key = keyed.error.as_ref().map(|error| match error {
-        KeyError::Coderd(error) => error.retry(),
-        KeyError::Kubernetes(_) | KeyError::Late => Retry::Backoff,
-        KeyError::Filtered => Retry::WhenChanged,
-    });
-    of_key.or(match answer {
-        ExternalProvisioners::Failed(error) => Some(error.retry()),
-        _ if keyed.wait == Some(Wait::Pause) => Some(Retry::After(pause)),
-        _ => keyed.is_cut.then_some(Retry::Backoff),
-    })
-}
-
-/// Whether coderd did not answer a question that it may answer the next time.
-fn is_unanswered(keyed: &Keyed, answer: &ExternalProvisioners) -> bool {
-    let error = match (&keyed.error, answer) {
-        (Some(KeyError::Coderd(error)), _) | (None, ExternalProvisioners::Failed(error)) => error,
-        _ => return false,
-    };
-    error.retry() == Retry::Backoff
 }

@@ -46,6 +46,8 @@ pub(super) struct Outside {
     pub(super) wait: Option<Wait>,
     /// Daemons that coderd sees with the key in use.
     pub(super) daemons: Option<usize>,
+    /// Whether there was no time to ask about the key: what is said of it was said before.
+    pub(super) is_unasked: bool,
 }
 
 /// Everything that was observed in a reconcile.
@@ -100,6 +102,7 @@ impl Observed {
             secret: State::waiting(),
             wait: None,
             daemons: None,
+            is_unasked: false,
         };
         Self { object, unaddressed: None, ready_replicas: 0, outside }
     }

@@ -27,6 +27,7 @@ impl Outside {
             secret: not_asked(),
             wait: None,
             daemons: None,
+            is_unasked: false,
         }
     }
 
@@ -83,8 +84,18 @@ impl Outside {
         Self { entitled: entitled(answer), ..self }
     }
 
-    /// With what became of the keys.
-    pub(super) fn keyed(self, keyed: &Keyed, place: &SecretPlace, rival: Option<&str>) -> Self {
+    /// With what became of the keys; with what a status has told of them where there was no time to ask.
+    pub(super) fn keyed(
+        self,
+        keyed: &Keyed,
+        place: &SecretPlace,
+        rival: Option<&str>,
+        status: &CoderProvisionerStatus,
+    ) -> Self {
+        if keyed.is_unasked() {
+            let Self { key, secret, .. } = Self::as_told(status);
+            return Self { key, secret, is_unasked: true, ..self };
+        }
         let (key, secret) = key(keyed, place, rival);
         Self { key, secret, wait: keyed.wait, daemons: keyed.daemons.as_ref().map(BTreeSet::len), ..self }
     }
@@ -111,6 +122,7 @@ impl Outside {
             secret: state(condition::PROVISIONER_KEY_SECRET_READY),
             wait: None,
             daemons: status.daemons.and_then(|daemons| usize::try_from(daemons).ok()),
+            is_unasked: false,
         }
     }
 
@@ -274,6 +286,12 @@ fn key_of(keyed: &Keyed, in_place: bool, rival: Option<&str>) -> State {
             Reason::ProvisionerKeyReady,
             "the key is in coderd, as the spec asks for it".to_owned(),
         ),
+        Some(Wait::Elsewhere | Wait::Rollout | Wait::Entitlement) | None
+            if in_place && keyed.is_asked_for && keyed.is_cut =>
+        {
+            let why = "the key is in coderd; what is left of earlier ones follows in the next reconcile";
+            State::Pending(Reason::KeyRotating, with_elsewhere(why, keyed))
+        }
         Some(Wait::Elsewhere | Wait::Rollout | Wait::Entitlement) | None if in_place => {
             let why = "the key in use is not the one that the spec asks for; that is made when the one before has gone";
             State::Pending(Reason::KeyRotating, with_elsewhere(why, keyed))
@@ -307,7 +325,9 @@ fn error_of(error: &work::KeyError) -> State {
     match error {
         work::KeyError::Coderd(error) => failed(error),
         work::KeyError::Kubernetes(error) => State::Pending(Reason::ProvisionerKeyFailed, error.to_string()),
-        work::KeyError::Late => State::Pending(Reason::ProvisionerKeyFailed, error.to_string()),
+        work::KeyError::Late | work::KeyError::Unlisted => {
+            State::Pending(Reason::ProvisionerKeyFailed, error.to_string())
+        }
         work::KeyError::Filtered => State::Refused(Reason::ProvisionerKeyFailed, error.to_string()),
     }
 }
@@ -323,6 +343,7 @@ fn failed(error: &Error) -> State {
 mod tests {
     use super::super::key::work::Proven;
     use super::*;
+    use serde_json::{from_value, json};
 
     fn keyed(wait: Option<Wait>) -> Keyed {
         let place = place();
@@ -349,6 +370,22 @@ mod tests {
         }
         let immutable = Keyed { is_asked_for: false, ..keyed(Some(Wait::SecretImmutable)) };
         assert!(matches!(said(&immutable), State::Pending(..)));
+    }
+
+    #[test]
+    fn of_a_key_that_there_was_no_time_to_ask_about_the_status_says_what_it_said() {
+        let (type_, reason) = (condition::PROVISIONER_KEY_READY, "ProvisionerKeyReady");
+        let told = json!({ "type": type_, "status": "True", "reason": reason, "message": "as it was",
+            "lastTransitionTime": "2026-01-01T00:00:00Z" });
+        let status: CoderProvisionerStatus = from_value(json!({ "conditions": [told] })).unwrap();
+        let cut = Keyed { is_cut: true, ..Keyed::default() };
+        let outside = Outside::reached(false).keyed(&cut, &place(), None, &status);
+        assert_eq!(outside.key, State::Yes(Reason::ProvisionerKeyReady, "as it was".to_owned()));
+        assert_eq!(outside.secret, State::waiting(), "nothing was ever said of it");
+        assert!(outside.is_unasked && matches!(outside.access, State::Yes(..)), "that was asked");
+        let cut_later = Keyed { is_cut: true, ..keyed(None) };
+        let State::Pending(_, message) = said(&cut_later) else { panic!("{cut_later:?}") };
+        assert!(!message.contains("not the one"), "{message}");
     }
 
     #[test]

@@ -60,7 +60,8 @@ reasons! {
             KeyNameConflict: "An older CoderProvisioner of this control plane has this key name in this organization.",
             SecretNotOurs: "The Secret that is to hold the key belongs to somebody else.",
             SecretImmutable: "The Secret that is to hold the key is immutable, so that no other key can be written to it.",
-            CertificateNameMissing: "Daemons cannot verify the control plane: its certificate has no name that they could reach it by.",
+            CertificateNameMissing: "Daemons cannot be led to the control plane: its certificate has no name that they could reach it by, or coderd redirects them elsewhere.",
+            KeyGivenBySpec: "The spec gives daemons another key than the one the operator made, so that coderd sees none of them with it.",
             TooManyRetiring: "Too many earlier keys are in control planes that cannot be reached, or too many earlier Secrets are used by pods.",
         }
         Fault {

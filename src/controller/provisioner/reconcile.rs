@@ -4,6 +4,8 @@
 use super::apply::{self, Applied, Work};
 use super::build::build;
 use super::dereference::{Dereferenced, Unread};
+use super::key::steps::Wait;
+use super::observe::External;
 use super::observed::Observed;
 use super::reconciler::Reconciler;
 use super::requeue::{action, is_waiting, sooner};
@@ -71,7 +73,8 @@ impl Reconciler {
         };
         // Children that were slow to come must not keep a key from being made: they would be as slow the next time.
         deadline.begin_next(Instant::now());
-        let external = Box::pin(self.observe(subject, &read, &applied, &mut deadline)).await?;
+        let mut external = Box::pin(self.observe(subject, &read, &applied, &mut deadline)).await?;
+        external.pending_jobs.get_or_insert_with(|| self.jobs.unanswered(&object.key, None));
         self.note_looked(&object.key, &object.uid);
         self.publish_key_events(object, &external).await;
         let silent = Box::pin(self.replace_silent_pod(subject, &applied, &external)).await;
@@ -97,13 +100,16 @@ impl Reconciler {
         let late = late.then(|| deadline.told(Instant::now())).flatten();
         let mut observed = Observed::new(subject, &gate, &applied, &external, &finalizing, late);
         observed.object.problems.unimportant.extend(silent.told);
-        observed.unaddressed = read.unaddressed();
+        observed.unaddressed = read.unaddressed().or_else(|| redirected(&read, &external));
         self.write(subject, &read, &applied, &external, &observed).await?;
         if is_left_alone {
             return Ok(Action::BackOff(external.pause()));
         }
         let pause = self.patience(&object.key, is_waiting(&observed));
-        Ok(sooner(action(&observed, applied.pruned, external.retry, pause), silent.again))
+        // Only this once was it not known whether pods can follow to another coderd.
+        let waits = read.is_left_at_first() && observed.outside.wait == Some(Wait::Rollout);
+        let again = if waits { Some(Duration::ZERO) } else { silent.again };
+        Ok(sooner(action(&observed, applied.pruned, external.retry, pause), again))
     }
 
     /// Resolves, builds and applies the children.
@@ -130,6 +136,12 @@ impl Reconciler {
         let applied = apply::apply(work, &gate).await;
         Ok((gate, applied))
     }
+}
+
+/// That daemons are redirected, where none of them came to coderd.
+fn redirected(read: &Dereferenced, external: &External) -> Option<String> {
+    let has_come = external.outside.daemons.is_some_and(|daemons| daemons > 0);
+    read.redirected(external.access_host.as_deref().filter(|_| !has_come)?)
 }
 
 /// Whether an object says of this generation that it is ready.

@@ -24,8 +24,7 @@ pub(super) fn action(observed: &Observed, pruned: bool, retry: Option<Retry>, re
         Some(Retry::WhenChanged) => return Action::RequeueAfter(REFUSED),
         None => {}
     }
-    let Outside { control_plane, access, bootstrap, entitled, key, secret, wait, daemons: _ } =
-        &observed.outside;
+    let Outside { control_plane, access, bootstrap, entitled, key, secret, wait, .. } = &observed.outside;
     let states = [control_plane, access, entitled, key, secret].into_iter().chain(bootstrap);
     let blocked = observed.object.is_blocked()
         || observed.unaddressed.is_some()
@@ -65,6 +64,7 @@ mod tests {
             secret: yes(),
             wait: None,
             daemons: Some(1),
+            is_unasked: false,
         };
         let object = ObservedObject { rollout: Rollout::Complete(1), ..ObservedObject::nothing() };
         Observed { outside, ..Observed::only(object) }

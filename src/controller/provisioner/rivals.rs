@@ -2,6 +2,7 @@
 //! that ask for one key waits is decided in `claims`.
 
 use super::claims::{self, Claim};
+use super::key::record::{Home, Key};
 use super::key::seen::{Desired, is_same};
 use super::key::store::RecordStore;
 use super::key::stored::{self, Sealer};
@@ -16,40 +17,75 @@ use crds::names::provisioner::key_base;
 use crds::well_known::default;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Resource;
+use kube::core::ObjectMeta;
 use ring::hmac;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl Reconciler {
-    /// The keys that other provisioners of the namespace have recorded: references stay within it, and so do their keys. Where
-    /// one is to be taken over because an annotation says so, those of the whole cluster count.
+    /// The keys of a coderd that other provisioners of the namespace have recorded: references stay within it, and so do their
+    /// keys. What they have recorded of another control plane does not count: what its coderd says of itself stops nobody else.
     pub(super) fn of_others(
         &self,
         object: &Object<CoderProvisioner>,
-        adopts: bool,
+        home: &Home,
         sealing: &hmac::Key,
     ) -> BTreeSet<Uuid> {
-        let all = self.provisioners.all();
-        let is_other = |one: &&Arc<Kept<CoderProvisioner>>| {
-            let meta = one.meta();
-            let is_near = adopts || meta.namespace.as_ref() == Some(&object.key.namespace);
-            is_near && meta.uid.as_deref() != Some(&object.uid)
-        };
-        all.iter().filter(is_other).filter_map(|one| recorded_ids(one, sealing)).flatten().collect()
+        let is_near = |meta: &ObjectMeta| meta.namespace.as_ref() == Some(&object.key.namespace);
+        let all = self.recorded_of_others(object, sealing, is_near);
+        all.flatten().flatten().filter(|key| key.home == *home).filter_map(|key| key.id).collect()
     }
 
-    /// The same where it matters: nothing is recorded yet, or an annotation names a key.
-    pub(super) fn of_others_of(
+    /// The same where one is to be taken over because an annotation says so: those of the whole cluster count that are of this
+    /// database, whichever control plane is in front of it. None if what somebody has recorded is not known: nothing is taken
+    /// over then.
+    pub(super) fn of_all_others(
         &self,
         object: &Object<CoderProvisioner>,
-        desired: &Desired,
+        home: &Home,
+        sealing: &hmac::Key,
+    ) -> Option<BTreeSet<Uuid>> {
+        let all: Option<Vec<Vec<Key>>> = self.recorded_of_others(object, sealing, |_| true).collect();
+        let is_here =
+            |key: &Key| key.home.deployment == home.deployment && key.home.organization == home.organization;
+        Some(all?.into_iter().flatten().filter(is_here).filter_map(|key| key.id).collect())
+    }
+
+    /// The same, as far as it matters: nothing is recorded yet, or an annotation names a key. That annotation waits while it is
+    /// not known what others have recorded.
+    pub(super) fn left_to_others(
+        &self,
+        object: &Object<CoderProvisioner>,
+        desired: &mut Desired,
         store: &RecordStore<'_>,
         sealing: &hmac::Key,
     ) -> BTreeSet<Uuid> {
-        let adopts = desired.adopt.is_some();
-        let matters = adopts || store.record.keys().next().is_none();
-        if matters { self.of_others(object, adopts, sealing) } else { BTreeSet::new() }
+        let of_all = desired.adopt.is_some().then(|| self.of_all_others(object, &desired.home, sealing));
+        if of_all == Some(None) {
+            tracing::warn!(
+                "a key is not taken over: another provisioner has a status that is too long to be read"
+            );
+            desired.adopt = None;
+        }
+        let mut others = of_all.flatten().unwrap_or_default();
+        if store.record.keys().next().is_none() {
+            others.extend(self.of_others(object, &desired.home, sealing));
+        }
+        others
+    }
+
+    /// What is recorded on each of the other provisioners, if it is known.
+    fn recorded_of_others(
+        &self,
+        object: &Object<CoderProvisioner>,
+        sealing: &hmac::Key,
+        is_near: impl Fn(&ObjectMeta) -> bool,
+    ) -> impl Iterator<Item = Option<Vec<Key>>> {
+        let (all, uid) = (self.provisioners.all(), object.uid.clone());
+        let others =
+            all.into_iter().filter(move |one| is_near(one.meta()) && one.meta().uid.as_deref() != Some(&uid));
+        others.map(move |one| recorded(&one, sealing))
     }
 
     /// The older provisioner that asks for the same key, as a person would name it.
@@ -101,12 +137,12 @@ impl Reconciler {
     }
 }
 
-/// The ids of the keys that the operator has recorded on a provisioner.
-fn recorded_ids(kept: &Kept<CoderProvisioner>, sealing: &hmac::Key) -> Option<Vec<Uuid>> {
+/// The keys that the operator has recorded on a provisioner; none if its status is so long that it is not kept.
+fn recorded(kept: &Kept<CoderProvisioner>, sealing: &hmac::Key) -> Option<Vec<Key>> {
     let (object, uid) = (kept.object()?, kept.meta().uid.as_deref()?);
     let status = stored::parsed(&object["status"]["key"]);
     let record = stored::read(status.as_ref(), Sealer { key: sealing, uid });
-    Some(record.keys().filter_map(|key| key.id).collect())
+    Some(record.keys().cloned().collect())
 }
 
 /// Which organization a spec means, as far as one that coderd told of can say: it has an id, a name, and perhaps `default`.
@@ -124,6 +160,7 @@ fn has_key(object: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn default_and_the_name_of_the_default_organization_are_one() {
@@ -135,5 +172,17 @@ mod tests {
         assert_eq!(organization_of("team", &main), "team");
         let team = Organization { name: "team".to_owned(), is_default: false, ..main };
         assert_eq!(organization_of("default", &team), "default");
+    }
+
+    #[test]
+    fn what_is_recorded_is_known_of_everybody_but_those_whose_status_is_too_long() {
+        let sealing = hmac::Key::new(hmac::HMAC_SHA256, b"operator");
+        let kept = |status: Value| -> Kept<CoderProvisioner> {
+            let object =
+                json!({ "metadata": { "name": "b", "namespace": "team", "uid": "u" }, "status": status });
+            serde_json::from_str(&object.to_string()).unwrap()
+        };
+        assert_eq!(recorded(&kept(json!({})), &sealing), Some(Vec::new()));
+        assert_eq!(recorded(&kept(json!({ "url": "x".repeat(70_000) })), &sealing), None);
     }
 }

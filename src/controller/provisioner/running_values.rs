@@ -54,12 +54,12 @@ fn text(value: &Value) -> Option<String> {
 /// Where the daemons of a pod find their control plane, and what leads its name there.
 fn address(container: &Value, pod: &Value) -> Option<Address> {
     let url = text(&variable(container, URL)?["value"])?;
-    let host = address::host(&url).unwrap_or_default();
+    let host = address::host(&url).unwrap_or_default().to_ascii_lowercase();
     let leads = |entry: &&Value| {
-        entry["hostnames"].as_array().into_iter().flatten().any(|name| name.as_str() == Some(host))
+        entry["hostnames"].as_array().into_iter().flatten().any(|name| name.as_str() == Some(host.as_str()))
     };
     let entry = pod["hostAliases"].as_array().into_iter().flatten().find(leads);
-    let alias = entry.and_then(|entry| Some(Alias { host: host.to_owned(), ip: text(&entry["ip"])? }));
+    let alias = entry.and_then(|entry| Some(Alias { host: host.clone(), ip: text(&entry["ip"])? }));
     Some(Address { url, alias })
 }
 

@@ -8,13 +8,14 @@ use super::observe::{External, rolled};
 use super::reasons::Reason;
 use super::reconciler::Reconciler;
 use super::resolve::owner;
-use super::zombies::{self, Look, Silence, WINDOW, Zombie};
+use super::zombies::{self, Look, Pod, Silence, WINDOW, Zombie};
 use crate::controller::object::{Object, Subject};
 use crate::controller::workload::{rollout, running};
 use crate::kubernetes::events::{EventDraft, Severity};
 use crate::kubernetes::{CallError, KindName, Target};
 use crds::CoderProvisioner;
 use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -80,11 +81,12 @@ impl Reconciler {
             self.note_silence(&object.key, &object.uid, before.broken());
             return Ok(SilentPods::default());
         };
-        let pods = Target::of(POD, &object.key.namespace, "");
-        let pods = self.kube.some_labelled(pods, &owner.selector_text(), MOST_PODS).await?;
+        let workload = owner.workload.as_str();
+        let (namespace, keep) = (&object.key.namespace, |pod: &Value| Pod::of(pod, workload));
+        let pods = self.kube.some_pods(namespace, &owner.selector_text(), MOST_PODS, keep).await?;
         let quiet = SignedDuration::try_from(self.verify_interval).unwrap_or(WINDOW).min(WINDOW);
-        let (workload, now) = (owner.workload.as_str(), Timestamp::now());
-        let judged = zombies::judge(before, &Look { pods: &pods, workload, called_by, daemons, quiet, now });
+        let now = Timestamp::now();
+        let judged = zombies::judge(before, &Look { pods: &pods, called_by, daemons, quiet, now });
         // Before it is done: a deletion that fails is not tried at once.
         self.note_silence(&object.key, &object.uid, judged.silence);
         let mut told: Vec<String> = zombies::told(&judged.zombies).into_iter().collect();

@@ -11,10 +11,12 @@ use crds::well_known::condition::{
     OPERATOR_ACCESS_READY, PROVISIONER_KEY_READY, PROVISIONER_KEY_SECRET_READY,
 };
 
+/// The rule that daemons have the key that the operator made for them.
+const OTHER_KEY: &str = "CODER0224";
+
 /// Every condition of a provisioner, the three of kstatus first.
 pub(super) fn findings(observed: &Observed) -> Vec<Finding> {
-    let Outside { control_plane, access, bootstrap, entitled, key, secret, wait: _, daemons: _ } =
-        &observed.outside;
+    let Outside { control_plane, access, bootstrap, entitled, key, secret, .. } = &observed.outside;
     let mut findings = summary(observed).to_vec();
     findings.extend([
         outside(CONTROL_PLANE_READY, control_plane),
@@ -83,8 +85,7 @@ fn pending(state: &State) -> Option<Because> {
 
 /// Why nothing will move before somebody acts.
 fn stalled(observed: &Observed) -> Option<Because> {
-    let Outside { control_plane, access, bootstrap, entitled, key, secret, wait: _, daemons: _ } =
-        &observed.outside;
+    let Outside { control_plane, access, bootstrap, entitled, key, secret, .. } = &observed.outside;
     let object = &observed.object;
     None.or_else(|| summary::blocked(object))
         .or_else(|| summary::finalizer_refused(object))
@@ -95,7 +96,19 @@ fn stalled(observed: &Observed) -> Option<Because> {
         .or_else(|| refused(key))
         .or_else(|| refused(secret))
         .or_else(|| Some((Reason::CertificateNameMissing, observed.unaddressed.clone()?)))
+        .or_else(|| key_of_others(observed))
         .or_else(|| summary::stuck(object))
+}
+
+/// That daemons have another key than ours, where none came with ours.
+fn key_of_others(observed: &Observed) -> Option<Because> {
+    let is_given = observed.object.broken.causes.iter().any(|cause| cause.code == OTHER_KEY);
+    let has_none = observed.outside.daemons == Some(0) && observed.object.rollout != Rollout::ScaledToZero;
+    let why = format!(
+        "spec.extraEnv or spec.extraArgs gives daemons another key than the one the operator made, with which coderd sees none; \
+         remove it, see {OTHER_KEY} in SpecAccepted"
+    );
+    (is_given && has_none).then_some((Reason::KeyGivenBySpec, why))
 }
 
 /// What is still to come, the first thing first.
@@ -115,6 +128,10 @@ fn unfinished(observed: &Observed) -> Option<Because> {
             (Reason::WaitingForDaemons, format!("{message}{besides}"))
         })
     };
+    let unasked = || {
+        let why = "coderd is too slow to be asked about the key".to_owned();
+        outside.is_unasked.then_some((Reason::Progressing, why))
+    };
     None.or_else(|| summary::failed(&observed.object))
         .or_else(|| pending(&outside.control_plane))
         .or_else(|| pending(&outside.access))
@@ -122,6 +139,7 @@ fn unfinished(observed: &Observed) -> Option<Because> {
         .or_else(|| pending(&outside.entitled))
         .or_else(|| pending(&outside.key))
         .or_else(|| pending(&outside.secret))
+        .or_else(unasked)
         .or_else(rollout)
         .or_else(daemons)
 }

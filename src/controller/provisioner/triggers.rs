@@ -1,5 +1,5 @@
 //! Decides which provisioners to look at when something else changed: a child, their key's Secret, a Secret they name, their
-//! control plane, their namespace. It keeps no objects: names and labels pass through, contents are read when they are needed.
+//! control plane or its Service, their namespace. It keeps no objects: names and labels pass through, contents are read when they are needed.
 
 use super::reconciler::{KIND, Provisioners};
 use crate::control_plane_access::control_planes::ControlPlanes;
@@ -13,6 +13,8 @@ use crate::kubernetes::{Change, Kept};
 use crds::{CoderControlPlane, CoderProvisioner};
 use kube::Resource;
 use kube::core::ObjectMeta;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
 
 /// Enqueues provisioners when something changed that concerns them.
@@ -35,9 +37,18 @@ impl Triggers {
     /// Enqueues the provisioners of every control plane that serves with this Secret: their daemons trust what is in it.
     fn enqueue_trusting(&self, secret: &ObjectMeta) {
         let all = self.control_planes.all();
-        for one in all.iter().filter(|one| serves_with(one, secret)) {
-            let key = ObjectKey::of(one.meta());
-            self.enqueue(|provisioner| refers_to(provisioner, &key));
+        let serving = all.iter().filter(|one| serves_with(one, secret));
+        let serving: BTreeSet<ObjectKey> = serving.map(|one| ObjectKey::of(one.meta())).collect();
+        if !serving.is_empty() {
+            self.enqueue(|provisioner| refers_to(provisioner, &serving));
+        }
+    }
+
+    /// Enqueues the provisioners of the control plane that a Service belongs to: their pods may have its address.
+    fn enqueue_led_to(&self, service: &ObjectMeta) {
+        if let Some(key) = owner::<CoderControlPlane>(service) {
+            let control_plane = BTreeSet::from([key]);
+            self.enqueue(|provisioner| refers_to(provisioner, &control_plane));
         }
     }
 
@@ -49,7 +60,7 @@ impl Triggers {
 
     /// Enqueues the owner of an object, by the controller it names.
     fn enqueue_controller(&self, metadata: &ObjectMeta) {
-        if let Some(key) = owner(metadata)
+        if let Some(key) = owner::<CoderProvisioner>(metadata)
             && self.provisioners.named(&key.namespace, &key.name).is_some()
         {
             self.queue.enqueue(key);
@@ -57,11 +68,10 @@ impl Triggers {
     }
 }
 
-/// The provisioner that controls an object.
-fn owner(metadata: &ObjectMeta) -> Option<ObjectKey> {
+/// The object of a kind of ours that controls an object.
+fn owner<K: Resource<DynamicType = ()>>(metadata: &ObjectMeta) -> Option<ObjectKey> {
     let mut owners = metadata.owner_references.iter().flatten();
-    let owner =
-        owners.find(|owner| owner.controller == Some(true) && owner.kind == CoderProvisioner::kind(&()))?;
+    let owner = owners.find(|owner| owner.controller == Some(true) && owner.kind == K::kind(&()))?;
     Some(ObjectKey { namespace: metadata.namespace.clone()?, name: owner.name.clone() })
 }
 
@@ -69,31 +79,65 @@ fn owner(metadata: &ObjectMeta) -> Option<ObjectKey> {
 fn names_secret(provisioner: &Kept<CoderProvisioner>, metadata: &ObjectMeta) -> bool {
     let here = provisioner.meta().namespace == metadata.namespace;
     let name = metadata.name.as_deref().unwrap_or_default();
-    let is_named = |spec: &CoderProvisioner| {
-        let bootstrap = spec.spec.bootstrap.as_ref();
-        bootstrap
-            .and_then(|one| one.credentials_secret_ref.as_ref())
-            .is_some_and(|one| one.name.trim() == name)
-    };
-    here && provisioner.mentions(name) && provisioner.read().is_ok_and(|spec| is_named(&spec))
+    let is_named =
+        |spec: References| spec.bootstrap?.credentials_secret_ref?.name.filter(|one| one.trim() == name);
+    here && provisioner.mentions(name) && read(provisioner).and_then(is_named).is_some()
 }
 
 /// Whether a control plane serves HTTPS with a Secret of this name in its namespace.
 fn serves_with(control_plane: &Kept<CoderControlPlane>, secret: &ObjectMeta) -> bool {
     let here = control_plane.meta().namespace == secret.namespace;
     let name = secret.name.as_deref().unwrap_or_default();
-    let is_named = |plane: &CoderControlPlane| {
-        let mut names = plane.spec.tls.iter().flat_map(|tls| &tls.secret_names);
+    let is_named = |spec: Serving| {
+        let mut names = spec.tls.iter().flat_map(|tls| tls.secret_names.iter().flatten());
         names.any(|one| one.trim() == name)
     };
-    here && control_plane.mentions(name) && control_plane.read().is_ok_and(|plane| is_named(&plane))
+    here && control_plane.mentions(name) && read(control_plane).is_some_and(is_named)
 }
 
-/// Whether a provisioner is of this control plane.
-fn refers_to(provisioner: &Kept<CoderProvisioner>, control_plane: &ObjectKey) -> bool {
-    let here = provisioner.meta().namespace.as_ref() == Some(&control_plane.namespace);
-    here && provisioner.mentions(&control_plane.name)
-        && provisioner.read().is_ok_and(|one| one.spec.control_plane_ref.name.trim() == control_plane.name)
+/// Whether a provisioner is of one of these control planes. It is read once, however many there are: all watches wait meanwhile.
+fn refers_to(provisioner: &Kept<CoderProvisioner>, control_planes: &BTreeSet<ObjectKey>) -> bool {
+    let Some(namespace) = &provisioner.meta().namespace else { return false };
+    let is_here = control_planes.iter().any(|one| one.namespace == *namespace);
+    let name = is_here.then(|| read::<_, References>(provisioner)?.control_plane_ref?.name).flatten();
+    let key = |name: String| ObjectKey { namespace: namespace.clone(), name: name.trim().to_owned() };
+    name.is_some_and(|name| control_planes.contains(&key(name)))
+}
+
+/// What is looked at of a spec, and nothing else of it: it may be of any size.
+fn read<K, S: DeserializeOwned>(object: &Kept<K>) -> Option<S> {
+    object.spec().and_then(Result::ok)
+}
+
+/// What a provisioner refers to.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct References {
+    control_plane_ref: Option<Reference>,
+    bootstrap: Option<Bootstrap>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Bootstrap {
+    credentials_secret_ref: Option<Reference>,
+}
+
+#[derive(Deserialize)]
+struct Reference {
+    name: Option<String>,
+}
+
+/// What a control plane serves with.
+#[derive(Deserialize)]
+struct Serving {
+    tls: Option<Tls>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Tls {
+    secret_names: Option<Vec<String>>,
 }
 
 impl WatchHandler for Triggers {
@@ -108,6 +152,10 @@ impl WatchHandler for Triggers {
     fn changed(&self, changed: Changed, change: &Change) {
         let metadata = &change.metadata;
         match changed {
+            Changed::Child(ChildKind::Service) => {
+                self.enqueue_controller(metadata);
+                self.enqueue_led_to(metadata);
+            }
             Changed::Child(_) => self.enqueue_controller(metadata),
             Changed::Consumed(Source::Secret) => {
                 self.enqueue_controller(metadata);
@@ -153,7 +201,7 @@ pub(crate) async fn follow_control_planes(
         let Difference { now, before } = seen.update(control_planes.all());
         let changed: BTreeSet<ObjectKey> =
             now.iter().chain(&before).map(|one| ObjectKey::of(one.meta())).collect();
-        for one in all.iter().filter(|one| changed.iter().any(|key| refers_to(one, key))) {
+        for one in all.iter().filter(|one| refers_to(one, &changed)) {
             queue.enqueue(ObjectKey::of(one.meta()));
         }
     }
@@ -171,7 +219,11 @@ mod tests {
                 "controller": controller }]);
             let metadata: ObjectMeta =
                 from_value(json!({ "name": "x", "namespace": "team", "ownerReferences": owners })).unwrap();
-            owner(&metadata)
+            assert_eq!(
+                owner::<CoderControlPlane>(&metadata).is_some(),
+                controller && kind == "CoderControlPlane"
+            );
+            owner::<CoderProvisioner>(&metadata)
         };
         let builders = ObjectKey { namespace: "team".to_owned(), name: "builders".to_owned() };
         assert_eq!(of("CoderProvisioner", true), Some(builders));
@@ -183,9 +235,8 @@ mod tests {
         let text = json!({ "metadata": { "name": "b", "namespace": "team" },
             "spec": { "controlPlaneRef": { "name": " coder " }, "organizationName": "other" } });
         let provisioner: Kept<CoderProvisioner> = from_str(&text.to_string()).unwrap();
-        let key = |namespace: &str, name: &str| ObjectKey {
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
+        let key = |namespace: &str, name: &str| {
+            BTreeSet::from([ObjectKey { namespace: namespace.to_owned(), name: name.to_owned() }])
         };
         assert!(refers_to(&provisioner, &key("team", "coder")));
         assert!(!refers_to(&provisioner, &key("elsewhere", "coder")));
@@ -220,7 +271,25 @@ mod tests {
         );
         let text = json!({ "metadata": { "name": "b", "namespace": "team" }, "spec": { "controlPlaneRef": { "name": "coder" } } });
         let provisioner: Kept<CoderProvisioner> = from_str(&text.to_string()).unwrap();
-        let key = |namespace: &str| ObjectKey { namespace: namespace.to_owned(), name: "coder".to_owned() };
+        let key = |namespace: &str| {
+            BTreeSet::from([ObjectKey { namespace: namespace.to_owned(), name: "coder".to_owned() }])
+        };
         assert!(refers_to(&provisioner, &key("team")) && !refers_to(&provisioner, &key("other")));
+    }
+
+    /// Each provisioner mentions all of them. Were every pair read, this would take minutes.
+    #[test]
+    fn a_certificate_of_many_control_planes_reads_each_provisioner_once() {
+        let names: Vec<String> = (0..300).map(|number| format!("plane-{number}")).collect();
+        let padding = "x".repeat(100_000);
+        let provisioner = |name: &String| -> Kept<CoderProvisioner> {
+            let text = json!({ "metadata": { "name": name, "namespace": "team" },
+                "spec": { "extraArgs": names, "tags": { "a": padding }, "controlPlaneRef": { "name": name } } });
+            from_str(&text.to_string()).unwrap()
+        };
+        let key = |name: &String| ObjectKey { namespace: "team".to_owned(), name: name.clone() };
+        let serving: BTreeSet<ObjectKey> = names.iter().map(key).collect();
+        let concerned = names.iter().filter(|name| refers_to(&provisioner(name), &serving)).count();
+        assert_eq!(concerned, 300);
     }
 }

@@ -5,6 +5,7 @@ use super::dereference::Dereferenced;
 use super::key_event::KeyEvent;
 use super::observe::{External, organization_name, place};
 use super::observed::Observed;
+use super::pending_jobs::Jobs;
 use super::reasons::Reason;
 use super::reconciler::Reconciler;
 use super::resolve::owner;
@@ -81,7 +82,10 @@ impl Reconciler {
         &self,
         object: &Object<CoderProvisioner>,
     ) -> Result<Action, CallError> {
-        let status = partial::suspended(object, object.status.clone(), Reason::Suspended, Vec::new(), &now());
+        // Nobody counts now, and an autoscaler would follow a number of before.
+        self.jobs.forget(&object.key);
+        let status = CoderProvisionerStatus { pending_jobs: None, ..object.status.clone() };
+        let status = partial::suspended(object, status, Reason::Suspended, Vec::new(), &now());
         self.writer().write_status(object, &status, &[]).await?;
         Ok(Action::AwaitChange)
     }
@@ -117,7 +121,11 @@ fn describe(
     }
     status.selector = Some(owner.selector_text());
     status.version = external.version.clone().or(status.version.take());
-    status.pending_jobs = external.pending_jobs.map(count).or(status.pending_jobs);
+    status.pending_jobs = match external.pending_jobs {
+        Some(Jobs::Counted(jobs)) => Some(count(jobs)),
+        Some(Jobs::AsBefore) => status.pending_jobs,
+        Some(Jobs::Unknown) | None => None,
+    };
     if let Some(organization) = &external.organization {
         status.organization_id = Some(organization.id.to_string());
         status.organization_name = Some(organization.name.clone());

@@ -2,6 +2,7 @@
 //! one that is gone. A daemon that was refused once, while the license had lapsed say, never dials again. Pure: it never asks
 //! anybody, and it never names more than one pod to delete.
 
+use crate::controller::workload::pods::is_of_deployment;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,13 +55,34 @@ pub(super) enum CalledBy {
     Uid,
 }
 
+/// What is kept of a pod of the Deployment: there may be hundreds, and whoever writes their template chooses how large they are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Pod {
+    name: String,
+    uid: String,
+    is_leaving: bool,
+    ready_since: Option<Timestamp>,
+}
+
+impl Pod {
+    /// Of metadata and status, if it is a pod of this Deployment.
+    pub(super) fn of(pod: &Value, workload: &str) -> Option<Self> {
+        let metadata = &pod["metadata"];
+        let (name, uid) = (metadata["name"].as_str()?, metadata["uid"].as_str()?);
+        is_of_deployment(metadata, workload).then(|| Self {
+            name: name.to_owned(),
+            uid: uid.to_owned(),
+            is_leaving: !metadata["deletionTimestamp"].is_null(),
+            ready_since: ready_since(pod),
+        })
+    }
+}
+
 /// What a look shows: the license covers daemons, every pod was started with the key in use, and coderd told who uses it.
 #[derive(Debug, Clone)]
 pub(super) struct Look<'a> {
-    /// Metadata and status of the pods.
-    pub(super) pods: &'a [Value],
-    /// Name of their Deployment.
-    pub(super) workload: &'a str,
+    /// The pods of the Deployment.
+    pub(super) pods: &'a [Pod],
     /// By which field their daemons are called.
     pub(super) called_by: CalledBy,
     /// The names of the daemons that coderd lists with the key in use.
@@ -129,31 +151,15 @@ fn left(since: Timestamp, span: SignedDuration, now: Timestamp) -> Duration {
 }
 
 impl Look<'_> {
-    /// The pod, if it is one of the Deployment's that has been ready for long and whose daemon coderd does not list.
-    fn missing(&self, pod: &Value) -> Option<Zombie> {
-        let metadata = &pod["metadata"];
-        let (name, uid) = (metadata["name"].as_str()?, metadata["uid"].as_str()?);
+    /// The pod, if it has been ready for long and coderd does not list its daemon.
+    fn missing(&self, pod: &Pod) -> Option<Zombie> {
         let daemon = match self.called_by {
-            CalledBy::Name => name,
-            CalledBy::Uid => uid,
+            CalledBy::Name => &pod.name,
+            CalledBy::Uid => &pod.uid,
         };
-        let is_leaving = !metadata["deletionTimestamp"].is_null();
-        let is_long_ready = ready_since(pod).is_some_and(|since| self.now.duration_since(since) > WINDOW);
-        let is_missing = !is_leaving && is_long_ready && !self.daemons.contains(daemon);
-        (is_missing && self.is_of_deployment(metadata))
-            .then(|| Zombie { name: name.to_owned(), uid: uid.to_owned() })
-    }
-
-    /// Whether a ReplicaSet of the Deployment controls it: labels alone anybody can have.
-    fn is_of_deployment(&self, metadata: &Value) -> bool {
-        let owners = metadata["ownerReferences"].as_array();
-        owners.into_iter().flatten().any(|owner| {
-            let hash =
-                owner["name"].as_str().and_then(|name| name.strip_prefix(self.workload)?.strip_prefix('-'));
-            owner["controller"] == true
-                && owner["kind"] == "ReplicaSet"
-                && hash.is_some_and(|hash| !hash.contains('-'))
-        })
+        let is_long_ready = pod.ready_since.is_some_and(|since| self.now.duration_since(since) > WINDOW);
+        let is_missing = !pod.is_leaving && is_long_ready && !self.daemons.contains(daemon);
+        is_missing.then(|| Zombie { name: pod.name.clone(), uid: pod.uid.clone() })
     }
 }
 

@@ -41,6 +41,11 @@ impl Deadline {
         now >= self.until
     }
 
+    /// How much time is left.
+    pub(crate) fn left(&self, now: Instant) -> Duration {
+        self.until.saturating_duration_since(now)
+    }
+
     /// Until when.
     pub(crate) fn until(&self) -> Instant {
         self.until
@@ -70,6 +75,7 @@ mod tests {
         deadline.ended("asking coderd", at(29));
         deadline.ended("the operator's access", at(41));
         assert!(deadline.is_over(at(30)) && deadline.is_over(at(41)));
+        assert_eq!((deadline.left(at(29)), deadline.left(at(41))), (Duration::from_secs(1), Duration::ZERO));
         let told = deadline.told(at(41)).unwrap();
         assert!(told.contains("30 seconds, of which 27 went into asking coderd;"), "{told}");
     }

@@ -1,4 +1,4 @@
-//! What makes reconciles happen: watches, the queue and its schedule, and how long one may take.
+//! What makes reconciles happen: watches, the queues with their schedules and workers, and how long one may take.
 //! It knows no kind: a key says which object is meant.
 
 pub(crate) mod context;
@@ -12,3 +12,4 @@ pub(crate) mod schedule;
 pub(crate) mod telemetry;
 pub(crate) mod verify;
 pub(crate) mod watches;
+pub(crate) mod workers;

@@ -1,6 +1,8 @@
 //! Decides which object is looked at next: each once however often it was named, never two reconciles of one object at a
-//! time and never more than two of one namespace, failures later and later. It holds no clock and starts nothing.
+//! time and never more than two of one namespace, failures later and later. Whether other kinds have taken the places of a
+//! namespace comes in as a question. It holds no clock and starts nothing.
 
+use super::workers::PER_NAMESPACE;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -8,8 +10,6 @@ use std::time::{Duration, Instant};
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause after a failure: what heals is seen within a minute.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// Reconciles of one namespace at the same time: what hangs for one tenant takes a quarter of the workers at most.
-const PER_NAMESPACE: usize = 2;
 
 /// A key that says whose workers it takes.
 pub(crate) trait Namespaced {
@@ -107,9 +107,11 @@ impl<K: Ord + Clone + Namespaced> Schedule<K> {
         });
     }
 
-    /// Takes the object that is due longest, is not under way and whose namespace may have another reconcile.
-    pub(crate) fn take(&mut self, now: Instant) -> Option<K> {
-        let (_, name) = self.next.first().filter(|(at, _)| *at <= now)?.clone();
+    /// Takes the object that is due longest, is not under way and whose namespace may have another reconcile, as far as this
+    /// kind knows and as `has_place` says. It says no of four namespaces at most: all workers are taken then.
+    pub(crate) fn take(&mut self, now: Instant, mut has_place: impl FnMut(&str) -> bool) -> Option<K> {
+        let mut due = self.next.iter().take_while(|(at, _)| *at <= now);
+        let (_, name) = due.find(|(_, name)| has_place(name))?.clone();
         let key = self.change(name, |namespace| {
             let (_, key) = namespace.waiting.pop_first()?;
             namespace.running += 1;
@@ -121,8 +123,8 @@ impl<K: Ord + Clone + Namespaced> Schedule<K> {
     }
 
     /// When the next object that may be taken is due.
-    pub(crate) fn next(&self) -> Option<Instant> {
-        self.next.first().map(|(at, _)| *at)
+    pub(crate) fn next(&self, mut has_place: impl FnMut(&str) -> bool) -> Option<Instant> {
+        self.next.iter().find(|(_, name)| has_place(name)).map(|(at, _)| *at)
     }
 
     /// What is due and not under way, whether or not its namespace may have another reconcile.
@@ -203,6 +205,26 @@ mod tests {
         }
     }
 
+    fn take(schedule: &mut Schedule<&'static str>, now: Instant) -> Option<&'static str> {
+        schedule.take(now, |_| true)
+    }
+
+    fn next(schedule: &Schedule<&'static str>) -> Option<Instant> {
+        schedule.next(|_| true)
+    }
+
+    #[test]
+    fn a_namespace_whose_places_another_kind_has_waits_and_keeps_nobody_else_waiting() {
+        let (mut schedule, now) = (Schedule::default(), Instant::now());
+        schedule.enqueue("a/1", now);
+        schedule.enqueue("b/1", now + seconds(1));
+        let later = now + seconds(2);
+        assert_eq!(schedule.next(|name| name != "a"), Some(now + seconds(1)));
+        assert_eq!(schedule.take(later, |name| name != "a"), Some("b/1"));
+        assert_eq!((schedule.take(later, |_| false), schedule.next(|_| false)), (None, None));
+        assert_eq!(take(&mut schedule, later), Some("a/1"), "it is not forgotten");
+    }
+
     fn seconds(count: u64) -> Duration {
         Duration::from_secs(count)
     }
@@ -214,16 +236,16 @@ mod tests {
             schedule.enqueue(key, now + seconds(age as u64));
         }
         let now = now + seconds(9);
-        let taken: Vec<_> = std::iter::from_fn(|| schedule.take(now)).collect();
+        let taken: Vec<_> = std::iter::from_fn(|| take(&mut schedule, now)).collect();
         assert_eq!(taken, ["a/1", "a/2", "b/1", "c/1"], "those that waited longest, two of each namespace");
-        assert_eq!(schedule.next(), None, "nothing to wake up for before one has ended");
+        assert_eq!(next(&schedule), None, "nothing to wake up for before one has ended");
         schedule.finished("b/1", Action::AwaitChange, now);
-        assert_eq!(schedule.take(now), None, "another namespace's end frees none of this one's");
+        assert_eq!(take(&mut schedule, now), None, "another namespace's end frees none of this one's");
         schedule.finished("a/2", Action::BackOff(Duration::ZERO), now);
-        assert_eq!(schedule.next(), Some(now - seconds(7)), "overdue since it was wished for");
-        assert_eq!((schedule.take(now), schedule.take(now)), (Some("a/3"), None));
+        assert_eq!(next(&schedule), Some(now - seconds(7)), "overdue since it was wished for");
+        assert_eq!((take(&mut schedule, now), take(&mut schedule, now)), (Some("a/3"), None));
         schedule.finished("a/1", Action::AwaitChange, now);
-        assert_eq!(schedule.take(now), Some("a/4"));
+        assert_eq!(take(&mut schedule, now), Some("a/4"));
     }
 
     #[test]
@@ -232,11 +254,11 @@ mod tests {
         for key in ["a/1", "a/2", "a/3", "a/4"] {
             schedule.enqueue(key, now);
         }
-        assert_eq!((schedule.take(now), schedule.take(now)), (Some("a/1"), Some("a/2")));
+        assert_eq!((take(&mut schedule, now), take(&mut schedule, now)), (Some("a/1"), Some("a/2")));
         schedule.forget(&"a/3");
         schedule.forget(&"a/1");
         schedule.finished("a/1", Action::AwaitChange, now);
-        assert_eq!((schedule.take(now), schedule.take(now)), (Some("a/4"), None));
+        assert_eq!((take(&mut schedule, now), take(&mut schedule, now)), (Some("a/4"), None));
         schedule.finished("a/2", Action::AwaitChange, now);
         schedule.finished("a/4", Action::AwaitChange, now);
         assert!(schedule.namespaces.is_empty() && schedule.next.is_empty() && schedule.due.is_empty());
@@ -248,12 +270,12 @@ mod tests {
         for _ in 0..3 {
             schedule.enqueue("a", now);
         }
-        assert_eq!(schedule.take(now), Some("a"));
-        assert_eq!(schedule.take(now), None);
+        assert_eq!(take(&mut schedule, now), Some("a"));
+        assert_eq!(take(&mut schedule, now), None);
         schedule.enqueue("a", now);
-        assert_eq!((schedule.take(now), schedule.next()), (None, None));
+        assert_eq!((take(&mut schedule, now), next(&schedule)), (None, None));
         schedule.finished("a", Action::AwaitChange, now);
-        assert_eq!(schedule.take(now), Some("a"), "what was wished for meanwhile is not lost");
+        assert_eq!(take(&mut schedule, now), Some("a"), "what was wished for meanwhile is not lost");
     }
 
     #[test]
@@ -261,10 +283,10 @@ mod tests {
         let (mut schedule, now) = (Schedule::default(), Instant::now());
         schedule.enqueue("b", now + seconds(2));
         schedule.enqueue("a", now + seconds(3));
-        assert_eq!((schedule.take(now), schedule.next()), (None, Some(now + seconds(2))));
-        assert_eq!(schedule.take(now + seconds(9)), Some("b"));
+        assert_eq!((take(&mut schedule, now), next(&schedule)), (None, Some(now + seconds(2))));
+        assert_eq!(take(&mut schedule, now + seconds(9)), Some("b"));
         schedule.enqueue("a", now + seconds(1));
-        assert_eq!(schedule.next(), Some(now + seconds(1)), "the earlier wish counts");
+        assert_eq!(next(&schedule), Some(now + seconds(1)), "the earlier wish counts");
     }
 
     #[test]
@@ -273,32 +295,32 @@ mod tests {
         let mut pauses = Vec::new();
         schedule.enqueue("a", now);
         for _ in 0..12 {
-            assert_eq!(schedule.take(now), Some("a"));
+            assert_eq!(take(&mut schedule, now), Some("a"));
             schedule.finished("a", Action::BackOff(Duration::ZERO), now);
-            let next = schedule.next().unwrap();
+            let next = next(&schedule).unwrap();
             pauses.push((next - now).as_secs());
             now = next;
         }
         assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60, 60, 60, 60, 60]);
-        assert_eq!(schedule.take(now), Some("a"));
+        assert_eq!(take(&mut schedule, now), Some("a"));
         schedule.finished("a", Action::RequeueAfter(seconds(60)), now);
-        assert_eq!(schedule.next(), Some(now + seconds(60)));
+        assert_eq!(next(&schedule), Some(now + seconds(60)));
         now += seconds(60);
-        schedule.take(now);
+        take(&mut schedule, now);
         schedule.finished("a", Action::BackOff(seconds(7)), now);
-        assert_eq!(schedule.next(), Some(now + seconds(7)), "a pause that was asked for is kept");
+        assert_eq!(next(&schedule), Some(now + seconds(7)), "a pause that was asked for is kept");
     }
 
     #[test]
     fn what_was_wished_for_during_a_pass_is_kept_when_the_pass_asks_for_less() {
         let (mut schedule, now) = (Schedule::default(), Instant::now());
         schedule.enqueue("a", now);
-        schedule.take(now);
+        take(&mut schedule, now);
         schedule.enqueue("a", now + seconds(1));
         schedule.enqueue("a", now);
         schedule.finished("a", Action::RequeueAfter(seconds(300)), now);
-        assert_eq!(schedule.next(), Some(now));
-        assert_eq!((schedule.take(now), schedule.next()), (Some("a"), None), "and once only");
+        assert_eq!(next(&schedule), Some(now));
+        assert_eq!((take(&mut schedule, now), next(&schedule)), (Some("a"), None), "and once only");
     }
 
     #[test]
@@ -311,7 +333,7 @@ mod tests {
         schedule.enqueue("c/1", now + seconds(60));
         let now = now + seconds(10);
         assert_eq!(schedule.waiting(now), Waiting { due: 5, oldest: seconds(10) });
-        while schedule.take(now).is_some() {}
+        while take(&mut schedule, now).is_some() {}
         assert_eq!(schedule.waiting(now), Waiting { due: 2, oldest: seconds(8) }, "its namespace is full");
         schedule.enqueue("b/1", now);
         assert_eq!(schedule.waiting(now).due, 2, "one under way does not wait for a worker");
@@ -319,7 +341,7 @@ mod tests {
             schedule.finished(key, Action::AwaitChange, now);
         }
         assert_eq!(schedule.waiting(now), Waiting { due: 3, oldest: seconds(8) });
-        while schedule.take(now).is_some() {}
+        while take(&mut schedule, now).is_some() {}
         assert_eq!(schedule.waiting(now), Waiting::default(), "what is due later does not wait");
     }
 
@@ -328,6 +350,6 @@ mod tests {
         let (mut schedule, now) = (Schedule::default(), Instant::now());
         schedule.enqueue("a", now);
         schedule.forget(&"a");
-        assert_eq!(schedule.take(now), None);
+        assert_eq!(take(&mut schedule, now), None);
     }
 }

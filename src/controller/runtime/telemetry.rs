@@ -116,6 +116,7 @@ impl Drop for Observed<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::controller::runtime::workers::Workers;
     use serde_json::{from_value, json};
     use std::time::Duration;
 
@@ -153,7 +154,7 @@ mod tests {
     #[test]
     fn conditions_of_others_are_not_shown() {
         let telemetry = telemetry();
-        let _shown = telemetry.show(&Queue::<u32>::default(), |_, _| true);
+        let _shown = telemetry.show(&Queue::<u32>::with(&Workers::default()), |_, _| true);
         let condition = |type_: &str, status: &str| {
             let time = "2026-01-01T00:00:00Z";
             json!({ "type": type_, "status": status, "reason": "x", "message": "x", "lastTransitionTime": time })

@@ -13,6 +13,7 @@ use k8s_openapi::api::core::v1::{
     PodTemplateSpec, SecurityContext, Volume, VolumeMount, WeightedPodAffinityTerm,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::Value;
 
 /// What is resolved for the pods of every kind in the same way.
 #[derive(Clone, Debug, PartialEq)]
@@ -170,4 +171,15 @@ fn apart(owner: &ChildOwner) -> Affinity {
         }),
         ..Default::default()
     }
+}
+
+/// Whether a pod of this metadata is one of a Deployment: a ReplicaSet of it controls it. Labels alone anybody can have.
+pub(crate) fn is_of_deployment(metadata: &Value, deployment: &str) -> bool {
+    let owners = metadata["ownerReferences"].as_array();
+    owners.into_iter().flatten().any(|owner| {
+        let hash = owner["name"].as_str().and_then(|name| name.strip_prefix(deployment)?.strip_prefix('-'));
+        owner["controller"] == true
+            && owner["kind"] == "ReplicaSet"
+            && hash.is_some_and(|hash| !hash.contains('-'))
+    })
 }

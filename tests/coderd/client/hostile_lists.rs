@@ -14,6 +14,7 @@ const LIST: &str = "GET /organizations/{org}/provisionerkeys";
 const DAEMONS: &str = "GET /organizations/{org}/provisionerkeys/daemons";
 const IDENTIFY: &str = "GET /provisionerkeys/{key}";
 const JOBS: &str = "GET /organizations/{org}/provisionerjobs";
+const LICENSES: &str = "GET /licenses";
 const ID: &str = "6f1f6a3e-0000-4000-8000-000000000001";
 
 /// The operator's own, with time for a machine that has other things to do.
@@ -88,6 +89,30 @@ async fn names_of_daemons_without_end_are_no_answer() {
     let long = json!([{ "key": { "id": ID }, "daemons": [{ "name": "x".repeat(257) }] }]);
     coderd.inject(DAEMONS, Occurrence::Next, Fault::answer(200, &long));
     assert_eq!(client.provisioner_key_daemons(default, |_| true).await, Err(Error::Malformed { operation }));
+}
+
+/// Seventeen bytes of an answer were a map of half a kilobyte: of 1 MiB came 35.
+#[tokio::test]
+async fn jobs_and_licenses_without_end_are_no_answer() {
+    let (coderd, _, client) = owner_and_client(limits()).await;
+    let default = organization(&coderd, "default");
+    let many = |object: &str, count: usize| format!("[{}]", vec![object; count].join(","));
+    let answer = |body: &str| Fault::answer_text(200, "application/json", body);
+    let operation = Operation::PendingJobs;
+    coderd.inject(JOBS, Occurrence::Next, answer(&many(r#"{"tags":{"":""}}"#, 60_000)));
+    let jobs = client.pending_jobs(default, &Tags::new()).await;
+    assert_eq!(jobs, Err(Error::TooLarge { operation, limit: 50 }), "fifty were asked for");
+    coderd.inject(JOBS, Occurrence::Next, answer(&many(r#"{"tags":null}"#, 50)));
+    let jobs = client.pending_jobs(default, &Tags::new()).await.unwrap();
+    assert_eq!((jobs.count, jobs.more), (50, true), "as many as there can be");
+
+    let operation = Operation::Licenses;
+    let license = r#"{"id":1,"uuid":"","claims":{"":0}}"#;
+    coderd.inject(LICENSES, Occurrence::Next, answer(&many(license, 29_000)));
+    assert_eq!(client.licenses().await, Err(Error::TooLarge { operation, limit: 1000 }));
+    let long = json!([{ "id": 1, "uuid": "", "claims": { "a": vec![0; 200_000] } }]);
+    coderd.inject(LICENSES, Occurrence::Next, Fault::answer(200, &long));
+    assert_eq!(client.licenses().await, Err(Error::TooLarge { operation, limit: 128 << 10 }));
 }
 
 /// The keys of others must not keep us from finding ours.

@@ -4,8 +4,9 @@
 //! Compared is one process with itself, which works on an ordinary control plane as every operator does: before the first
 //! object came, and a minute after the last was deleted. What the first control plane of a process takes is a row of its own.
 
-use super::{LIMIT, SETTLE, start, stop};
+use super::{LIMIT, SECRET_BYTES, SETTLE, start, stop};
 use futures::{StreamExt, stream};
+use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, ServiceAccount};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind, NamespaceResourceScope};
@@ -41,12 +42,16 @@ const UID: usize = 650_000;
 const PLANES: usize = 50;
 /// Namespaces of the control planes: reconciles of one do not run all at once.
 const HOMES: usize = 10;
+/// Namespaces with provisioners, which are all that are reconciled at once: two of each.
+const SERVED: usize = 4;
+/// Secrets that a control plane serves with and that are read.
+const CERTIFICATES: usize = 8;
 
 /// Every row.
 pub async fn figures(cluster: &Cluster, installation: &Installation, binary: &str) -> Vec<Figure> {
     let options = installation.operator("all").await;
     let mut figures = Vec::new();
-    for kind in [Kind::ConfigMaps, Kind::Secrets, Kind::Accounts, Kind::ControlPlanes] {
+    for kind in [Kind::ConfigMaps, Kind::Secrets, Kind::Accounts, Kind::ControlPlanes, Kind::Provisioners] {
         figures.extend(among(cluster, installation, binary, &options, kind).await);
     }
     figures
@@ -59,6 +64,8 @@ enum Kind {
     /// Of somebody else, with our label.
     Accounts,
     ControlPlanes,
+    /// Of control planes that serve with Secrets as large as there can be.
+    Provisioners,
 }
 
 impl Kind {
@@ -68,6 +75,9 @@ impl Kind {
             Self::Secrets => format!("{OBJECTS} Secrets of 250 kB of annotations"),
             Self::Accounts => format!("{ACCOUNTS} ServiceAccounts with our label and an owner of 650 kB"),
             Self::ControlPlanes => format!("{PLANES} largest control planes"),
+            Self::Provisioners => {
+                format!("{} provisioners, each trusting {CERTIFICATES} Secrets of 1 MB", 2 * SERVED)
+            }
         }
     }
 }
@@ -208,6 +218,34 @@ async fn create(cluster: &Cluster, homes: &[String], kind: Kind) {
                 created.expect("the largest control plane is admitted");
             }
         }
+        Kind::Provisioners => {
+            for home in &homes[..SERVED] {
+                create_served(cluster, home).await;
+            }
+        }
+    }
+}
+
+/// A control plane that serves with Secrets as large as there can be, and two provisioners of it.
+async fn create_served(cluster: &Cluster, home: &str) {
+    let (client, params) = (cluster.client().await, PostParams::default());
+    let names: Vec<String> = (0..CERTIFICATES).map(|number| format!("served-{number}")).collect();
+    for name in &names {
+        let mut secret = Secret::default();
+        secret.metadata.name = Some(name.clone());
+        secret.data = Some([("ca.crt".to_owned(), ByteString(vec![b'x'; SECRET_BYTES]))].into());
+        let secrets = Api::<Secret>::namespaced(client.clone(), home);
+        secrets.create(&params, &secret).await.expect("the Secret can be created");
+    }
+    let served =
+        plane("served", json!({ "operatorAccess": { "disabled": true }, "tls": { "secretNames": names } }));
+    control_planes(cluster, home).await.create(&params, &served).await.expect("it is admitted");
+    let provisioners = provisioners(cluster, home).await;
+    for name in ["first", "second"] {
+        let object = json!({ "apiVersion": "coder.com/v1alpha1", "kind": "CoderProvisioner",
+            "metadata": { "name": name }, "spec": { "controlPlaneRef": { "name": "served" } } });
+        let object = serde_json::from_value(object).expect("a provisioner");
+        provisioners.create(&params, &object).await.expect("it is admitted");
     }
 }
 
@@ -251,13 +289,16 @@ where
 
 /// Waits until everything was looked at.
 async fn settled(cluster: &Cluster, homes: &[String], kind: Kind) {
-    if kind != Kind::ControlPlanes {
-        return tokio::time::sleep(SETTLE).await;
-    }
     for home in homes {
-        let planes = control_planes(cluster, home).await;
-        until("every control plane to be looked at", LIMIT * 4, async || {
-            let all = planes.list(&ListParams::default()).await.map_err(|error| error.to_string())?;
+        let objects = match kind {
+            Kind::ControlPlanes => control_planes(cluster, home).await,
+            Kind::Provisioners => provisioners(cluster, home).await,
+            Kind::ConfigMaps | Kind::Secrets | Kind::Accounts => {
+                return tokio::time::sleep(SETTLE).await;
+            }
+        };
+        until("every object to be looked at", LIMIT * 4, async || {
+            let all = objects.list(&ListParams::default()).await.map_err(|error| error.to_string())?;
             let fresh = |one: &&DynamicObject| one.data["status"]["observedGeneration"] != json!(1);
             let left = all.items.iter().filter(fresh).count();
             holds(left == 0, format!("{left} of {home} were not looked at"))
@@ -286,8 +327,22 @@ async fn delete(cluster: &Cluster, homes: &[String], kind: Kind) {
                 let objects = control_planes(cluster, home).await;
                 objects.delete_collection(&params, &all).await.map(drop).expect("they can be deleted");
             }
+            Kind::Provisioners => {
+                let (objects, planes) =
+                    (provisioners(cluster, home).await, control_planes(cluster, home).await);
+                let secrets = Api::<Secret>::namespaced(cluster.client().await, home);
+                objects.delete_collection(&params, &all).await.map(drop).expect("they can be deleted");
+                planes.delete_collection(&params, &all).await.map(drop).expect("they can be deleted");
+                secrets.delete_collection(&params, &all).await.map(drop).expect("they can be deleted");
+            }
         }
     }
+}
+
+async fn provisioners(cluster: &Cluster, namespace: &str) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk("coder.com", "v1alpha1", "CoderProvisioner");
+    let resource = ApiResource::from_gvk_with_plural(&kind, "coderprovisioners");
+    Api::namespaced_with(cluster.client().await, namespace, &resource)
 }
 
 async fn control_planes(cluster: &Cluster, namespace: &str) -> Api<DynamicObject> {

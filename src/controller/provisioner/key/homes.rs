@@ -2,10 +2,11 @@
 //! asked with its own control plane's token, at its own address, once in a reconcile and as long as there is time; what its
 //! lists show is what `steps` sees.
 
-use super::record::{Home, Key, Record, SecretPlace};
-use super::seen::{Daemons, Desired, KeyFacts, Listed, Material, Sight, find, is_same};
-use crate::coderd::client::{Deletion, KeyDaemons, ProvisionerKey};
-use crate::coderd::{Client, Error, Operation, Uuid};
+use super::lists::{Keys, Wanted, told_by};
+use super::record::{Home, Key, Record};
+use super::seen::{Listed, Sight};
+use crate::coderd::client::Deletion;
+use crate::coderd::{Client, Error, Operation};
 use crate::control_plane_access::ControlPlaneAccess;
 use crate::control_plane_access::control_planes::{self, ControlPlanes, Found};
 use crate::control_plane_access::credentials::Credentials;
@@ -13,81 +14,13 @@ use crate::control_plane_access::unreached::Unreached;
 use crate::kubernetes::{CallError, KindName, Target};
 use kube::Resource;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
 /// The kind of control planes.
 pub(crate) const CONTROL_PLANE: KindName = ["coder.com/v1alpha1", "CoderControlPlane", "codercontrolplanes"];
-/// How long another coderd than the one that is asked for may take.
-const ELSEWHERE: Duration = Duration::from_secs(8);
-
-/// What a coderd told of the keys of an organization.
-#[derive(Debug, Clone)]
-pub(crate) enum Keys {
-    /// These are there.
-    Listed(Arc<[Listed]>),
-    /// Its license does not cover them.
-    NotLicensed,
-    /// It cannot be asked now.
-    Unreachable,
-    /// It is gone for good.
-    Gone,
-    /// It answers, and has no such organization any more: its keys went with it.
-    OrganizationGone,
-}
-
-impl Keys {
-    /// The keys, if they are known.
-    pub(crate) fn listed(&self) -> Option<&[Listed]> {
-        match self {
-            Self::Listed(listed) => Some(listed),
-            Self::NotLicensed | Self::Unreachable | Self::Gone | Self::OrganizationGone => None,
-        }
-    }
-
-    /// What they show of a recorded key.
-    fn sight(&self, key: &Key) -> Sight {
-        match self {
-            Self::Listed(listed) => {
-                find(listed, &key.name).map_or(Sight::Absent, |found| Sight::Listed(found.clone()))
-            }
-            Self::NotLicensed => Sight::NotLicensed,
-            Self::Unreachable => Sight::Unreachable,
-            Self::Gone => Sight::HomeGone,
-            Self::OrganizationGone => Sight::OrganizationGone,
-        }
-    }
-}
-
-/// Which keys of a list matter. An organization may have thousands of others, of which nothing is kept.
-#[derive(Clone, Copy)]
-pub(crate) struct Wanted<'a> {
-    /// Those whose names the spec could take.
-    pub desired: Option<&'a Desired>,
-    /// Those that are recorded.
-    pub record: &'a Record,
-    /// Those whose plaintexts we have.
-    pub materials: &'a [(SecretPlace, Material)],
-}
-
-impl<'a> Wanted<'a> {
-    /// Those that are recorded, and no others.
-    pub(crate) fn recorded(record: &'a Record) -> Self {
-        Self { desired: None, record, materials: &[] }
-    }
-
-    fn has(&self, id: Uuid, name: &str) -> bool {
-        let has_name = |one: &Option<String>| one.as_ref().is_some_and(|one| is_same(one, name));
-        let is_asked_for = |desired: &Desired| {
-            desired.number_of(name).is_some() || has_name(&desired.adopt) || has_name(&desired.former_name)
-        };
-        let is_held = |material: &Material| matches!(material, Material::Is(facts) if facts.id == id);
-        self.desired.is_some_and(is_asked_for)
-            || self.record.keys().any(|key| key.id == Some(id) || is_same(&key.name, name))
-            || self.materials.iter().any(|(_, material)| is_held(material))
-    }
-}
+/// How long another coderd than the one that is asked for may take: two lists of five seconds each.
+const ELSEWHERE: Duration = Duration::from_secs(12);
 
 /// Why a coderd did not tell.
 #[derive(Debug, thiserror::Error)]
@@ -150,9 +83,11 @@ impl<'a> Homes<'a> {
         Self { access, control_planes, namespace, time, reached, lists, failed, unreached: None }
     }
 
-    /// Takes over the coderd that is asked for, which was reached with the credentials of the spec.
-    pub(crate) fn know(&mut self, home: &Home, client: &Client) {
-        self.reached.insert(place(home), Elsewhere::Client(client.clone()));
+    /// Takes over the coderd that is asked for, of this control plane and deployment, which was reached with the credentials of
+    /// the spec.
+    pub(crate) fn know(&mut self, control_plane: &str, deployment: &str, client: &Client) {
+        let place = (control_plane.to_owned(), deployment.to_owned());
+        self.reached.insert(place, Elsewhere::Client(client.clone()));
     }
 
     /// What failed, where: nothing if everybody answered.
@@ -228,7 +163,8 @@ impl<'a> Homes<'a> {
         Sight::Unreachable
     }
 
-    async fn may_read(&mut self, home: &Home) -> Result<bool, Silent> {
+    /// Whether coderd would show the keys of an organization to the user of this token.
+    pub(crate) async fn may_read(&mut self, home: &Home) -> Result<bool, Silent> {
         let Elsewhere::Client(client) = self.reach(home).await else { return Ok(false) };
         let late = Error::TimedOut { operation: Operation::Authcheck };
         let asked = timeout(self.time.left(), client.may_read_provisioner_keys(home.organization)).await;
@@ -283,7 +219,7 @@ impl<'a> Homes<'a> {
                 Found::There(control_plane) => control_plane,
                 Found::Gone => {
                     return match self.is_there(&home.control_plane).await {
-                        Ok(false) => Elsewhere::Gone,
+                        Ok(false) => self.of_same_database(home),
                         Ok(true) => Elsewhere::Unreachable("it is not in the watch yet".to_owned()),
                         Err(error) => Elsewhere::Unreachable(error.to_string()),
                     };
@@ -296,12 +232,28 @@ impl<'a> Homes<'a> {
                 Found::Unlisted => return Elsewhere::Unreachable("it is not listed yet".to_owned()),
             };
         match self.access.reach(&control_plane, Credentials::Operator).await {
-            Ok(reached) if reached.deployment_id.as_deref().unwrap_or_default() == home.deployment => {
-                Elsewhere::Client(reached.client)
-            }
-            Ok(_) | Err(Unreached::Going { .. }) => Elsewhere::Gone,
+            Ok(reached) => match reached.deployment() {
+                Ok(deployment) if deployment == home.deployment => Elsewhere::Client(reached.client),
+                Ok(_) => Elsewhere::Gone,
+                Err(untold) => Elsewhere::Unreachable(untold.to_string()),
+            },
+            Err(Unreached::Going { .. }) => Elsewhere::Gone,
             Err(unreached) => Elsewhere::Unreachable(unreached.to_string()),
         }
+    }
+
+    /// The coderd of a control plane that is gone, if another one was reached on its database: one that was deleted and made
+    /// anew, say. Whoever claims a database that it is not can have a key of the recorded id deleted in its own, and no other.
+    fn of_same_database(&self, home: &Home) -> Elsewhere {
+        let is_it = |deployment: &str| !home.deployment.is_empty() && deployment == home.deployment;
+        let mut known = self.reached.iter().filter(|((_, deployment), _)| is_it(deployment));
+        let client = known.find_map(|(_, reached)| match reached {
+            Elsewhere::Client(client) => Some(Elsewhere::Client(client.clone())),
+            Elsewhere::Unreachable(_) | Elsewhere::Gone => None,
+        });
+        // One that cannot be asked now may be it.
+        let unreached = || self.unreached.clone().map(Elsewhere::Unreachable);
+        client.or_else(unreached).unwrap_or(Elsewhere::Gone)
     }
 
     /// Whether the API server has a control plane of this uid: that it is gone is not concluded from a watch alone.
@@ -314,56 +266,6 @@ impl<'a> Homes<'a> {
     }
 }
 
-/// What a coderd tells of the keys of an organization.
-async fn told_by(client: &Client, home: &Home, wanted: Wanted<'_>) -> Result<Keys, Error> {
-    match list(client, home, wanted).await {
-        Ok(listed) => Ok(Keys::Listed(listed.into())),
-        Err(Error::NotLicensed { .. } | Error::RouteMissing { .. }) => Ok(Keys::NotLicensed),
-        Err(error) if is_organization_gone(client, home, &error).await => Ok(Keys::OrganizationGone),
-        Err(error) => Err(error),
-    }
-}
-
-/// Whether coderd proves that an organization is gone: it does not have it by its id, and it would show it to this user if it
-/// had. To anybody else what is hidden looks the same.
-async fn is_organization_gone(client: &Client, home: &Home, error: &Error) -> bool {
-    if !matches!(error, Error::NotFoundOrForbidden { .. }) {
-        return false;
-    }
-    let asked = client.organization_by_id(home.organization).await;
-    if !matches!(asked, Err(Error::NotFoundOrForbidden { .. })) {
-        return false;
-    }
-    client.me().await.is_ok_and(|me| me.reads_every_organization())
-}
-
-/// The keys, with their daemons. In a large organization the list of daemons is more than is read: then it is not known who
-/// uses a key.
-async fn list(client: &Client, home: &Home, wanted: Wanted<'_>) -> Result<Vec<Listed>, Error> {
-    let keys = client.provisioner_keys(home.organization, |id, name| wanted.has(id, name)).await?;
-    let ids: BTreeSet<Uuid> = keys.iter().map(|key| key.id).collect();
-    let daemons = match client.provisioner_key_daemons(home.organization, |id| ids.contains(&id)).await {
-        Ok(all) => Some(all.into_iter().map(|KeyDaemons { key, names }| (key, names)).collect()),
-        Err(Error::TooLarge { .. }) => None,
-        Err(error) => return Err(error),
-    };
-    Ok(listed(keys, daemons))
-}
-
 fn place(home: &Home) -> (String, String) {
     (home.control_plane.clone(), home.deployment.clone())
-}
-
-/// Keys with their daemons, if those are known.
-fn listed(keys: Vec<ProvisionerKey>, daemons: Option<BTreeMap<Uuid, BTreeSet<String>>>) -> Vec<Listed> {
-    let of = |id: Uuid| match &daemons {
-        Some(all) => Daemons::Seen(all.get(&id).cloned().unwrap_or_default()),
-        None => Daemons::Unknown,
-    };
-    let one = |key: ProvisionerKey| Listed {
-        daemons: of(key.id),
-        created_at: key.created_at,
-        facts: KeyFacts::of(key),
-    };
-    keys.into_iter().map(one).collect()
 }

@@ -1,7 +1,8 @@
 //! Looks at everything the next step towards a key depends on: Secrets, coderd's lists, whose plaintext something is. It changes
 //! nothing; what follows from it is decided in `steps`.
 
-use super::homes::{Keys, Wanted};
+use super::homes::Silent;
+use super::lists::{Keys, Wanted};
 use super::record::{Home, Key, Record, SecretPlace};
 use super::secret::{Content, Found, Mark};
 use super::seen::{Daemons, Desired, KeyFacts, Material, Seen, Sight};
@@ -9,6 +10,7 @@ use super::work::{KeyError, KeyWork, Proven};
 use crate::confidential::Confidential;
 use crds::names::provisioner::key_checksum;
 use jiff::Timestamp;
+use ring::digest::{SHA256, digest};
 use std::collections::BTreeSet;
 use tokio::time::timeout;
 
@@ -38,6 +40,7 @@ impl KeyWork<'_> {
             materials: &look.materials,
             immutable: &look.immutable,
             listed: look.keys.listed(),
+            taken: look.keys.taken(),
             retiring: &look.retiring,
             pending_elsewhere: look.pending_elsewhere.as_ref(),
             rolled: look.rolled,
@@ -53,20 +56,39 @@ impl KeyWork<'_> {
         }
     }
 
-    /// Looks, as long as there is time.
+    /// Looks, as long as there is time. A key that somebody deleted between two questions is no sign that others are hidden: it
+    /// is looked once more.
     pub(super) async fn look(&mut self, record: &Record) -> Result<Look, KeyError> {
+        match self.look_once(record).await {
+            Err(KeyError::Unlisted) => {}
+            looked => return looked,
+        }
+        match self.homes.may_read(&self.desired.home).await {
+            Ok(true) => {}
+            Ok(false) => return Err(KeyError::Filtered),
+            Err(Silent::Coderd(error)) => return Err(error.into()),
+            Err(Silent::Unreached(_)) => return Err(KeyError::Unlisted),
+        }
+        self.changed_here();
+        self.look_once(record).await
+    }
+
+    async fn look_once(&mut self, record: &Record) -> Result<Look, KeyError> {
         let asked_for = self.secrets.read(&self.desired.place).await?;
         let mut materials = vec![(self.desired.place.clone(), self.material(record, &asked_for).await?)];
         let mut others = Vec::new();
         for place in self.other_places(record) {
             let found = self.secrets.read(&place).await?;
+            if !found.content.is_marked() && self.is_only_told(&place, record) {
+                continue;
+            }
             materials.push((place.clone(), self.material(record, &found).await?));
             others.push((place, found));
         }
         let wanted = Wanted { desired: Some(self.desired), record, materials: &materials };
         let keys = self.homes.keys(&self.desired.home, wanted).await?;
         if is_filtered(&keys, &materials, &self.desired.home) {
-            return Err(KeyError::Filtered);
+            return Err(KeyError::Unlisted);
         }
         let mut retiring = Vec::new();
         for key in &record.retiring {
@@ -93,13 +115,19 @@ impl KeyWork<'_> {
     /// was lost may have known of others that the Deployment still names.
     fn other_places(&self, record: &Record) -> Vec<SecretPlace> {
         let is_lost = record.keys().next().is_none();
-        let unrecorded = self.unrecorded_places.iter().filter(|_| is_lost);
-        let all: BTreeSet<&SecretPlace> = record.places.iter().chain(unrecorded).collect();
+        let read = self.read_place.iter().filter(|_| is_lost || record.places.is_empty());
+        let told = self.told_place.iter().filter(|_| is_lost);
+        let all: BTreeSet<&SecretPlace> = record.places.iter().chain(read).chain(told).collect();
         all.into_iter().filter(|place| **place != self.desired.place).cloned().collect()
     }
 
+    /// Whether nothing but a status speaks for a place: what is there is not shown to coderd.
+    fn is_only_told(&self, place: &SecretPlace, record: &Record) -> bool {
+        !record.places.contains(place) && self.read_place.as_ref() != Some(place)
+    }
+
     /// What a place holds. A plaintext is shown to the coderd that it is marked for; one without a mark, which the older
-    /// operator left, to the one that is asked for, unless the key in use is known to be elsewhere.
+    /// operator left, to the one that is asked for, unless the key in use is known, or told, to be elsewhere.
     async fn material(&mut self, record: &Record, found: &Found) -> Result<Material, KeyError> {
         let (plaintext, mark) = match &found.content {
             Content::Nothing => return Ok(Material::Absent),
@@ -111,8 +139,11 @@ impl KeyWork<'_> {
         if let Some(mark) = mark.as_ref().or(current.as_ref()).filter(|mark| mark.home != self.desired.home) {
             return Ok(Material::Elsewhere(mark.home.clone(), mark.name.clone()));
         }
-        let checksum = key_checksum(plaintext.expose().as_bytes());
-        if let Some(known) = self.identified.get(&checksum) {
+        if let Some(name) = self.left_elsewhere.as_ref().filter(|_| mark.is_none() && current.is_none()) {
+            return Ok(Material::Elsewhere(Home::unknown(self.desired.home.organization), name.clone()));
+        }
+        let identity = identity(plaintext);
+        if let Some(known) = self.identified.get(&identity) {
             return Ok(known.clone());
         }
         let left = self.homes.time.left();
@@ -121,7 +152,7 @@ impl KeyWork<'_> {
             Some(key) => Material::Is(KeyFacts::of(key)),
             None => Material::Rejected,
         };
-        self.identified.insert(checksum, material.clone());
+        self.identified.insert(identity, material.clone());
         Ok(material)
     }
 
@@ -185,6 +216,11 @@ impl Look {
 }
 
 impl Content {
+    /// Whether the Secret says itself that this is a plaintext of ours.
+    fn is_marked(&self) -> bool {
+        matches!(self, Self::Plaintext(_, Some(_)))
+    }
+
     /// What the annotation of pods is that are started with it.
     fn checksum(&self) -> Option<String> {
         match self {
@@ -192,6 +228,12 @@ impl Content {
             Self::Nothing | Self::Foreign => None,
         }
     }
+}
+
+/// What a plaintext is known by while coderd's answers are kept. The checksum that pods carry is too short for that: whoever may
+/// write the Secret finds another text with the same one in a moment, and would have the answer about ours stand for it.
+fn identity(plaintext: &Confidential<String>) -> Vec<u8> {
+    digest(&SHA256, plaintext.expose().as_bytes()).as_ref().to_vec()
 }
 
 /// The time, as exact as a status keeps it.
@@ -209,4 +251,19 @@ fn is_filtered(keys: &Keys, materials: &[(SecretPlace, Material)], home: &Home) 
         }
         _ => false,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_plaintexts_of_one_checksum_are_two() {
+        let forged =
+            ["PZRmFlbGXAU9Pq1hLhKz09QA9st4hAtRXNVF3lp8GoC", "qXACTdzjGynmQnpfHz7JbV4RbCKBtKKJPtcEq3VeyUy"];
+        let [one, other] = forged.map(|text| Confidential::new(text.to_owned()));
+        let checksum = |text: &Confidential<String>| key_checksum(text.expose().as_bytes());
+        assert_eq!(checksum(&one), checksum(&other));
+        assert_ne!(identity(&one), identity(&other));
+    }
 }

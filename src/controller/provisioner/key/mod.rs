@@ -3,6 +3,7 @@
 
 pub(crate) mod ending;
 pub(crate) mod homes;
+pub(crate) mod lists;
 mod look;
 pub(crate) mod pause;
 pub(crate) mod record;

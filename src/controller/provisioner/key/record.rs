@@ -17,6 +17,11 @@ pub(crate) struct Home {
 }
 
 impl Home {
+    /// A coderd of which it is only known that it is another one.
+    pub(super) fn unknown(organization: Uuid) -> Self {
+        Self { control_plane: String::new(), deployment: String::new(), organization }
+    }
+
     /// Whether both are organizations of one coderd.
     pub(super) fn is_of_coderd(&self, other: &Self) -> bool {
         self.control_plane == other.control_plane && self.deployment == other.deployment

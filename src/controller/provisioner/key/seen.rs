@@ -147,6 +147,8 @@ pub(crate) struct Seen<'a> {
     pub immutable: &'a BTreeSet<String>,
     /// The keys of the organization; none if coderd did not tell.
     pub listed: Option<&'a [Listed]>,
+    /// Numbers of names of ours that others have, of whose keys nothing else is known.
+    pub taken: &'a BTreeSet<u64>,
     /// What was seen of the keys on their way out, in their order.
     pub retiring: &'a [Sight],
     /// What was seen of the key that is being made, if its home is not the one that is asked for.
@@ -165,7 +167,8 @@ pub(crate) struct Seen<'a> {
     pub claimed: bool,
     /// Whether a key was made a moment ago, or one that was made had to be given up: the next one waits for a while.
     pub paused: bool,
-    /// Whether the Deployment can be changed: it was applied, and nothing of it was withheld or refused.
+    /// Whether the Deployment can follow: there is none, or it was just applied, nothing of it was withheld or refused, and it has
+    /// an address to follow to.
     pub may_roll: bool,
     /// Keys that other objects have recorded: those are never taken over.
     pub of_others: &'a BTreeSet<Uuid>,
@@ -189,14 +192,17 @@ impl KeyFacts {
 impl Listed {
     /// Whether it is the key that we asked coderd to make: of its tags, and as old as that. The name was free right before.
     pub(super) fn is_made_for(&self, intent: &Key) -> bool {
-        let earliest = intent.since.checked_sub(CLOCK_SKEW);
         let latest = intent.since.checked_add(UNDER_WAY + CLOCK_SKEW);
-        let in_time = earliest.is_ok_and(|earliest| earliest <= self.created_at)
-            && latest.is_ok_and(|latest| self.created_at <= latest);
+        self.may_be_made_for(intent) && latest.is_ok_and(|latest| self.created_at <= latest)
+    }
+
+    /// Whether it may be that key, if something else speaks for it: a mark on the Secret alone does not, which others can write.
+    pub(super) fn may_be_made_for(&self, intent: &Key) -> bool {
+        let earliest = intent.since.checked_sub(CLOCK_SKEW);
         intent.attempted
             && is_same(&self.facts.name, &intent.name)
             && self.facts.tags_hash == intent.tags_hash
-            && in_time
+            && earliest.is_ok_and(|earliest| earliest <= self.created_at)
     }
 }
 

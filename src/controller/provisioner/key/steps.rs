@@ -7,7 +7,7 @@ mod retiring;
 
 pub(crate) use retiring::patience;
 
-use super::record::{Key, Record, SecretPlace};
+use super::record::{Home, Key, Record, SecretPlace};
 use super::seen::{Listed, Material, Seen, Sight, find, is_same};
 use std::collections::HashMap;
 
@@ -52,6 +52,8 @@ pub(crate) enum Left {
     MoreTaken(usize),
     /// It is ours, and can never be reached again.
     Behind(String),
+    /// A status names it, and nobody can prove that it is ours.
+    Unproven(String),
     /// It went with its organization.
     WithOrganization(String),
 }
@@ -169,7 +171,9 @@ impl Seen<'_> {
             _ => record,
         };
         match self.pending_elsewhere {
-            Some(Sight::Listed(found)) if is_kept || found.is_made_for(pending) => {
+            Some(Sight::Listed(found))
+                if found.is_made_for(pending) || is_kept && found.may_be_made_for(pending) =>
+            {
                 Step::record(used(self.record.giving_up(Some(found))))
             }
             Some(Sight::Listed(_) | Sight::Absent | Sight::OrganizationGone) => {
@@ -198,8 +202,7 @@ impl Seen<'_> {
     /// A key is in use: it stays while it is what the spec asks for and its plaintext is where it should be.
     fn keep(&self, current: &Key) -> Step {
         if current.home != self.desired.home {
-            // Pods that stay where they are would be started again with a plaintext of another coderd.
-            if !self.may_roll && !current.home.is_of_coderd(&self.desired.home) {
+            if self.would_mix() {
                 return Step::Wait(Wait::Rollout);
             }
             // Nothing here works yet: that does not wait for a rollout over there.
@@ -275,7 +278,8 @@ impl Seen<'_> {
         if let Some(adopt) = self.adopt(listed) {
             return adopt;
         }
-        let (name, number, left) = self.free_name(listed);
+        let (name, number, mut left) = self.free_name(listed);
+        left.extend(self.left_by_former_operator());
         let key = self.key(&name, number);
         Step::Record(Box::new(self.known().intending(key, &self.desired.place)), left)
     }
@@ -292,12 +296,16 @@ impl Seen<'_> {
             listed.iter().map(|one| (one.facts.name.to_lowercase(), one)).collect();
         let mut others = Vec::new();
         let numbers = (next.max(2)..).map(|number| (number, number));
-        for (in_name, number) in first.into_iter().chain(numbers).take(listed.len() + 2) {
+        // One that was made for a control plane which is gone is ours all the same.
+        let is_ours = |id| self.record.keys().any(|key| key.id == Some(id));
+        let most = listed.len() + self.taken.len() + 2;
+        for (in_name, number) in first.into_iter().chain(numbers).take(most) {
             let name = self.desired.name_of(in_name);
             match taken.get(&name.to_lowercase()) {
+                None if self.taken.contains(&in_name) => others.push(name),
                 None => return (name, number, told(&others)),
-                Some(taken) if self.record.knows(&self.desired.home, taken.facts.id) => {}
-                Some(taken) => others.push(taken.facts.name.as_str()),
+                Some(taken) if is_ours(taken.facts.id) => {}
+                Some(taken) => others.push(taken.facts.name.clone()),
             }
         }
         (self.desired.name_of(next), next, told(&others))
@@ -320,7 +328,20 @@ impl Seen<'_> {
         if !self.entitled {
             return Some(Wait::Entitlement);
         }
+        if self.would_mix() {
+            return Some(Wait::Rollout);
+        }
         self.paused.then_some(Wait::Pause)
+    }
+
+    /// Whether pods that stay where they are would be started again with a plaintext of another coderd: what is in use, or what
+    /// the Secret is marked to hold, is of another one than is asked for, and the Deployment cannot follow.
+    fn would_mix(&self) -> bool {
+        let is_elsewhere = |home: &Home| !home.is_of_coderd(&self.desired.home);
+        let is_used = self.record.current.as_ref().is_some_and(|current| is_elsewhere(&current.home));
+        let is_kept =
+            matches!(self.at(&self.desired.place), Material::Elsewhere(home, _) if is_elsewhere(home));
+        !self.may_roll && (is_used || is_kept)
     }
 
     /// Takes over the key of others that an annotation names, once: it is deleted when ours is in use. One that another object
@@ -363,8 +384,8 @@ impl Seen<'_> {
 }
 
 /// What is told of names that others have: the first of them, and how many more there are.
-fn told(others: &[&str]) -> Vec<Left> {
-    let some = others.iter().take(MOST_TOLD).map(|name| Left::Taken((*name).to_owned()));
+fn told(others: &[String]) -> Vec<Left> {
+    let some = others.iter().take(MOST_TOLD).cloned().map(Left::Taken);
     let more = others.len().saturating_sub(MOST_TOLD);
     some.chain((more > 0).then_some(Left::MoreTaken(more))).collect()
 }

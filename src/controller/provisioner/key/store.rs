@@ -5,6 +5,7 @@ use super::record::{Key, Record};
 use super::stored::{self, Sealer};
 use crate::controller::identity::ObjectKey;
 use crate::kubernetes::{CallError, KindName, Kube};
+use crds::well_known::annotation;
 use serde_json::{Value, from_value, json};
 use std::mem::take;
 
@@ -34,8 +35,13 @@ impl<'a> RecordStore<'a> {
         sealer: Sealer<'a>,
     ) -> Self {
         let status = stored::parsed(&object["status"]["key"]);
-        let (record, unsealed) =
+        let (mut record, unsealed) =
             (stored::read(status.as_ref(), sealer), stored::unsealed(status.as_ref(), sealer));
+        // What was taken over before is not known then: what the annotation names now may be another key of that name.
+        if status.as_ref().is_some_and(|status| !stored::is_whole(status, sealer)) {
+            let annotation = &object["metadata"]["annotations"][annotation::ADOPT_KEY];
+            record.adopted = annotation.as_str().map(str::to_owned);
+        }
         Self { kube, kind, key, sealer, record, object, unsealed, dropped: Vec::new() }
     }
 

@@ -1,5 +1,6 @@
 //! Decides how the record of a provisioner's keys is written in its status, and reads it back. Each key carries a seal that
-//! only the operator can make: whoever may write a status still cannot name a key that we then delete.
+//! only the operator can make, and so does the list of places: whoever may write a status still cannot name a key that we then
+//! delete, nor a Secret that we then look into.
 
 use super::record::{Home, Key, Record, SecretPlace};
 use crds::provisioner::{ProvisionerKeyStatus, RecordedKey};
@@ -21,15 +22,24 @@ pub(crate) struct Sealer<'a> {
 }
 
 impl Sealer<'_> {
-    fn seal(&self, key: &Key) -> String {
-        let tag = hmac::sign(self.key, &self.text(key));
+    fn seal(&self, text: &[u8]) -> String {
+        let tag = hmac::sign(self.key, text);
         tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    fn is_sealed(&self, key: &Key, seal: &str) -> bool {
+    fn is_sealed(&self, text: &[u8], seal: &str) -> bool {
         let digit = |at: usize| u8::from_str_radix(seal.get(at..at + 2)?, 16).ok();
         let tag: Option<Vec<u8>> = (0..seal.len()).step_by(2).map(digit).collect();
-        tag.is_some_and(|tag| hmac::verify(self.key, &self.text(key), &tag).is_ok())
+        tag.is_some_and(|tag| hmac::verify(self.key, text, &tag).is_ok())
+    }
+
+    /// What is sealed of all that is no key.
+    fn text_of_rest(&self, number: i64, places: &[SecretKeySelector], adopted: Option<&str>) -> Vec<u8> {
+        let number = number.to_string();
+        let places =
+            places.iter().flat_map(|one| [one.name.as_str(), one.key.as_deref().unwrap_or_default()]);
+        let first = ["provisioner-key-places", self.uid, &number, adopted.unwrap_or_default()];
+        with_lengths(first.into_iter().chain(places))
     }
 
     /// What is sealed, each field with its length before it: coderd chooses names, and no character in one may move the border
@@ -52,8 +62,13 @@ impl Sealer<'_> {
             if key.attempted { "attempted" } else { "" },
             if key.used { "used" } else { "" },
         ];
-        fields.iter().flat_map(|field| [&field.len().to_be_bytes(), field.as_bytes()].concat()).collect()
+        with_lengths(fields)
     }
+}
+
+fn with_lengths<'a>(fields: impl IntoIterator<Item = &'a str>) -> Vec<u8> {
+    let one = |field: &str| [&field.len().to_be_bytes(), field.as_bytes()].concat();
+    fields.into_iter().flat_map(one).collect()
 }
 
 /// What is recorded in a status, entry by entry: one that cannot be read loses no other.
@@ -67,22 +82,32 @@ pub(crate) fn parsed(key: &Value) -> Option<ProvisionerKeyStatus> {
         generation: key["generation"].as_i64().unwrap_or_default(),
         secrets: all(&key["secrets"]).into_iter().filter_map(|entry| from_value(entry).ok()).collect(),
         adopted: key["adopted"].as_str().map(str::to_owned),
+        seal: key["seal"].as_str().map(str::to_owned),
     })
+}
+
+/// Whether the operator wrote where plaintexts are and what was taken over.
+pub(crate) fn is_whole(status: &ProvisionerKeyStatus, sealer: Sealer<'_>) -> bool {
+    let text = sealer.text_of_rest(status.generation, &status.secrets, status.adopted.as_deref());
+    status.seal.as_ref().is_some_and(|seal| sealer.is_sealed(&text, seal))
 }
 
 /// The names of the keys in a status that the operator did not write, or wrote with a key that is lost.
 pub(crate) fn unsealed(status: Option<&ProvisionerKeyStatus>, sealer: Sealer<'_>) -> Vec<String> {
     let Some(status) = status else { return Vec::new() };
     let entries = status.current.iter().chain(&status.pending).chain(&status.retiring);
-    let is_sealed =
-        |entry: &RecordedKey| self::key(entry).is_some_and(|key| sealer.is_sealed(&key, &entry.seal));
+    let is_sealed = |entry: &RecordedKey| {
+        self::key(entry).is_some_and(|key| sealer.is_sealed(&sealer.text(&key), &entry.seal))
+    };
     entries.filter(|entry| !is_sealed(entry)).map(|entry| entry.name.clone()).collect()
 }
 
-/// The record of a status; entries that the operator did not write count for nothing.
+/// The record of a status; entries that the operator did not write count for nothing, and neither do places.
 pub(crate) fn read(status: Option<&ProvisionerKeyStatus>, sealer: Sealer<'_>) -> Record {
     let Some(status) = status else { return Record::default() };
-    let key = |entry: &RecordedKey| self::key(entry).filter(|key| sealer.is_sealed(key, &entry.seal));
+    let key =
+        |entry: &RecordedKey| self::key(entry).filter(|key| sealer.is_sealed(&sealer.text(key), &entry.seal));
+    let is_whole = is_whole(status, sealer);
     let place = |reference: &SecretKeySelector| SecretPlace {
         secret: reference.name.clone(),
         data_key: reference.key.clone().unwrap_or_default(),
@@ -95,7 +120,7 @@ pub(crate) fn read(status: Option<&ProvisionerKeyStatus>, sealer: Sealer<'_>) ->
             .ok()
             .filter(|number| *number < MOST_KEYS_EVER)
             .unwrap_or_default(),
-        places: status.secrets.iter().map(place).collect(),
+        places: status.secrets.iter().filter(|_| is_whole).map(place).collect(),
         adopted: status.adopted.clone(),
     }
 }
@@ -131,13 +156,17 @@ pub(crate) fn written(record: &Record, sealer: Sealer<'_>) -> Option<Provisioner
         name: place.secret.clone(),
         key: Some(place.data_key.clone()),
     };
+    let generation = i64::try_from(record.number).unwrap_or(i64::MAX);
+    let secrets: Vec<SecretKeySelector> = record.places.iter().map(reference).collect();
+    let rest = sealer.text_of_rest(generation, &secrets, record.adopted.as_deref());
     Some(ProvisionerKeyStatus {
         current: record.current.as_ref().map(entry),
         pending: record.pending.as_ref().map(entry),
         retiring: record.retiring.iter().map(entry).collect(),
-        generation: i64::try_from(record.number).unwrap_or(i64::MAX),
-        secrets: record.places.iter().map(reference).collect(),
+        generation,
+        secrets,
         adopted: record.adopted.clone(),
+        seal: Some(sealer.seal(&rest)),
     })
 }
 
@@ -153,7 +182,7 @@ fn entry(key: &Key, sealer: Sealer<'_>) -> RecordedKey {
         since: Time(key.since),
         attempted: key.attempted,
         used: key.used,
-        seal: sealer.seal(key),
+        seal: sealer.seal(&sealer.text(key)),
     }
 }
 
@@ -255,5 +284,31 @@ mod tests {
         let entry = forged.current.as_mut().unwrap();
         entry.id = Some(Uuid::random().unwrap().to_string());
         assert_eq!(read(Some(&forged), sealer).current, None);
+    }
+
+    #[test]
+    fn a_place_that_the_operator_did_not_write_is_none() {
+        let operator = hmac::Key::new(hmac::HMAC_SHA256, b"operator");
+        let sealer = Sealer { key: &operator, uid: "u1" };
+        let status = written(&record(), sealer).unwrap();
+        let places = |status: &ProvisionerKeyStatus| read(Some(status), sealer).places.len();
+        assert!(places(&status) == 1 && is_whole(&status, sealer));
+        let forged = |change: fn(&mut ProvisionerKeyStatus)| {
+            let mut forged = status.clone();
+            change(&mut forged);
+            (places(&forged), is_whole(&forged, sealer), read(Some(&forged), sealer).keys().count())
+        };
+        let note = |status: &mut ProvisionerKeyStatus| {
+            status.secrets.push(SecretKeySelector { name: "s".to_owned(), key: Some("note".to_owned()) });
+        };
+        assert_eq!(forged(note), (0, false, 4), "a data key of somebody else");
+        assert_eq!(forged(|status| status.secrets[0].key = Some("note".to_owned())), (0, false, 4));
+        assert_eq!(forged(|status| status.adopted = None), (0, false, 4), "it would be taken over again");
+        assert_eq!(forged(|status| status.generation = 1), (0, false, 4));
+        assert_eq!(forged(|status| status.seal = None), (0, false, 4));
+        let seal_of_a_key = |status: &mut ProvisionerKeyStatus| {
+            status.seal = status.current.as_ref().map(|entry| entry.seal.clone());
+        };
+        assert_eq!(forged(seal_of_a_key), (0, false, 4));
     }
 }

@@ -1,7 +1,8 @@
 //! Brings the keys of a provisioner to what they should be: looks, lets `steps` decide, acts, and looks again. It decides
 //! nothing itself, and every effect was recorded before it happens.
 
-use super::homes::{Homes, Silent, Wanted};
+use super::homes::{Homes, Silent};
+use super::lists::Wanted;
 use super::look::{Look, now};
 use super::record::{Key, Record, SecretPlace};
 use super::secret::{Content, Mark, Secrets};
@@ -14,11 +15,14 @@ use crate::confidential::Confidential;
 use crate::kubernetes::CallError;
 use jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
 /// Steps in one reconcile: more than any rotation needs.
 const MOST_STEPS: usize = 24;
 /// Further tries to keep a new plaintext while somebody else changes its Secret.
 const MOST_WRITES: usize = 3;
+/// How long a key that cannot be kept is looked for, however late it is.
+const UNDO: Duration = Duration::from_secs(15);
 
 /// What could not be done.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +38,9 @@ pub(crate) enum KeyError {
         "coderd hides provisioner keys from the user of this token; give that user the role template-admin in coderd, or use another token"
     )]
     Filtered,
+    /// The same, and it is shown to the user of this token.
+    #[error("coderd knows a provisioner key that it does not list; retrying")]
+    Unlisted,
     /// There was no time to ask.
     #[error("there was no time to ask coderd")]
     Late,
@@ -86,6 +93,13 @@ pub(crate) struct Keyed {
     pub is_cut: bool,
 }
 
+impl Keyed {
+    /// Whether there was no time even to see what is there: nothing is known of the keys that was not known before.
+    pub(crate) fn is_unasked(&self) -> bool {
+        self.is_cut && self.proven.is_none()
+    }
+}
+
 /// What the keys of a provisioner are brought into place with.
 pub(crate) struct KeyWork<'a> {
     /// Where plaintexts are.
@@ -108,8 +122,13 @@ pub(crate) struct KeyWork<'a> {
     pub claimed: bool,
     /// Keys that other objects have recorded.
     pub of_others: BTreeSet<Uuid>,
-    /// Places that a status that was lost may have known of.
-    pub unrecorded_places: Vec<SecretPlace>,
+    /// The place that pods read, which a status that was lost may have known of.
+    pub read_place: Option<SecretPlace>,
+    /// The place that a status tells, which anybody may have written: it counts only where the Secret is marked for it.
+    pub told_place: Option<SecretPlace>,
+    /// The name of the key that the older operator left, if its status says that it is in another control plane's coderd: a
+    /// plaintext without a mark is not shown to this one.
+    pub left_elsewhere: Option<String>,
     /// Whether no key is made now: one was made a moment ago, or had to be given up.
     pub paused: bool,
     /// Whether the Deployment can be changed.
@@ -117,7 +136,7 @@ pub(crate) struct KeyWork<'a> {
     /// Keys whose deletion was asked for in this reconcile.
     pub tried: BTreeSet<Key>,
     /// What coderd said of plaintexts, by their checksum, since the last change there.
-    pub identified: BTreeMap<String, Material>,
+    pub identified: BTreeMap<Vec<u8>, Material>,
 }
 
 impl<'a> KeyWork<'a> {
@@ -139,7 +158,9 @@ impl<'a> KeyWork<'a> {
             entitled: true,
             claimed: false,
             of_others: BTreeSet::new(),
-            unrecorded_places: Vec::new(),
+            read_place: None,
+            told_place: None,
+            left_elsewhere: None,
             paused: true,
             may_roll: true,
             tried: BTreeSet::new(),
@@ -171,7 +192,7 @@ impl KeyWork<'_> {
             }
         }
         keyed.elsewhere = self.homes.told();
-        keyed.left.extend(store.take_dropped().into_iter().map(Left::Behind));
+        keyed.left.extend(store.take_dropped().into_iter().map(Left::Unproven));
         keyed
     }
 
@@ -269,7 +290,7 @@ impl KeyWork<'_> {
     }
 
     /// Forgets what the coderd that is asked for said: something is changed there.
-    fn changed_here(&mut self) {
+    pub(super) fn changed_here(&mut self) {
         self.homes.forget(&self.desired.home);
         self.identified.clear();
     }
@@ -277,6 +298,8 @@ impl KeyWork<'_> {
     /// Deletes the key that was just made, of which nobody knows: the very one that its plaintext opens.
     async fn undo(&mut self, pending: &Key, plaintext: &Confidential<String>) -> Result<(), KeyError> {
         tracing::warn!(key = pending.name, "somebody else works on this provisioner; the new key is deleted");
+        // It must end, however late it is.
+        self.homes.time.until = self.homes.time.until.max(Instant::now() + UNDO);
         let Some(made) = self.client.identify_provisioner_key(plaintext).await? else { return Ok(()) };
         let record = Record { pending: Some(pending.clone()), ..Record::default() };
         let keys = self.homes.keys(&pending.home, Wanted::recorded(&record)).await?;

@@ -4,6 +4,7 @@ use super::*;
 use crate::controller::status::conditions::ConditionStatus;
 use crate::controller::status::observed::ObservedObject;
 use crds::well_known::condition::{AUTHORITY_APPLIED, READY, RECONCILING, SPEC_ACCEPTED, STALLED};
+use serde_json::json;
 
 fn yes(reason: Reason) -> State {
     State::Yes(reason, "m".to_owned())
@@ -20,6 +21,7 @@ fn healthy() -> Observed {
         secret: yes(Reason::SecretReady),
         wait: None,
         daemons: Some(2),
+        is_unasked: false,
     };
     let object = ObservedObject { rollout: Rollout::Complete(2), ..ObservedObject::nothing() };
     Observed { ready_replicas: 2, outside, ..Observed::only(object) }
@@ -54,6 +56,7 @@ fn every_state_has_its_reason_and_its_place_in_kstatus() {
         (with(|all| all.object.rollout = Rollout::ScaledToZero), (READY, Reason::ScaledToZero)),
         (with(|all| all.object.problems.unimportant = vec!["x".into()]), (READY, Reason::DaemonsConnected)),
         (with(|all| all.outside.daemons = Some(0)), (RECONCILING, Reason::WaitingForDaemons)),
+        (with(|all| all.outside.is_unasked = true), (RECONCILING, Reason::Progressing)),
         (with(|all| all.object.rollout = Rollout::Absent), (RECONCILING, Reason::Creating)),
         (with(|all| all.object.rollout = Rollout::Unseen), (RECONCILING, Reason::Creating)),
         (
@@ -77,6 +80,18 @@ fn every_state_has_its_reason_and_its_place_in_kstatus() {
     ] {
         assert_eq!(summed_up(&observed), (expected.0, expected.1.as_str()), "{observed:?}");
     }
+}
+
+#[test]
+fn daemons_with_a_key_of_the_spec_are_not_waited_for() {
+    let given = json!({ "metadata": { "name": "a", "namespace": "b" }, "spec": { "controlPlaneRef": { "name": "coder" },
+        "extraEnv": [{ "name": "CODER_PROVISIONER_DAEMON_KEY", "value": "theirs" }] } });
+    let broken = || crate::controller::object::broken_rules::<crds::CoderProvisioner>(&given);
+    let of = |daemons: usize| {
+        summed_up(&with(|all| (all.object.broken, all.outside.daemons) = (broken(), Some(daemons))))
+    };
+    assert_eq!(of(0), (STALLED, Reason::KeyGivenBySpec.as_str()));
+    assert_eq!(of(1), (READY, Reason::DaemonsConnected.as_str()));
 }
 
 #[test]

@@ -19,16 +19,10 @@ fn pod(name: &str) -> Value {
 /// A look at these pods, of which coderd lists some.
 fn look(before: &Silence, pods: &[Value], daemons: &[&str], seconds: i64) -> Judged {
     let daemons = daemons.iter().map(|name| (*name).to_owned()).collect();
+    let pods: Vec<Pod> = pods.iter().filter_map(|pod| Pod::of(pod, "provisioner-b")).collect();
     judge(
         before,
-        &Look {
-            pods,
-            workload: "provisioner-b",
-            called_by: CalledBy::Name,
-            daemons: &daemons,
-            quiet: WINDOW,
-            now: at(seconds),
-        },
+        &Look { pods: &pods, called_by: CalledBy::Name, daemons: &daemons, quiet: WINDOW, now: at(seconds) },
     )
 }
 
@@ -116,15 +110,8 @@ fn daemons_that_are_not_called_like_their_pods_are_never_judged() {
     assert_eq!(named(by("metadata.name"), json!(["provisioner", "start", "--name=mine"])), None);
     assert_eq!(named(json!({ "name": "OTHER" }), start()), None);
     let uid = BTreeSet::from(["uid-a".to_owned()]);
-    let pods = [pod("a")];
-    let look = Look {
-        pods: &pods,
-        workload: "provisioner-b",
-        called_by: CalledBy::Uid,
-        daemons: &uid,
-        quiet: WINDOW,
-        now: at(900),
-    };
+    let pods = [Pod::of(&pod("a"), "provisioner-b").unwrap()];
+    let look = Look { pods: &pods, called_by: CalledBy::Uid, daemons: &uid, quiet: WINDOW, now: at(900) };
     assert_eq!(judge(&Silence::default(), &look).again, None);
 }
 

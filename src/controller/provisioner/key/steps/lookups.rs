@@ -3,6 +3,7 @@
 
 use super::super::record::{Key, Record, SecretPlace};
 use super::super::seen::{KeyFacts, Material, Seen, is_same};
+use super::Left;
 
 impl Seen<'_> {
     /// A key that coderd knows, as it is recorded.
@@ -56,6 +57,16 @@ impl Seen<'_> {
     pub(super) fn keeps_elsewhere(&self, key: &Key) -> bool {
         self.materials.iter().any(|(_, material)| {
             matches!(material, Material::Elsewhere(home, name) if *home == key.home && is_same(name, &key.name))
+        })
+    }
+
+    /// The key that the older operator left in the coderd of another control plane, of which nothing but its name is known.
+    pub(super) fn left_by_former_operator(&self) -> Option<Left> {
+        self.materials.iter().find_map(|(_, material)| match material {
+            Material::Elsewhere(home, name) if home.control_plane.is_empty() => {
+                Some(Left::Unproven(name.clone()))
+            }
+            _ => None,
         })
     }
 

@@ -19,12 +19,14 @@ struct Case {
     paused: bool,
     may_roll: bool,
     retiring: Option<Sight>,
+    pending_elsewhere: Option<Sight>,
     rolled: bool,
     rolled_at: Option<Timestamp>,
     is_idle: bool,
     patience: SignedDuration,
     immutable: BTreeSet<String>,
     of_others: BTreeSet<Uuid>,
+    taken: BTreeSet<u64>,
 }
 
 fn daemons(number: usize) -> Daemons {
@@ -75,12 +77,14 @@ impl Case {
             paused: false,
             may_roll: true,
             retiring: None,
+            pending_elsewhere: None,
             rolled: true,
             rolled_at: None,
             is_idle: false,
             patience: SignedDuration::from_mins(30),
             immutable: BTreeSet::new(),
             of_others: BTreeSet::new(),
+            taken: BTreeSet::new(),
         }
     }
 
@@ -109,8 +113,9 @@ impl Case {
             materials: &self.materials,
             immutable: &self.immutable,
             listed: Some(&self.listed),
+            taken: &self.taken,
             retiring: &retiring,
-            pending_elsewhere: None,
+            pending_elsewhere: self.pending_elsewhere.as_ref(),
             rolled: self.rolled,
             rolled_at: self.rolled_at,
             is_idle: self.is_idle,
@@ -207,8 +212,52 @@ fn no_key_is_made_in_another_coderd_while_pods_cannot_follow() {
     case.desired.home.control_plane = "other".to_owned();
     case.may_roll = false;
     assert_eq!(case.next(), Step::Wait(Wait::Rollout));
-    case.may_roll = true;
-    assert!(matches!(case.next(), Step::Record(..)));
+    let asked = |case: &mut Case| {
+        case.may_roll = true;
+        let asked = case.next();
+        case.may_roll = false;
+        asked
+    };
+    let Step::Record(record, _) = asked(&mut case) else { panic!("{:?}", case.next()) };
+    assert!(record.pending.is_some());
+    // One that was begun while they could, and could not be made then.
+    case.record = *record;
+    case.materials[0].1 =
+        Material::Elsewhere(case.record.current.clone().unwrap().home, "builders".to_owned());
+    case.listed.clear();
+    assert_eq!(case.next(), Step::Wait(Wait::Rollout));
+    assert_eq!(asked(&mut case), Step::Create);
+    // Nor where nothing is recorded any more, and the Secret still says whose plaintext it holds.
+    case.record = Record::default();
+    assert_eq!(case.next(), Step::Wait(Wait::Rollout));
+    assert!(matches!(asked(&mut case), Step::Record(..)));
+    // Another organization of the same coderd is no other coderd.
+    let mut near = Case::using("builders", "builders");
+    near.desired.home.organization = uuid(201);
+    near.may_roll = false;
+    assert!(matches!(near.next(), Step::Record(..)));
+}
+
+#[test]
+fn a_key_of_ours_that_a_former_control_plane_knows_is_nobody_elses() {
+    let mut case = Case::using("builders", "builders");
+    case.desired.home.control_plane = "made-anew".to_owned();
+    case.materials =
+        vec![(case.desired.place.clone(), Material::Elsewhere(Home::unknown(uuid(200)), "x".to_owned()))];
+    let Step::Record(record, left) = case.next() else { panic!("{:?}", case.next()) };
+    assert_eq!(record.pending.map(|key| key.name).as_deref(), Some("builders-2"));
+    assert_eq!(left, [Left::Unproven("x".to_owned())], "of what the older operator left, its name is told");
+}
+
+#[test]
+fn names_that_others_have_are_skipped_however_many_there_are() {
+    let mut case = Case::using("builders", "builders");
+    case.tagged();
+    case.taken = (2..=400).collect();
+    let Step::Record(record, left) = case.next() else { panic!("{:?}", case.next()) };
+    assert_eq!(record.pending.map(|key| key.name).as_deref(), Some("builders-401"));
+    assert_eq!(left.len(), MOST_TOLD + 1);
+    assert_eq!(left.last(), Some(&Left::MoreTaken(399 - MOST_TOLD)));
 }
 
 #[test]
@@ -359,4 +408,34 @@ fn patience_is_at_least_the_grace_period_of_the_pods_and_coderds_window() {
     assert_eq!((patience(None), patience(Some(0))), (minutes(30), minutes(30)));
     assert_eq!(patience(Some(2 * 60 * 60)), minutes(124));
     assert_eq!(patience(Some(i64::MAX)), SignedDuration::MAX);
+}
+
+#[test]
+fn a_mark_that_anybody_can_write_makes_no_key_of_others_ours() {
+    let mut case = Case::new("builders");
+    let elsewhere = Home { control_plane: "former".to_owned(), ..case.desired.home.clone() };
+    let intent = case.seen(|seen| Key { home: elsewhere.clone(), ..seen.key("builders", 1) });
+    let mark = Material::Elsewhere(elsewhere, "builders".to_owned());
+    case.materials = vec![(case.desired.place.clone(), mark)];
+    let given_up = |case: &Case| match case.next() {
+        Step::Record(record, _) => record.retiring.first().and_then(|key| key.id),
+        other => panic!("{other:?}"),
+    };
+    case.pending_elsewhere = Some(Sight::Listed(listed(7, "builders")));
+    case.record.pending = Some(intent.clone());
+    assert_eq!(given_up(&case), None, "coderd was never asked to make it");
+    case.record.pending = Some(Key { attempted: true, ..intent.clone() });
+    assert_eq!(given_up(&case), Some(uuid(7)));
+    let of_before = Listed { created_at: now() - SignedDuration::from_hours(1), ..listed(7, "builders") };
+    case.pending_elsewhere = Some(Sight::Listed(of_before));
+    assert_eq!(given_up(&case), None, "it was there before we asked");
+    let mut tagged = listed(7, "builders");
+    tagged.facts.tags_hash = "else".to_owned();
+    case.pending_elsewhere = Some(Sight::Listed(tagged));
+    assert_eq!(given_up(&case), None, "we asked for other tags");
+    let late = Listed { created_at: now() + SignedDuration::from_hours(1), ..listed(7, "builders") };
+    case.pending_elsewhere = Some(Sight::Listed(late));
+    assert_eq!(given_up(&case), Some(uuid(7)), "a slow coderd made it, and its plaintext was kept");
+    case.materials.clear();
+    assert_eq!(given_up(&case), None, "nothing speaks for it");
 }

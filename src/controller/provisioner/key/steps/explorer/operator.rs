@@ -62,6 +62,7 @@ pub(super) fn step(world: &World, decide: Decide, answers: Answers, killed: Kill
         materials: &materials,
         immutable: &BTreeSet::new(),
         listed: (answers != Answers::None).then_some(&listed[..]),
+        taken: &BTreeSet::new(),
         retiring: &retiring,
         pending_elsewhere: pending.as_ref(),
         rolled: world.is_rolled(),
