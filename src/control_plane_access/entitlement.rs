@@ -1,20 +1,56 @@
-//! Decides whether coderd lets external provisioners work, by what it says now. It never decides what follows.
+//! Decides whether coderd lets something work that needs a license, by what it says now. It never decides what follows.
 
 use super::reach::Reached;
 use crate::coderd::Error;
 use crate::coderd::client::{Entitlement, Entitlements, Feature};
 
-/// The feature as coderd calls it.
-const EXTERNAL_PROVISIONERS: &str = "external_provisioner_daemons";
+/// What needs a license.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LicensedFeature {
+    /// Daemons outside of coderd.
+    ExternalProvisioners,
+    /// Workspace proxies.
+    WorkspaceProxies,
+}
 
-/// Whether coderd lets external provisioners work.
+impl LicensedFeature {
+    /// As coderd calls it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::ExternalProvisioners => "external_provisioner_daemons",
+            Self::WorkspaceProxies => "workspace_proxy",
+        }
+    }
+
+    /// As a person calls several of them.
+    pub(crate) fn plural(self) -> &'static str {
+        match self {
+            Self::ExternalProvisioners => "external provisioners",
+            Self::WorkspaceProxies => "workspace proxies",
+        }
+    }
+
+    /// What is left alone without a license.
+    pub(crate) fn left_alone(self) -> &'static str {
+        match self {
+            Self::ExternalProvisioners => {
+                "Running daemons are left alone; no key is created or deleted until then"
+            }
+            Self::WorkspaceProxies => {
+                "Running proxies are left alone; no registration is made or removed until then"
+            }
+        }
+    }
+}
+
+/// Whether coderd lets it work.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum ExternalProvisioners {
-    /// A license covers them.
+pub(crate) enum FeatureState {
+    /// A license covers it.
     Entitled,
-    /// The license has expired, and they work for a while still.
+    /// The license has expired, and it works for a while still.
     Grace,
-    /// No license covers them.
+    /// No license covers it.
     NotEntitled,
     /// This build of coderd does not have the question (404): it has no licenses.
     NotSupported,
@@ -24,35 +60,40 @@ pub(crate) enum ExternalProvisioners {
     Failed(Error),
 }
 
-impl Reached {
-    /// Asks coderd. No token is sent.
-    pub(crate) async fn external_provisioners(&self) -> ExternalProvisioners {
-        judged(self.client.entitlements().await)
+impl FeatureState {
+    /// Whether it works now.
+    pub(crate) fn is_entitled(&self) -> bool {
+        matches!(self, Self::Entitled | Self::Grace)
     }
 }
 
-fn judged(answer: Result<Entitlements, Error>) -> ExternalProvisioners {
+impl Reached {
+    /// Asks coderd. No token is sent.
+    pub(crate) async fn licensed(&self, feature: LicensedFeature) -> FeatureState {
+        judged(feature, self.client.entitlements().await)
+    }
+}
+
+fn judged(feature: LicensedFeature, answer: Result<Entitlements, Error>) -> FeatureState {
     match answer {
-        Ok(entitlements) => of_feature(entitlements.features.get(EXTERNAL_PROVISIONERS)),
-        Err(Error::RouteMissing { .. } | Error::NotFoundOrForbidden { .. }) => {
-            ExternalProvisioners::NotSupported
-        }
+        Ok(entitlements) => of_feature(entitlements.features.get(feature.name())),
+        Err(Error::RouteMissing { .. } | Error::NotFoundOrForbidden { .. }) => FeatureState::NotSupported,
         Err(error @ (Error::Unauthorized { .. } | Error::Forbidden { .. } | Error::NotLicensed { .. })) => {
-            ExternalProvisioners::Forbidden(error)
+            FeatureState::Forbidden(error)
         }
-        Err(error) => ExternalProvisioners::Failed(error),
+        Err(error) => FeatureState::Failed(error),
     }
 }
 
 /// coderd itself goes by whether the feature is enabled; the other word only tells until when.
-fn of_feature(feature: Option<&Feature>) -> ExternalProvisioners {
+fn of_feature(feature: Option<&Feature>) -> FeatureState {
     match feature {
-        Some(Feature { enabled: true, entitlement: Entitlement::GracePeriod }) => ExternalProvisioners::Grace,
+        Some(Feature { enabled: true, entitlement: Entitlement::GracePeriod }) => FeatureState::Grace,
         Some(Feature { enabled: true, entitlement: Entitlement::Entitled | Entitlement::Unknown }) => {
-            ExternalProvisioners::Entitled
+            FeatureState::Entitled
         }
         Some(Feature { enabled: false, .. } | Feature { entitlement: Entitlement::NotEntitled, .. })
-        | None => ExternalProvisioners::NotEntitled,
+        | None => FeatureState::NotEntitled,
     }
 }
 
@@ -62,35 +103,35 @@ mod tests {
     use crate::coderd::error::Operation;
     use serde_json::{Value, from_value, json};
 
-    fn told(features: Value) -> ExternalProvisioners {
-        judged(Ok(from_value(json!({ "has_license": true, "features": features })).unwrap()))
+    fn told(features: Value) -> FeatureState {
+        judged(LicensedFeature::WorkspaceProxies, Ok(from_value(json!({ "has_license": true, "features": features })).unwrap()))
     }
 
     #[test]
     fn what_coderd_says_of_the_feature_counts() {
         let feature = |entitlement: &str, enabled: bool| {
-            told(json!({ EXTERNAL_PROVISIONERS: { "entitlement": entitlement, "enabled": enabled } }))
+            told(json!({ "workspace_proxy": { "entitlement": entitlement, "enabled": enabled } }))
         };
-        assert_eq!(feature("entitled", true), ExternalProvisioners::Entitled);
-        assert_eq!(feature("grace_period", true), ExternalProvisioners::Grace);
-        assert_eq!(feature("not_entitled", false), ExternalProvisioners::NotEntitled);
-        assert_eq!(feature("not_entitled", true), ExternalProvisioners::NotEntitled);
-        assert_eq!(feature("entitled", false), ExternalProvisioners::NotEntitled, "it is switched off");
-        assert_eq!(feature("a word to come", true), ExternalProvisioners::Entitled);
-        assert_eq!(told(json!({})), ExternalProvisioners::NotEntitled, "this coderd does not have it");
+        assert_eq!(feature("entitled", true), FeatureState::Entitled);
+        assert_eq!(feature("grace_period", true), FeatureState::Grace);
+        assert_eq!(feature("not_entitled", false), FeatureState::NotEntitled);
+        assert_eq!(feature("not_entitled", true), FeatureState::NotEntitled);
+        assert_eq!(feature("entitled", false), FeatureState::NotEntitled, "it is switched off");
+        assert_eq!(feature("a word to come", true), FeatureState::Entitled);
+        assert_eq!(told(json!({})), FeatureState::NotEntitled, "this coderd does not have it");
     }
 
     #[test]
     fn a_question_that_is_not_answered_is_told_by_why() {
         let operation = Operation::Entitlements;
         for missing in [Error::RouteMissing { operation }, Error::NotFoundOrForbidden { operation }] {
-            assert_eq!(judged(Err(missing)), ExternalProvisioners::NotSupported);
+            assert_eq!(judged(LicensedFeature::ExternalProvisioners, Err(missing)), FeatureState::NotSupported);
         }
         for refused in [Error::Unauthorized { operation }, Error::Forbidden { operation }] {
-            assert_eq!(judged(Err(refused.clone())), ExternalProvisioners::Forbidden(refused));
+            assert_eq!(judged(LicensedFeature::ExternalProvisioners, Err(refused.clone())), FeatureState::Forbidden(refused));
         }
         for failed in [Error::TimedOut { operation }, Error::Server { operation, status: 502 }] {
-            assert_eq!(judged(Err(failed.clone())), ExternalProvisioners::Failed(failed));
+            assert_eq!(judged(LicensedFeature::ExternalProvisioners, Err(failed.clone())), FeatureState::Failed(failed));
         }
     }
 }

@@ -2,13 +2,13 @@
 //! Never asks a cluster: there is no owner yet, no checksum, and no source of `envFrom` that gives an address. The control
 //! plane of a provisioner is taken for one whose spec says nothing.
 
+use super::attached::attachment::ControlPlaneFacts;
 use super::control_plane::build as control_plane_build;
 use super::control_plane::resolve as control_plane_resolve;
 use super::provisioner::build as provisioner_build;
 use super::provisioner::resolve as provisioner_resolve;
 use crds::{CoderControlPlane, CoderProvisioner};
 use kube::core::ObjectMeta;
-use provisioner_resolve::ControlPlaneFacts;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use webhooks::Config;

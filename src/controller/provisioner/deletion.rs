@@ -2,13 +2,11 @@
 //! when is decided in `key::ending`. Daemons finish their builds first.
 
 use super::key::ending::{self, EndStep, Ending};
-use super::key::homes::{CONTROL_PLANE, Homes, Keys, TimeLimit};
+use super::key::homes::{Homes, Keys};
 use super::key::record::{Home, Key, Record};
-use super::key::secret::{Content, Secrets};
 use super::key::seen::Sight;
 use super::key::steps::{Left, Unrecorded};
 use super::key::store::RecordStore;
-use super::key::stored::Sealer;
 use super::key::work::{KeyError, KeyWork};
 use super::key_event::KeyEvent;
 use super::observe::{desired, organization_name, place, unrecorded_places};
@@ -19,18 +17,20 @@ use crate::coderd::client::{Deletion, Organization};
 use crate::coderd::{Client, Error};
 use crate::control_plane_access::control_planes::{self, Found};
 use crate::control_plane_access::credentials::Credentials;
+use crate::controller::attached::seal::Sealer;
+use crate::controller::attached::coderds::{CONTROL_PLANE, Coderds, TimeLimit};
+use crate::controller::attached::reconciler::NotLetGo;
+use crate::controller::attached::secret::{Content, Secrets};
 use crate::controller::children::{ChildKind, drift};
 use crate::controller::object::{Object, Origin, complete};
 use crate::controller::runtime::deadline::Deadline;
 use crate::controller::runtime::schedule::Action;
-use crate::controller::status::partial;
 use crate::kubernetes::events::EventDraft;
 use crate::kubernetes::{CallError, KindName, Target};
 use crds::shared::DeletionPolicy;
 use crds::well_known::annotation;
 use crds::{CoderProvisioner, CoderProvisionerSpec};
 use jiff::SignedDuration;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, from_value};
 use std::collections::BTreeSet;
@@ -70,29 +70,29 @@ impl Reconciler {
         let sealing = match checksum_key.get(&self.kube).await {
             Ok(sealing) => sealing,
             Err(error) => {
-                self.tell_held(object, Reason::CleanupFailed, &held(&error.to_string())).await?;
+                self.tell(object, Reason::CleanupFailed, &held(&error.to_string())).await?;
                 return Ok(Action::BackOff(Duration::ZERO));
             }
         };
         let sealer = Sealer { key: sealing, uid: &object.uid };
         let mut store = RecordStore::new(&self.kube, KIND, &object.key, object.value.clone(), sealer);
         let end = self.end(object, &mut store).await;
-        let object: Object<CoderProvisioner> = Object::new(object.key.clone(), Origin::Read, store.object);
+        let object: Object<CoderProvisioner> = Object::new(object.key.clone(), Origin::Read, store.object().clone());
         match end {
-            Ok(End::LetGo(all)) => self.let_go(&object, &all).await,
+            Ok(End::LetGo(all)) => self.end_with(&object, &all).await,
             Ok(End::Stopping) => {
                 let why = "waiting for daemons to finish their builds";
-                self.tell_held(&object, Reason::Stopping, why).await?;
+                self.tell(&object, Reason::Stopping, why).await?;
                 Ok(Action::RequeueAfter(SOON))
             }
             Ok(End::Held(why)) => {
-                self.tell_held(&object, Reason::CleanupFailed, &held(&why)).await?;
+                self.tell(&object, Reason::CleanupFailed, &held(&why)).await?;
                 Ok(Action::BackOff(Duration::ZERO))
             }
             // Somebody else was faster: what they wrote is looked at next time.
             Err(KeyError::Kubernetes(error)) if error.is_outdated() => Err(error),
             Ok(End::Late) => {
-                self.tell_held(
+                self.tell(
                     &object,
                     Reason::CleanupFailed,
                     &held("there was no time for all of its keys"),
@@ -101,38 +101,33 @@ impl Reconciler {
                 Ok(Action::RequeueAfter(Duration::ZERO))
             }
             Err(error) => {
-                self.tell_held(&object, Reason::CleanupFailed, &held(&error.to_string())).await?;
+                self.tell(&object, Reason::CleanupFailed, &held(&error.to_string())).await?;
                 Ok(Action::BackOff(Duration::ZERO))
             }
         }
     }
 
-    async fn let_go(&self, object: &Object<CoderProvisioner>, all: &[Left]) -> Result<Action, CallError> {
+    async fn end_with(&self, object: &Object<CoderProvisioner>, all: &[Left]) -> Result<Action, CallError> {
         let drafts: Vec<EventDraft> = all.iter().map(|left| KeyEvent::Left(left).draft()).collect();
-        self.writer().publish(object, &drafts).await;
-        let (reason, why) = match self.writer().release(object).await {
-            Ok(None) => {
+        let (reason, why) = match self.let_go(object, &drafts).await? {
+            None => {
                 self.forget(&object.key);
                 return Ok(Action::AwaitChange);
             }
-            Ok(Some(why)) => (Reason::FinalizerRefused, why),
-            Err(error) if error.is_outdated() || error.is_not_found() => return Err(error),
-            Err(error) => (Reason::CleanupFailed, error.to_string()),
+            Some(NotLetGo::Refused(why)) => (Reason::FinalizerRefused, why),
+            Some(NotLetGo::Failed(why)) => (Reason::CleanupFailed, why),
         };
-        self.tell_held(object, reason, &why).await?;
+        self.tell(object, reason, &why).await?;
         Ok(Action::BackOff(Duration::ZERO))
     }
 
-    /// Whoever waits for the deletion looks at the object, not at our log.
-    async fn tell_held(
+    async fn tell(
         &self,
         object: &Object<CoderProvisioner>,
         reason: Reason,
         why: &str,
     ) -> Result<(), CallError> {
-        let now = Time(Timestamp::now());
-        let status = partial::cleanup_failed(object, reason, Reason::Progressing, why, &now);
-        self.writer().write_status(object, &status, &[]).await
+        self.tell_held(object, reason, Reason::Progressing, why).await
     }
 
     async fn end(
@@ -142,7 +137,8 @@ impl Reconciler {
     ) -> Result<End, KeyError> {
         let is_released = self.is_released(object).await?;
         let time = TimeLimit { until: Deadline::from(Instant::now()).until(), reserved: Duration::ZERO };
-        let mut homes = Homes::new(&self.access, &self.control_planes, &object.key.namespace, time);
+        let namespace = &object.key.namespace;
+        let mut homes = Homes::new(Coderds::new(&self.access, &self.control_planes, namespace, time));
         let mut unrecorded = if is_released {
             Unrecorded::Nothing
         } else {
@@ -246,7 +242,7 @@ impl Reconciler {
             return Ok(Unrecorded::Nothing);
         };
         let (owner, place) = (owner(&complete), place(&complete));
-        let secrets = Secrets { kube: &self.kube, owner: &owner };
+        let secrets = Secrets { kube: &self.kube, owner: &owner, mark: annotation::KEY_OF };
         let is_recorded = record.keys().next().is_some();
         let found = if is_recorded { Content::Nothing } else { secrets.read(&place).await?.content };
         let is_unknown = matches!(found, Content::Plaintext(..));
@@ -289,7 +285,9 @@ impl Reconciler {
         let home = Home { control_plane: uid, deployment, organization: organization.id };
         homes.know(&home, &reached.client);
         let desired = desired(object, &complete, home, place);
-        let mut known = Homes::new(&self.access, &self.control_planes, &object.key.namespace, homes.time);
+        let namespace = &object.key.namespace;
+        let coderds = Coderds::new(&self.access, &self.control_planes, namespace, homes.time());
+        let mut known = Homes::new(coderds);
         known.know(&desired.home, &reached.client);
         let created = complete.metadata.creation_timestamp.as_ref();
         let rival = self.rival(object, created, &desired, &organization);

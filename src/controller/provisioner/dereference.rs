@@ -1,27 +1,24 @@
 //! Reads what a reconcile of a provisioner works with, before it changes anything: the control plane it refers to, the Deployment
 //! that runs. What comes of it is decided by pure functions elsewhere.
 
-use super::address::{self, Address, Name, NoAddress};
-use super::certificates;
-use super::followed_image::{followed, is_open};
-use super::key::work::Proven;
 use super::observe::place;
 use super::reconciler::Reconciler;
-use super::resolve::{ControlPlaneFacts, Daemons, Facts, gives_address, owner};
+use super::resolve::{Facts, gives_address, owner};
 use super::running_values;
 use crate::control_plane_access::control_planes::{self, Found};
-use crate::control_plane_access::service;
+use crate::controller::attached::address::Words;
+use crate::controller::attached::attachment::ControlPlaneFacts;
+use crate::controller::attached::facts::FactsReader;
+use crate::controller::attached::secret::Proven;
 use crate::controller::children::deployment::{self, FoundDeployment};
-use crate::controller::children::{ChildKind, drift};
+use crate::controller::children::drift;
 use crate::controller::object::{Subject, complete};
-use crate::kubernetes::{CallError, KindName, Target};
-use crds::{CoderControlPlane, CoderProvisioner};
+use crate::kubernetes::CallError;
+use crds::CoderProvisioner;
 use serde_json::{Value, json};
 
-const SERVICE: KindName = ["v1", "Service", "services"];
-const SECRET: KindName = ["v1", "Secret", "secrets"];
-/// Secrets with certificates that are read: the control plane is reached by no more of them either.
-const MOST_CERTIFICATES: usize = 8;
+/// How daemons are spoken of.
+const WORDS: Words = Words { pods: "daemons", give: "set CODER_URL in spec.extraEnv" };
 
 /// What was read.
 pub(super) struct Dereferenced {
@@ -66,7 +63,7 @@ impl Dereferenced {
     /// Why daemons cannot be led to their control plane, if somebody has to mend it.
     pub(super) fn unaddressed(&self) -> Option<String> {
         let facts = self.facts_of_control_plane.as_ref()?;
-        facts.address.as_ref().err().filter(|_| !gives_address(&self.complete.spec))?.told()
+        facts.address.as_ref().err().filter(|_| !gives_address(&self.complete.spec))?.told(WORDS)
     }
 
     /// The same with a key that was proven meanwhile.
@@ -113,10 +110,16 @@ impl Reconciler {
         if let Found::There(there) = &control_plane {
             let uid = there.metadata.uid.as_deref().unwrap_or_default();
             proven = self.proven(&object.key, &object.uid, uid);
-            facts_of_control_plane = self.facts_of(there, &complete, running).await?;
+            let named = complete.spec.image.clone().filter(|image| !image.is_empty());
+            let runs = running.and_then(running_values::daemons).map(|runs| runs.attachment);
+            let reader = FactsReader { kube: &self.kube, cluster_domain: &self.config.cluster_domain };
+            facts_of_control_plane = reader.read(there, named, runs.as_ref()).await?;
         }
-        let from_control_plane =
-            facts_of_control_plane.clone().map(|facts| kept(facts, proven.is_some(), running));
+        let runs = || running.and_then(running_values::daemons).map(|runs| runs.attachment);
+        let from_control_plane = match (facts_of_control_plane.clone(), &proven) {
+            (Some(facts), None) => Some(facts.unproven(runs())),
+            (facts, _) => facts,
+        };
         let (uid, is_first_look) = (object.uid.clone(), !self.has_looked(&object.key, &object.uid));
         Ok(Dereferenced {
             deployment,
@@ -128,134 +131,5 @@ impl Reconciler {
             is_first_look,
             uid,
         })
-    }
-
-    /// What daemons have from a control plane.
-    async fn facts_of(
-        &self,
-        control_plane: &CoderControlPlane,
-        complete: &CoderProvisioner,
-        running: Option<&Value>,
-    ) -> Result<Option<ControlPlaneFacts>, CallError> {
-        let runs = running.and_then(running_values::daemons);
-        let named = complete.spec.image.clone().filter(|image| !image.is_empty());
-        let image = match named {
-            Some(image) => Some(image),
-            None => self.image_of(control_plane, runs.as_ref().map(|runs| runs.image.as_str())).await?,
-        };
-        let facts =
-            image.and_then(|image| ControlPlaneFacts::of(control_plane, &image, &self.config.cluster_domain));
-        let Some(facts) = facts else { return Ok(None) };
-        let namespace = control_plane.metadata.namespace.as_deref().unwrap_or_default();
-        match self.certificates(namespace, &facts.tls).await {
-            Ok(secrets) => {
-                let address = self.address(control_plane, &facts, &secrets, runs.as_ref()).await?;
-                let certificates =
-                    certificates::checksum(secrets.iter().map(|(name, secret)| (name.as_str(), secret)));
-                Ok(Some(ControlPlaneFacts { address, certificates, ..facts }))
-            }
-            // What could not be read now rolls nobody.
-            Err(error) => {
-                tracing::warn!(%error, "what daemons trust could not be read; they stay as they are");
-                Ok(Some(as_before(facts, runs)))
-            }
-        }
-    }
-
-    /// The Secrets that a control plane serves with, as far as they are there.
-    async fn certificates(
-        &self,
-        namespace: &str,
-        secrets: &[String],
-    ) -> Result<Vec<(String, Value)>, CallError> {
-        let mut found = Vec::new();
-        for name in secrets.iter().take(MOST_CERTIFICATES) {
-            let secret = self.kube.read(Target::of(SECRET, namespace, name)).await?;
-            found.extend(secret.map(|secret| (name.clone(), secret)));
-        }
-        Ok(found)
-    }
-
-    /// Where daemons find a control plane, by what it serves with. A certificate that is not there, or cannot be read, changes
-    /// nothing.
-    async fn address(
-        &self,
-        control_plane: &CoderControlPlane,
-        facts: &ControlPlaneFacts,
-        secrets: &[(String, Value)],
-        runs: Option<&Daemons>,
-    ) -> Result<Result<Address, NoAddress>, CallError> {
-        let at_service = match &facts.address {
-            Ok(at_service) if !facts.tls.is_empty() => at_service,
-            known => return Ok(known.clone()),
-        };
-        let host = address::host(&at_service.url).unwrap_or_default();
-        let leaves = address::leaves(secrets.iter().map(|(_, secret)| secret));
-        if leaves.is_empty() {
-            let before = runs.filter(|runs| runs.trusted == facts.tls).and_then(|runs| runs.address.clone());
-            return Ok(Ok(before.unwrap_or_else(|| at_service.clone())));
-        }
-        let name = match address::name(&leaves, host, public_host(control_plane)) {
-            Name::OfService => return Ok(Ok(at_service.clone())),
-            Name::Nobody => return Ok(Err(NoAddress::Unnamed { host: host.to_owned() })),
-            Name::OfCertificate(name) => name,
-        };
-        let namespace = control_plane.metadata.namespace.as_deref().unwrap_or_default();
-        let target = Target::of(SERVICE, namespace, service::name(control_plane));
-        let live = self.kube.read(target).await?;
-        let trusted = service::trusted(live.as_ref(), control_plane).ok();
-        Ok(address::through(trusted, &at_service.url, &name))
-    }
-
-    /// The image that daemons of a control plane have from it.
-    async fn image_of(
-        &self,
-        control_plane: &CoderControlPlane,
-        runs: Option<&str>,
-    ) -> Result<Option<String>, CallError> {
-        let asked = control_plane.spec.image.as_deref().filter(|image| !image.is_empty());
-        if !is_open(asked, runs) {
-            return Ok(asked.map(str::to_owned));
-        }
-        let metadata = &control_plane.metadata;
-        let namespace = metadata.namespace.as_deref().unwrap_or_default();
-        let target = Target::of(ChildKind::Deployment.names(), namespace, service::name(control_plane));
-        let uid = metadata.uid.as_deref().unwrap_or_default();
-        let live = self.kube.read(target).await?.filter(|live| drift::is_controlled_by(live, uid));
-        Ok(followed(asked, live.as_ref(), runs))
-    }
-}
-
-/// The public name of a control plane, if its spec says it.
-fn public_host(control_plane: &CoderControlPlane) -> Option<&str> {
-    let mut variables = control_plane.spec.extra_env.iter();
-    let url = variables.rfind(|variable| variable.name == webhooks::ACCESS_URL)?;
-    address::host(url.value.as_deref()?)
-}
-
-/// What daemons have from a control plane whose certificates could not be read: what they had from them.
-fn as_before(facts: ControlPlaneFacts, runs: Option<Daemons>) -> ControlPlaneFacts {
-    match runs.filter(|runs| runs.trusted == facts.tls) {
-        Some(runs) => ControlPlaneFacts {
-            address: runs.address.map_or(facts.address, Ok),
-            certificates: runs.certificates,
-            ..facts
-        },
-        None => facts,
-    }
-}
-
-/// What daemons have from a control plane. As long as no key is proven for it, those that run for another one keep the address,
-/// the image and the trust that go with the key they have.
-fn kept(facts: ControlPlaneFacts, is_proven: bool, running: Option<&Value>) -> ControlPlaneFacts {
-    let runs = running.filter(|_| !is_proven).and_then(running_values::daemons);
-    match runs.filter(|runs| runs.address.as_ref() != facts.address.as_ref().ok()) {
-        Some(runs) => ControlPlaneFacts {
-            image: runs.image,
-            address: runs.address.map_or(facts.address, Ok),
-            tls: runs.trusted,
-            certificates: runs.certificates,
-        },
-        None => facts,
     }
 }

@@ -3,25 +3,28 @@
 
 use super::apply::Applied;
 use super::dereference::Dereferenced;
-use super::key::homes::{Homes, TimeLimit};
+use super::key::homes::Homes;
 use super::key::record::{Home, SecretPlace};
-use super::key::secret::Secrets;
 use super::key::seen::Desired;
 use super::key::steps::{Wait, patience};
 use super::key::store::RecordStore;
-use super::key::stored::Sealer;
-use super::key::work::{KeyError, KeyWork, Keyed, Proven, Rolled};
+use super::key::work::{KeyError, KeyWork, Keyed, Rolled};
 use super::observed::Outside;
-use super::reconciler::{KIND, ProvenKey, Reconciler};
+use super::reconciler::{KIND, Reconciler};
 use super::resolve::owner;
 use super::running_values;
 use crate::coderd::Retry;
 use crate::coderd::client::Organization;
 use crate::control_plane_access::control_planes::Found;
 use crate::control_plane_access::credentials::Credentials;
-use crate::control_plane_access::entitlement::ExternalProvisioners;
+use crate::control_plane_access::entitlement::{FeatureState, LicensedFeature};
 use crate::control_plane_access::reach::Reached;
 use crate::control_plane_access::unreached::{About, Unreached};
+use crate::controller::attached::seal::Sealer;
+use crate::controller::attached::coderds::{Coderds, TimeLimit};
+use crate::controller::attached::outside::AccessStates;
+use crate::controller::attached::reconciler::ProvenSecret;
+use crate::controller::attached::secret::{Proven, Secrets};
 use crate::controller::children::ChildOwner;
 use crate::controller::object::{Object, Subject};
 use crate::controller::runtime::deadline::Deadline;
@@ -136,14 +139,14 @@ impl Reconciler {
         let control_plane = match &read.control_plane {
             Found::There(control_plane) => control_plane,
             Found::Unlisted => {
-                return Ok(External::without(Outside::unlisted(bootstrapped), object, Some(Retry::Backoff)));
+                return Ok(External::without(Outside::of(AccessStates::unlisted(bootstrapped)), object, Some(Retry::Backoff)));
             }
             Found::Gone => {
                 let why = format!(
                     "there is no CoderControlPlane {name} in this namespace; create it, or correct spec.controlPlaneRef"
                 );
                 return Ok(External::without(
-                    Outside::without_control_plane(bootstrapped, why),
+                    Outside::of(AccessStates::without_control_plane(bootstrapped, why)),
                     object,
                     None,
                 ));
@@ -153,7 +156,7 @@ impl Reconciler {
                     "CoderControlPlane {name} is invalid ({why}); correct it, see its condition SpecAccepted"
                 );
                 return Ok(External::without(
-                    Outside::without_control_plane(bootstrapped, why),
+                    Outside::of(AccessStates::without_control_plane(bootstrapped, why)),
                     object,
                     None,
                 ));
@@ -164,7 +167,7 @@ impl Reconciler {
             Ok(reached) => reached,
             Err(unreached) => {
                 let is_left_alone = unreached.about() == About::RateLimit;
-                let outside = Outside::unreached(bootstrapped, &unreached);
+                let outside = Outside::of(AccessStates::unreached(bootstrapped, &unreached));
                 return Ok(External {
                     is_left_alone,
                     ..External::without(outside, object, Some(unreached.retry()))
@@ -193,8 +196,9 @@ impl Reconciler {
         deadline: &Deadline,
     ) -> Result<External, CallError> {
         let object = &wanted.subject.object;
-        let answer = reached.external_provisioners().await;
-        let outside = Outside::reached(bootstrapped).licensed(&answer);
+        let feature = LicensedFeature::ExternalProvisioners;
+        let answer = reached.licensed(feature).await;
+        let outside = Outside::of(AccessStates::reached(bootstrapped).licensed(feature, &answer));
         let found = |outside: Outside, retry| External {
             url: Some(reached.url.clone()),
             version: Some(reached.version.clone()),
@@ -223,16 +227,16 @@ impl Reconciler {
         };
         let mut store = self.store(wanted, sealing);
         let mut work = self.key_work(wanted, reached, &desired, applied, deadline);
-        (work.entitled, work.claimed) = (is_entitled(&answer), rival.is_some());
+        (work.entitled, work.claimed) = (answer.is_entitled(), rival.is_some());
         work.of_others = self.of_others_of(object, &desired, &store, sealing);
         let keyed = work.run(&mut store).await;
-        let pause = self.note_given_up(object, &keyed);
-        self.objects.written(&object.key, store.object["metadata"]["resourceVersion"].as_str());
+        let pause = self.note_given_up(object, keyed.gave_up, keyed.is_asked_for);
+        self.objects.written(&object.key, store.object()["metadata"]["resourceVersion"].as_str());
         let is_news = keyed.proven.as_ref().is_some_and(|proven| self.is_news(wanted, proven));
         let lost = lost(reached, &keyed);
         let is_left_alone = lost.as_ref().is_some_and(|unreached| unreached.about() == About::RateLimit);
         let outside = match lost {
-            Some(unreached) => Outside::unreached(bootstrapped, &unreached),
+            Some(unreached) => Outside::of(AccessStates::unreached(bootstrapped, &unreached)),
             None => outside.keyed(&keyed, &wanted.place, rival.as_deref()),
         };
         let (retry, is_unanswered) = (retry(&keyed, &answer, pause), is_unanswered(&keyed, &answer));
@@ -240,11 +244,11 @@ impl Reconciler {
         let pending_jobs =
             self.pending_jobs(&object.key, &reached.client, home, wanted.credentials(), tags).await;
         Ok(External {
-            object: store.object,
+            object: store.object().clone(),
             keyed: Some(keyed),
             organization: Some(organization),
             pending_jobs,
-            is_entitled: is_entitled(&answer),
+            is_entitled: answer.is_entitled(),
             is_news,
             is_left_alone,
             is_unanswered,
@@ -261,11 +265,12 @@ impl Reconciler {
         deadline: &Deadline,
     ) -> KeyWork<'a> {
         let time = TimeLimit { until: deadline.until(), reserved: RESERVED };
-        let mut homes = Homes::new(&self.access, &self.control_planes, &wanted.owner.namespace, time);
+        let namespace = &wanted.owner.namespace;
+        let mut homes = Homes::new(Coderds::new(&self.access, &self.control_planes, namespace, time));
         homes.know(&desired.home, &reached.client);
         let object = &wanted.subject.object;
         KeyWork {
-            secrets: Secrets { kube: &self.kube, owner: &wanted.owner },
+            secrets: Secrets { kube: &self.kube, owner: &wanted.owner, mark: annotation::KEY_OF },
             homes,
             client: &reached.client,
             desired,
@@ -292,7 +297,7 @@ impl Reconciler {
     fn is_news(&self, wanted: &Wanted<'_>, proven: &Proven) -> bool {
         let object = &wanted.subject.object;
         let control_plane = wanted.control_plane.metadata.uid.clone().unwrap_or_default();
-        let known = ProvenKey { uid: object.uid.clone(), control_plane, proven: proven.clone() };
+        let known = ProvenSecret { uid: object.uid.clone(), control_plane, proven: proven.clone() };
         self.note_proven(&object.key, known)
     }
 }
@@ -352,10 +357,6 @@ pub(super) fn unrecorded_places(
     told.into_iter().chain(read).collect()
 }
 
-fn is_entitled(answer: &ExternalProvisioners) -> bool {
-    matches!(answer, ExternalProvisioners::Entitled | ExternalProvisioners::Grace)
-}
-
 /// What every pod runs with, if a rollout to it is complete and no other pod is left.
 pub(super) fn rolled(applied: &Applied) -> Option<Rolled> {
     let live = applied.deployment.as_ref()?;
@@ -375,23 +376,23 @@ fn lost(reached: &Reached, keyed: &Keyed) -> Option<Unreached> {
     }
 }
 
-fn retry(keyed: &Keyed, answer: &ExternalProvisioners, pause: Duration) -> Option<Retry> {
+fn retry(keyed: &Keyed, answer: &FeatureState, pause: Duration) -> Option<Retry> {
     let of_key = keyed.error.as_ref().map(|error| match error {
         KeyError::Coderd(error) => error.retry(),
         KeyError::Kubernetes(_) | KeyError::Late => Retry::Backoff,
         KeyError::Filtered => Retry::WhenChanged,
     });
     of_key.or(match answer {
-        ExternalProvisioners::Failed(error) => Some(error.retry()),
+        FeatureState::Failed(error) => Some(error.retry()),
         _ if keyed.wait == Some(Wait::Pause) => Some(Retry::After(pause)),
         _ => keyed.is_cut.then_some(Retry::Backoff),
     })
 }
 
 /// Whether coderd did not answer a question that it may answer the next time.
-fn is_unanswered(keyed: &Keyed, answer: &ExternalProvisioners) -> bool {
+fn is_unanswered(keyed: &Keyed, answer: &FeatureState) -> bool {
     let error = match (&keyed.error, answer) {
-        (Some(KeyError::Coderd(error)), _) | (None, ExternalProvisioners::Failed(error)) => error,
+        (Some(KeyError::Coderd(error)), _) | (None, FeatureState::Failed(error)) => error,
         _ => return false,
     };
     error.retry() == Retry::Backoff

@@ -5,6 +5,7 @@ use super::apply::{self, Applied, Work};
 use super::build::build;
 use super::dereference::{Dereferenced, Unread};
 use super::observed::Observed;
+use super::reasons::Reason;
 use super::reconciler::Reconciler;
 use super::requeue::{action, is_waiting, sooner};
 use super::resolve::resolve;
@@ -43,7 +44,7 @@ impl Reconciler {
         }
         match complete::<CoderProvisioner>(&object.value, &self.config) {
             Err(error) => self.write_unreadable(&object, format!("the object cannot be read: {error}")).await,
-            Ok(complete) if complete.spec.suspend == Some(true) => self.write_suspended(&object).await,
+            Ok(complete) if complete.spec.suspend == Some(true) => self.write_suspended(&object, Reason::Suspended).await,
             Ok(complete) => {
                 let broken = broken_rules::<CoderProvisioner>(&object.value);
                 Box::pin(self.work_on(&Subject { object, complete, broken })).await

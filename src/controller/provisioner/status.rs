@@ -17,27 +17,17 @@ pub(super) fn findings(observed: &Observed) -> Vec<Finding> {
         &observed.outside;
     let mut findings = summary(observed).to_vec();
     findings.extend([
-        outside(CONTROL_PLANE_READY, control_plane),
-        outside(OPERATOR_ACCESS_READY, access),
-        outside(EXTERNAL_PROVISIONERS_ENTITLED, entitled),
-        outside(PROVISIONER_KEY_READY, key),
-        outside(PROVISIONER_KEY_SECRET_READY, secret),
+        control_plane.finding(CONTROL_PLANE_READY),
+        access.finding(OPERATOR_ACCESS_READY),
+        entitled.finding(EXTERNAL_PROVISIONERS_ENTITLED),
+        key.finding(PROVISIONER_KEY_READY),
+        secret.finding(PROVISIONER_KEY_SECRET_READY),
         deployment(observed),
         summary::accepted::<Reason>(&observed.object),
     ]);
-    findings.extend(bootstrap.iter().map(|state| outside(BOOTSTRAP_SECRET_READY, state)));
+    findings.extend(bootstrap.iter().map(|state| state.finding(BOOTSTRAP_SECRET_READY)));
     findings.extend(summary::authority::<Reason>(&observed.object));
     findings
-}
-
-fn outside(type_: &'static str, state: &State) -> Finding {
-    match state {
-        State::Unknown(reason, message) => Finding::unknown(type_, *reason, &**message),
-        State::Yes(reason, message) => Finding::yes(type_, *reason, &**message),
-        State::Pending(reason, message) | State::Refused(reason, message) => {
-            Finding::no(type_, *reason, &**message)
-        }
-    }
 }
 
 /// A reason and what it means here.
@@ -67,20 +57,6 @@ fn summary(observed: &Observed) -> [Finding; 3] {
     standing.summary(observed.object.late.as_deref())
 }
 
-fn refused(state: &State) -> Option<Because> {
-    match state {
-        State::Refused(reason, message) => Some((*reason, message.clone())),
-        State::Unknown(..) | State::Yes(..) | State::Pending(..) => None,
-    }
-}
-
-fn pending(state: &State) -> Option<Because> {
-    match state {
-        State::Pending(reason, message) => Some((*reason, message.clone())),
-        State::Unknown(..) | State::Yes(..) | State::Refused(..) => None,
-    }
-}
-
 /// Why nothing will move before somebody acts.
 fn stalled(observed: &Observed) -> Option<Because> {
     let Outside { control_plane, access, bootstrap, entitled, key, secret, wait: _, daemons: _ } =
@@ -88,12 +64,12 @@ fn stalled(observed: &Observed) -> Option<Because> {
     let object = &observed.object;
     None.or_else(|| summary::blocked(object))
         .or_else(|| summary::finalizer_refused(object))
-        .or_else(|| refused(control_plane))
-        .or_else(|| refused(access))
-        .or_else(|| bootstrap.as_ref().and_then(refused))
-        .or_else(|| refused(entitled))
-        .or_else(|| refused(key))
-        .or_else(|| refused(secret))
+        .or_else(|| control_plane.is_refused())
+        .or_else(|| access.is_refused())
+        .or_else(|| bootstrap.as_ref().and_then(State::is_refused))
+        .or_else(|| entitled.is_refused())
+        .or_else(|| key.is_refused())
+        .or_else(|| secret.is_refused())
         .or_else(|| Some((Reason::CertificateNameMissing, observed.unaddressed.clone()?)))
         .or_else(|| summary::stuck(object))
 }
@@ -116,12 +92,12 @@ fn unfinished(observed: &Observed) -> Option<Because> {
         })
     };
     None.or_else(|| summary::failed(&observed.object))
-        .or_else(|| pending(&outside.control_plane))
-        .or_else(|| pending(&outside.access))
-        .or_else(|| outside.bootstrap.as_ref().and_then(pending))
-        .or_else(|| pending(&outside.entitled))
-        .or_else(|| pending(&outside.key))
-        .or_else(|| pending(&outside.secret))
+        .or_else(|| outside.control_plane.is_pending())
+        .or_else(|| outside.access.is_pending())
+        .or_else(|| outside.bootstrap.as_ref().and_then(State::is_pending))
+        .or_else(|| outside.entitled.is_pending())
+        .or_else(|| outside.key.is_pending())
+        .or_else(|| outside.secret.is_pending())
         .or_else(rollout)
         .or_else(daemons)
 }

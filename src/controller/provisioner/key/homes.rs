@@ -6,21 +6,10 @@ use super::record::{Home, Key, Record, SecretPlace};
 use super::seen::{Daemons, Desired, KeyFacts, Listed, Material, Sight, find, is_same};
 use crate::coderd::client::{Deletion, KeyDaemons, ProvisionerKey};
 use crate::coderd::{Client, Error, Operation, Uuid};
-use crate::control_plane_access::ControlPlaneAccess;
-use crate::control_plane_access::control_planes::{self, ControlPlanes, Found};
-use crate::control_plane_access::credentials::Credentials;
-use crate::control_plane_access::unreached::Unreached;
-use crate::kubernetes::{CallError, KindName, Target};
-use kube::Resource;
+use crate::controller::attached::coderds::{Coderd, Coderds, TimeLimit};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 use tokio::time::timeout;
-
-/// The kind of control planes.
-pub(crate) const CONTROL_PLANE: KindName = ["coder.com/v1alpha1", "CoderControlPlane", "codercontrolplanes"];
-/// How long another coderd than the one that is asked for may take.
-const ELSEWHERE: Duration = Duration::from_secs(8);
 
 /// What a coderd told of the keys of an organization.
 #[derive(Debug, Clone)]
@@ -100,31 +89,9 @@ pub(crate) enum Silent {
     Unreached(String),
 }
 
-/// How long coderds may be asked in a reconcile.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct TimeLimit {
-    /// Until then.
-    pub until: Instant,
-    /// How much of it is kept for the coderd that is asked for.
-    pub reserved: Duration,
-}
-
-impl TimeLimit {
-    /// What is left of it.
-    pub(crate) fn left(&self) -> Duration {
-        self.until.saturating_duration_since(Instant::now())
-    }
-}
-
 /// How coderds are reached and what they told: once in a reconcile, and again after a write of ours there.
 pub(crate) struct Homes<'a> {
-    access: &'a ControlPlaneAccess,
-    control_planes: &'a ControlPlanes,
-    namespace: &'a str,
-    /// How long they may be asked.
-    pub(crate) time: TimeLimit,
-    /// By control plane and deployment: one coderd has many organizations.
-    reached: BTreeMap<(String, String), Elsewhere>,
+    coderds: Coderds<'a>,
     lists: BTreeMap<Home, Keys>,
     /// Where something failed, and what: nothing more is asked there.
     failed: BTreeMap<Home, String>,
@@ -132,27 +99,19 @@ pub(crate) struct Homes<'a> {
     unreached: Option<String>,
 }
 
-#[derive(Clone)]
-enum Elsewhere {
-    Client(Client),
-    Unreachable(String),
-    Gone,
-}
-
 impl<'a> Homes<'a> {
-    pub(crate) fn new(
-        access: &'a ControlPlaneAccess,
-        control_planes: &'a ControlPlanes,
-        namespace: &'a str,
-        time: TimeLimit,
-    ) -> Self {
-        let (reached, lists, failed) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { access, control_planes, namespace, time, reached, lists, failed, unreached: None }
+    pub(crate) fn new(coderds: Coderds<'a>) -> Self {
+        Self { coderds, lists: BTreeMap::new(), failed: BTreeMap::new(), unreached: None }
     }
 
     /// Takes over the coderd that is asked for, which was reached with the credentials of the spec.
     pub(crate) fn know(&mut self, home: &Home, client: &Client) {
-        self.reached.insert(place(home), Elsewhere::Client(client.clone()));
+        self.coderds.know(&home.control_plane, &home.deployment, client);
+    }
+
+    /// How long they may be asked.
+    pub(crate) fn time(&self) -> TimeLimit {
+        self.coderds.time
     }
 
     /// What failed, where: nothing if everybody answered.
@@ -164,27 +123,19 @@ impl<'a> Homes<'a> {
 
     /// Notes that something failed in a coderd: it is not asked again in this reconcile.
     pub(crate) fn fail(&mut self, home: &Home, why: &dyn std::fmt::Display) {
-        let told = self.named(&home.control_plane, why);
+        let told = self.coderds.named(&home.control_plane, why);
         self.failed.insert(home.clone(), told);
     }
 
     /// Notes that the control plane of the spec cannot be asked: its earlier keys are asked for with the operator's own token.
     pub(crate) fn fail_control_plane(&mut self, uid: &str, why: &dyn std::fmt::Display) {
-        self.unreached = Some(self.named(uid, why));
-    }
-
-    fn named(&self, uid: &str, why: &dyn std::fmt::Display) -> String {
-        let all = self.control_planes.all();
-        let named = all.iter().find(|one| one.meta().uid.as_deref() == Some(uid));
-        let name = named.and_then(|one| one.meta().name.clone());
-        let name = name.unwrap_or_else(|| format!("with uid {uid}"));
-        format!("control plane {name}: {why}")
+        self.unreached = Some(self.coderds.named(uid, why));
     }
 
     /// The keys of an organization of the coderd that is asked for that are wanted.
     pub(crate) async fn keys(&mut self, home: &Home, wanted: Wanted<'_>) -> Result<Keys, Error> {
         let late = Error::TimedOut { operation: Operation::ProvisionerKeys };
-        match timeout(self.time.left(), self.ask(home, wanted)).await {
+        match timeout(self.time().left(), self.ask(home, wanted)).await {
             Ok(Ok(keys)) => Ok(keys),
             Ok(Err(Silent::Coderd(error))) => Err(error),
             // It was reached before.
@@ -198,7 +149,7 @@ impl<'a> Homes<'a> {
         if self.failed.contains_key(home) {
             return Keys::Unreachable;
         }
-        let limit = self.time.left().saturating_sub(self.time.reserved).min(ELSEWHERE);
+        let limit = self.time().left_elsewhere();
         match timeout(limit, self.ask(home, Wanted::recorded(record))).await {
             Ok(Ok(keys)) => return keys,
             Ok(Err(why)) => self.fail(home, &why),
@@ -229,23 +180,23 @@ impl<'a> Homes<'a> {
     }
 
     async fn may_read(&mut self, home: &Home) -> Result<bool, Silent> {
-        let Elsewhere::Client(client) = self.reach(home).await else { return Ok(false) };
+        let Coderd::Client(client) = self.reach(home).await else { return Ok(false) };
         let late = Error::TimedOut { operation: Operation::Authcheck };
-        let asked = timeout(self.time.left(), client.may_read_provisioner_keys(home.organization)).await;
+        let asked = timeout(self.time().left(), client.may_read_provisioner_keys(home.organization)).await;
         Ok(asked.map_err(|_| late)??)
     }
 
     /// Deletes a key by its name; whatever was listed there is listed again.
     pub(crate) async fn delete(&mut self, key: &Key) -> Result<Deletion, Silent> {
         let client = match self.reach(&key.home).await {
-            Elsewhere::Client(client) => client,
-            Elsewhere::Unreachable(why) => return Err(Silent::Unreached(why)),
-            Elsewhere::Gone => return Ok(Deletion::Impossible),
+            Coderd::Client(client) => client,
+            Coderd::Unreachable(why) => return Err(Silent::Unreached(why)),
+            Coderd::Gone => return Ok(Deletion::Impossible),
         };
         self.forget(&key.home);
         let late = Error::TimedOut { operation: Operation::DeleteProvisionerKey };
         let deletion = client.delete_provisioner_key(key.home.organization, &key.name);
-        Ok(timeout(self.time.left(), deletion).await.map_err(|_| late)??)
+        Ok(timeout(self.time().left(), deletion).await.map_err(|_| late)??)
     }
 
     /// Forgets what an organization listed: something was changed there.
@@ -259,58 +210,16 @@ impl<'a> Homes<'a> {
             return Ok(known.clone());
         }
         let keys = match self.reach(home).await {
-            Elsewhere::Client(client) => told_by(&client, home, wanted).await?,
-            Elsewhere::Unreachable(why) => return Err(Silent::Unreached(why)),
-            Elsewhere::Gone => Keys::Gone,
+            Coderd::Client(client) => told_by(&client, home, wanted).await?,
+            Coderd::Unreachable(why) => return Err(Silent::Unreached(why)),
+            Coderd::Gone => Keys::Gone,
         };
         self.lists.insert(home.clone(), keys.clone());
         Ok(keys)
     }
 
-    async fn reach(&mut self, home: &Home) -> Elsewhere {
-        if let Some(known) = self.reached.get(&place(home)) {
-            return known.clone();
-        }
-        let reached = self.dial(home).await;
-        self.reached.insert(place(home), reached.clone());
-        reached
-    }
-
-    /// Only the very control plane that was recorded is asked, with its own token; and only the very database behind it.
-    async fn dial(&self, home: &Home) -> Elsewhere {
-        let control_plane =
-            match control_planes::of_uid(self.control_planes, self.namespace, &home.control_plane) {
-                Found::There(control_plane) => control_plane,
-                Found::Gone => {
-                    return match self.is_there(&home.control_plane).await {
-                        Ok(false) => Elsewhere::Gone,
-                        Ok(true) => Elsewhere::Unreachable("it is not in the watch yet".to_owned()),
-                        Err(error) => Elsewhere::Unreachable(error.to_string()),
-                    };
-                }
-                Found::Unreadable(why) => {
-                    return Elsewhere::Unreachable(format!(
-                        "its CoderControlPlane is invalid ({why}); correct it"
-                    ));
-                }
-                Found::Unlisted => return Elsewhere::Unreachable("it is not listed yet".to_owned()),
-            };
-        match self.access.reach(&control_plane, Credentials::Operator).await {
-            Ok(reached) if reached.deployment_id.as_deref().unwrap_or_default() == home.deployment => {
-                Elsewhere::Client(reached.client)
-            }
-            Ok(_) | Err(Unreached::Going { .. }) => Elsewhere::Gone,
-            Err(unreached) => Elsewhere::Unreachable(unreached.to_string()),
-        }
-    }
-
-    /// Whether the API server has a control plane of this uid: that it is gone is not concluded from a watch alone.
-    async fn is_there(&self, uid: &str) -> Result<bool, CallError> {
-        let mut is_there = false;
-        let all = Target::of(CONTROL_PLANE, self.namespace, "");
-        let look = |one: kube::core::ObjectMeta| is_there |= one.uid.as_deref() == Some(uid);
-        self.access.kube.labelled_metadata(all, "", look).await?;
-        Ok(is_there)
+    async fn reach(&mut self, home: &Home) -> Coderd {
+        self.coderds.reach(&home.control_plane, &home.deployment).await
     }
 }
 
@@ -348,10 +257,6 @@ async fn list(client: &Client, home: &Home, wanted: Wanted<'_>) -> Result<Vec<Li
         Err(error) => return Err(error),
     };
     Ok(listed(keys, daemons))
-}
-
-fn place(home: &Home) -> (String, String) {
-    (home.control_plane.clone(), home.deployment.clone())
 }
 
 /// Keys with their daemons, if those are known.

@@ -3,10 +3,11 @@
 
 use super::homes::{Keys, Wanted};
 use super::record::{Home, Key, Record, SecretPlace};
-use super::secret::{Content, Found, Mark};
+use super::mark::Mark;
 use super::seen::{Daemons, Desired, KeyFacts, Material, Seen, Sight};
-use super::work::{KeyError, KeyWork, Proven};
+use super::work::{KeyError, KeyWork};
 use crate::confidential::Confidential;
+use crate::controller::attached::secret::{Content, Found, Proven};
 use crds::names::provisioner::key_checksum;
 use jiff::Timestamp;
 use std::collections::BTreeSet;
@@ -56,11 +57,11 @@ impl KeyWork<'_> {
     /// Looks, as long as there is time.
     pub(super) async fn look(&mut self, record: &Record) -> Result<Look, KeyError> {
         let asked_for = self.secrets.read(&self.desired.place).await?;
-        let mut materials = vec![(self.desired.place.clone(), self.material(record, &asked_for).await?)];
+        let mut materials = vec![(self.desired.place.clone(), self.material(record, &self.desired.place, &asked_for).await?)];
         let mut others = Vec::new();
         for place in self.other_places(record) {
             let found = self.secrets.read(&place).await?;
-            materials.push((place.clone(), self.material(record, &found).await?));
+            materials.push((place.clone(), self.material(record, &place, &found).await?));
             others.push((place, found));
         }
         let wanted = Wanted { desired: Some(self.desired), record, materials: &materials };
@@ -100,11 +101,18 @@ impl KeyWork<'_> {
 
     /// What a place holds. A plaintext is shown to the coderd that it is marked for; one without a mark, which the older
     /// operator left, to the one that is asked for, unless the key in use is known to be elsewhere.
-    async fn material(&mut self, record: &Record, found: &Found) -> Result<Material, KeyError> {
+    async fn material(
+        &mut self,
+        record: &Record,
+        place: &SecretPlace,
+        found: &Found,
+    ) -> Result<Material, KeyError> {
         let (plaintext, mark) = match &found.content {
             Content::Nothing => return Ok(Material::Absent),
             Content::Foreign => return Ok(Material::Foreign),
-            Content::Plaintext(plaintext, mark) => (plaintext, mark),
+            Content::Plaintext(plaintext, mark) => {
+                (plaintext, mark.as_deref().and_then(|text| Mark::read(text, &place.data_key)))
+            }
         };
         let current =
             record.current.as_ref().map(|key| Mark { home: key.home.clone(), name: key.name.clone() });
@@ -115,7 +123,7 @@ impl KeyWork<'_> {
         if let Some(known) = self.identified.get(&checksum) {
             return Ok(known.clone());
         }
-        let left = self.homes.time.left();
+        let left = self.homes.time().left();
         let asked = timeout(left, self.client.identify_provisioner_key(plaintext)).await;
         let material = match asked.map_err(|_| KeyError::Late)?? {
             Some(key) => Material::Is(KeyFacts::of(key)),
@@ -180,16 +188,6 @@ impl Look {
             Some(Daemons::Seen(names)) => Some(names.clone()),
             Some(Daemons::Unknown) => None,
             None => Some(BTreeSet::new()),
-        }
-    }
-}
-
-impl Content {
-    /// What the annotation of pods is that are started with it.
-    fn checksum(&self) -> Option<String> {
-        match self {
-            Self::Plaintext(plaintext, _) => Some(key_checksum(plaintext.expose().as_bytes())),
-            Self::Nothing | Self::Foreign => None,
         }
     }
 }

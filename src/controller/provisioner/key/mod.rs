@@ -4,9 +4,8 @@
 pub(crate) mod ending;
 pub(crate) mod homes;
 mod look;
-pub(crate) mod pause;
+mod mark;
 pub(crate) mod record;
-pub(crate) mod secret;
 pub(crate) mod seen;
 pub(crate) mod steps;
 pub(crate) mod store;

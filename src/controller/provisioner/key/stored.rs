@@ -2,58 +2,38 @@
 //! only the operator can make: whoever may write a status still cannot name a key that we then delete.
 
 use super::record::{Home, Key, Record, SecretPlace};
+use crate::controller::attached::seal::Sealer;
 use crds::provisioner::{ProvisionerKeyStatus, RecordedKey};
 use crds::shared::SecretKeySelector;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use ring::hmac;
 use serde_json::{Value, from_value};
 
+/// What is sealed here.
+const WHAT: &str = "provisioner-key";
 /// No provisioner ever has more keys: a higher number was written by somebody else.
 const MOST_KEYS_EVER: u64 = 1_000_000_000;
 
-/// What the seals of one provisioner are made with.
-#[derive(Clone, Copy)]
-pub(crate) struct Sealer<'a> {
-    /// The operator's own key.
-    pub key: &'a hmac::Key,
-    /// Uid of the provisioner: an entry counts for no other.
-    pub uid: &'a str,
+/// What of a key is sealed. Whether it is in use, being made or on its way out is not part of it: entries move from one to the
+/// other as they are, and `used`, `attempted` and `number` say what may be done with them wherever they are.
+fn sealed(key: &Key) -> [String; 10] {
+    let Home { control_plane, deployment, organization } = &key.home;
+    let mark = |is: bool, text: &str| if is { text.to_owned() } else { String::new() };
+    [
+        key.name.clone(),
+        key.id.map(|id| id.to_string()).unwrap_or_default(),
+        key.number.to_string(),
+        control_plane.clone(),
+        deployment.clone(),
+        organization.to_string(),
+        key.tags_hash.clone(),
+        key.since.as_second().to_string(),
+        mark(key.attempted, "attempted"),
+        mark(key.used, "used"),
+    ]
 }
 
-impl Sealer<'_> {
-    fn seal(&self, key: &Key) -> String {
-        let tag = hmac::sign(self.key, &self.text(key));
-        tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
-    }
-
-    fn is_sealed(&self, key: &Key, seal: &str) -> bool {
-        let digit = |at: usize| u8::from_str_radix(seal.get(at..at + 2)?, 16).ok();
-        let tag: Option<Vec<u8>> = (0..seal.len()).step_by(2).map(digit).collect();
-        tag.is_some_and(|tag| hmac::verify(self.key, &self.text(key), &tag).is_ok())
-    }
-
-    /// What is sealed, each field with its length before it: coderd chooses names, and no character in one may move the border
-    /// to the next field. Whether the key is in use, being made or on its way out is not part of it: entries move from one to
-    /// the other as they are, and `used`, `attempted` and `number` say what may be done with them wherever they are.
-    fn text(&self, key: &Key) -> Vec<u8> {
-        let id = key.id.map(|id| id.to_string()).unwrap_or_default();
-        let Home { control_plane, deployment, organization } = &key.home;
-        let fields = [
-            "provisioner-key",
-            self.uid,
-            &key.name,
-            &id,
-            &key.number.to_string(),
-            control_plane,
-            deployment,
-            &organization.to_string(),
-            &key.tags_hash,
-            &key.since.as_second().to_string(),
-            if key.attempted { "attempted" } else { "" },
-            if key.used { "used" } else { "" },
-        ];
-        fields.iter().flat_map(|field| [&field.len().to_be_bytes(), field.as_bytes()].concat()).collect()
-    }
+fn is_sealed(sealer: Sealer<'_>, key: &Key, seal: &str) -> bool {
+    sealer.is_sealed(WHAT, &sealed(key), seal)
 }
 
 /// What is recorded in a status, entry by entry: one that cannot be read loses no other.
@@ -75,14 +55,14 @@ pub(crate) fn unsealed(status: Option<&ProvisionerKeyStatus>, sealer: Sealer<'_>
     let Some(status) = status else { return Vec::new() };
     let entries = status.current.iter().chain(&status.pending).chain(&status.retiring);
     let is_sealed =
-        |entry: &RecordedKey| self::key(entry).is_some_and(|key| sealer.is_sealed(&key, &entry.seal));
+        |entry: &RecordedKey| self::key(entry).is_some_and(|key| is_sealed(sealer, &key, &entry.seal));
     entries.filter(|entry| !is_sealed(entry)).map(|entry| entry.name.clone()).collect()
 }
 
 /// The record of a status; entries that the operator did not write count for nothing.
 pub(crate) fn read(status: Option<&ProvisionerKeyStatus>, sealer: Sealer<'_>) -> Record {
     let Some(status) = status else { return Record::default() };
-    let key = |entry: &RecordedKey| self::key(entry).filter(|key| sealer.is_sealed(key, &entry.seal));
+    let key = |entry: &RecordedKey| self::key(entry).filter(|key| is_sealed(sealer, key, &entry.seal));
     let place = |reference: &SecretKeySelector| SecretPlace {
         secret: reference.name.clone(),
         data_key: reference.key.clone().unwrap_or_default(),
@@ -153,7 +133,7 @@ fn entry(key: &Key, sealer: Sealer<'_>) -> RecordedKey {
         since: Time(key.since),
         attempted: key.attempted,
         used: key.used,
-        seal: sealer.seal(key),
+        seal: sealer.seal(WHAT, &sealed(key)),
     }
 }
 
@@ -162,6 +142,7 @@ mod tests {
     use super::*;
     use crate::coderd::Uuid;
     use jiff::Timestamp;
+    use ring::hmac;
     use serde_json::json;
 
     fn key(number: u64) -> Key {
@@ -222,7 +203,7 @@ mod tests {
                 key.name = whole[..first].to_owned();
                 key.home.control_plane = middle.to_owned();
                 key.home.deployment = whole[second..].to_owned();
-                texts.insert(sealer.text(&key));
+                texts.insert(sealer.text(WHAT, &sealed(&key)));
                 count += 1;
             }
         }
@@ -233,8 +214,8 @@ mod tests {
             Key { number: 11, ..plain.clone() },
             Key { tags_hash: "\0used".to_owned(), ..plain.clone() },
         ];
-        texts.extend(marked.iter().map(|key| sealer.text(key)));
-        texts.insert(Sealer { uid: "u1\0a", ..sealer }.text(&plain));
+        texts.extend(marked.iter().map(|key| sealer.text(WHAT, &sealed(key))));
+        texts.insert(Sealer { uid: "u1\0a", ..sealer }.text(WHAT, &sealed(&plain)));
         assert_eq!(texts.len(), count + 5);
     }
 

@@ -4,13 +4,14 @@
 use super::homes::{Homes, Silent, Wanted};
 use super::look::{Look, now};
 use super::record::{Key, Record, SecretPlace};
-use super::secret::{Content, Mark, Secrets};
+use super::mark::Mark;
 use super::seen::{Desired, Material, find};
 use super::steps::{Left, Step, Unrecorded, Wait, next, unrecorded};
 use super::store::RecordStore;
 use crate::coderd::client::Deletion;
 use crate::coderd::{Client, Error, Lost, Uuid};
 use crate::confidential::Confidential;
+use crate::controller::attached::secret::{Content, Proven, Secrets};
 use crate::kubernetes::CallError;
 use jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,15 +38,6 @@ pub(crate) enum KeyError {
     /// There was no time to ask.
     #[error("there was no time to ask coderd")]
     Late,
-}
-
-/// What is known of the plaintext that pods are started with.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Proven {
-    /// What the annotation of the pod template is to be.
-    pub checksum: String,
-    /// The place it is in.
-    pub place: SecretPlace,
 }
 
 /// A rollout that is complete.
@@ -176,7 +168,7 @@ impl KeyWork<'_> {
     }
 
     fn is_late(&self) -> bool {
-        self.homes.time.left().is_zero()
+        self.homes.time().left().is_zero()
     }
 
     /// One step; returns whether another may follow.
@@ -297,7 +289,7 @@ impl KeyWork<'_> {
         pending: &Key,
     ) -> Result<(), KeyError> {
         let place = &self.desired.place;
-        let mark = Mark { home: pending.home.clone(), name: pending.name.clone() };
+        let mark = Mark { home: pending.home.clone(), name: pending.name.clone() }.written(&place.data_key);
         let mut kept = self.secrets.put(place, &look.asked_for, plaintext, &mark).await;
         for _ in 0..MOST_WRITES {
             let Err(error) = &kept else { break };
@@ -317,6 +309,7 @@ impl KeyWork<'_> {
     async fn copy(&self, record: &Record, look: &Look, from: &SecretPlace) -> Result<(), KeyError> {
         let (Some(current), Some(plaintext)) = (&record.current, look.plaintext(from)) else { return Ok(()) };
         let mark = Mark { home: current.home.clone(), name: current.name.clone() };
+        let mark = mark.written(&self.desired.place.data_key);
         Ok(self.secrets.put(&self.desired.place, &look.asked_for, plaintext, &mark).await?)
     }
 

@@ -1,25 +1,42 @@
-//! The Secrets that hold the plaintexts of a provisioner's keys: reads a place, puts a plaintext into it, empties it. Every
-//! write fails if somebody else was faster, and a Secret that is not this provisioner's is never touched.
+//! The Secrets that hold what coderd shows once, the plaintext of a key or a token: reads a place, puts a plaintext into it,
+//! empties it. Every write fails if somebody else was faster, and a Secret that is not the object's own is never touched.
 
-use super::record::{Home, SecretPlace};
 use crate::confidential::{Confidential, decoded};
 use crate::controller::children::ChildOwner;
 use crate::kubernetes::{CallError, KindName, Kube, Target, is_controlled_by};
-use crds::well_known::annotation;
+use crds::names::hash::hex32;
 use k8s_openapi::ByteString;
 use serde_json::{Value, from_value, json};
 
 const SECRET: KindName = ["v1", "Secret", "secrets"];
+
+/// A data key of a Secret in the namespace of an object.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct SecretPlace {
+    /// Name of the Secret.
+    pub secret: String,
+    /// Key inside it.
+    pub data_key: String,
+}
+
+/// What is known of the plaintext that pods are started with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Proven {
+    /// What the annotation of the pod template is to be.
+    pub checksum: String,
+    /// The place it is in.
+    pub place: SecretPlace,
+}
 
 /// What is in a place.
 #[derive(Debug)]
 pub(crate) enum Content {
     /// Nothing.
     Nothing,
-    /// The Secret is not this provisioner's.
+    /// The Secret is not this object's.
     Foreign,
-    /// A plaintext, and of which key it is marked to be.
-    Plaintext(Confidential<String>, Option<Mark>),
+    /// A plaintext, and what it is marked to be of.
+    Plaintext(Confidential<String>, Option<String>),
 }
 
 /// A Secret as it was read: writes are for this version of it only.
@@ -38,22 +55,15 @@ impl Found {
     }
 }
 
-/// Of which key a plaintext is. It is no secret, and no proof: coderd is asked.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Mark {
-    /// In which coderd.
-    pub home: Home,
-    /// Its name.
-    pub name: String,
-}
-
-/// The Secrets of one provisioner.
+/// The Secrets of one object.
 #[derive(Clone, Copy)]
 pub(crate) struct Secrets<'a> {
     /// The API server.
     pub kube: &'a Kube,
     /// Whose they are.
     pub owner: &'a ChildOwner,
+    /// The annotation that says what a plaintext is of. It is no secret, and no proof: coderd is asked.
+    pub mark: &'static str,
 }
 
 impl Secrets<'_> {
@@ -66,7 +76,7 @@ impl Secrets<'_> {
         let secret = self.kube.read(self.target(place)).await?;
         let uid = self.owner.uid.as_deref().unwrap_or_default();
         let content =
-            secret.as_ref().map_or(Content::Nothing, |secret| content(secret, &place.data_key, uid));
+            secret.as_ref().map_or(Content::Nothing, |secret| content(secret, &place.data_key, uid, self.mark));
         Ok(Found { content, secret })
     }
 
@@ -76,19 +86,18 @@ impl Secrets<'_> {
         place: &SecretPlace,
         found: &Found,
         plaintext: &Confidential<String>,
-        mark: &Mark,
+        mark: &str,
     ) -> Result<(), CallError> {
         let value = json!(ByteString(plaintext.expose().clone().into_bytes()));
-        let written = mark.written(&place.data_key);
         let Some(secret) = &found.secret else {
             let mut manifest = json!({ "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
                 "metadata": self.owner.metadata(&place.secret), "data": { &place.data_key: value } });
-            manifest["metadata"]["annotations"] = json!({ annotation::KEY_OF: written });
+            manifest["metadata"]["annotations"] = json!({ self.mark: mark });
             return self.kube.create(self.target(place), &manifest).await.map(drop);
         };
         let mut operations = vec![unchanged(secret)];
         operations.push(member(secret, "/data", &place.data_key, value));
-        operations.push(member(secret, "/metadata/annotations", annotation::KEY_OF, json!(written)));
+        operations.push(member(secret, "/metadata/annotations", self.mark, json!(mark)));
         self.patch(place, operations).await
     }
 
@@ -120,30 +129,24 @@ impl Secrets<'_> {
     }
 }
 
-fn content(secret: &Value, data_key: &str, uid: &str) -> Content {
+fn content(secret: &Value, data_key: &str, uid: &str, mark: &str) -> Content {
     if !is_controlled_by(secret, uid) {
         return Content::Foreign;
     }
-    let mark = secret["metadata"]["annotations"][annotation::KEY_OF].as_str();
+    let mark = secret["metadata"]["annotations"][mark].as_str();
     match decoded(&secret["data"][data_key]).filter(|plaintext| !plaintext.is_blank()) {
-        Some(plaintext) => Content::Plaintext(plaintext, mark.and_then(|text| Mark::read(text, data_key))),
+        Some(plaintext) => Content::Plaintext(plaintext, mark.map(str::to_owned)),
         None => Content::Nothing,
     }
 }
 
-impl Mark {
-    fn written(&self, data_key: &str) -> String {
-        let Home { control_plane, deployment, organization } = &self.home;
-        format!("{data_key}/{control_plane}/{deployment}/{organization}/{}", self.name)
-    }
-
-    /// The mark of this data key, if the text is one.
-    fn read(text: &str, data_key: &str) -> Option<Self> {
-        let mut parts = text.splitn(5, '/');
-        let mut part = || parts.next();
-        let (of, control_plane, deployment) = (part()?, part()?.to_owned(), part()?.to_owned());
-        let (organization, name) = (part()?.parse().ok()?, part()?.to_owned());
-        (of == data_key).then_some(Self { home: Home { control_plane, deployment, organization }, name })
+impl Content {
+    /// What the annotation of pods is that are started with it.
+    pub(crate) fn checksum(&self) -> Option<String> {
+        match self {
+            Self::Plaintext(plaintext, _) => Some(hex32(plaintext.expose().as_bytes())),
+            Self::Nothing | Self::Foreign => None,
+        }
     }
 }
 
@@ -169,7 +172,6 @@ fn escaped(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::coderd::Uuid;
 
     fn secret(owner: &str, data: Value) -> Value {
         let owners = json!([{ "apiVersion": "coder.com/v1alpha1", "kind": "CoderProvisioner", "name": "b", "uid": owner,
@@ -178,9 +180,9 @@ mod tests {
     }
 
     #[test]
-    fn only_a_secret_of_this_very_provisioner_holds_its_key() {
+    fn only_a_secret_of_this_very_object_holds_its_plaintext() {
         let data = json!({ "key": "cGxhaW4=", "blank": "IA==" });
-        let holds = |owner: &str, key: &str| match content(&secret(owner, data.clone()), key, "u1") {
+        let holds = |owner: &str, key: &str| match content(&secret(owner, data.clone()), key, "u1", "mark") {
             Content::Nothing => "nothing",
             Content::Foreign => "foreign",
             Content::Plaintext(text, None) if text.expose() == "plain" => "plain",
@@ -189,24 +191,6 @@ mod tests {
         assert_eq!(holds("u1", "key"), "plain");
         assert_eq!((holds("u1", "other"), holds("u1", "blank")), ("nothing", "nothing"));
         assert_eq!(holds("u2", "key"), "foreign");
-    }
-
-    #[test]
-    fn a_mark_is_read_back_for_its_own_data_key() {
-        let home = Home {
-            control_plane: "uid".to_owned(),
-            deployment: "id".to_owned(),
-            organization: Uuid::random().unwrap(),
-        };
-        let mark = Mark { home, name: "a/b c".to_owned() };
-        assert_eq!(Mark::read(&mark.written("key"), "key"), Some(mark.clone()));
-        // Only the last part may have slashes in it: uids, deployments and organizations have none, and no data key has.
-        for name in ["", "/", "key/a/b", "ä\0\n", "a//"] {
-            let mark = Mark { name: name.to_owned(), ..mark.clone() };
-            assert_eq!(Mark::read(&mark.written("a.b-c_d"), "a.b-c_d"), Some(mark), "{name:?}");
-        }
-        assert_eq!(Mark::read(&mark.written("key"), "other"), None);
-        assert_eq!((Mark::read("", "key"), Mark::read("key/a/b/c/d", "key")), (None, None));
     }
 
     #[test]

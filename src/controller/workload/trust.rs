@@ -1,7 +1,7 @@
-//! Decides how daemons come to trust a control plane that serves HTTPS itself: by the certificates in the Secrets it serves
+//! Decides how pods come to trust a control plane that serves HTTPS itself: by the certificates in the Secrets it serves
 //! with. Never mounts a private key, and waits for no Secret or key that is not there: a certificate of a public CA needs none.
 
-use crate::controller::workload::environment;
+use super::environment;
 use k8s_openapi::api::core::v1::{
     EnvVar, KeyToPath, ProjectedVolumeSource, SecretProjection, Volume, VolumeMount, VolumeProjection,
 };
@@ -14,7 +14,7 @@ const FOLDER: &str = "/etc/ssl/certs/control-plane";
 const PUBLIC: [&str; 2] = ["ca.crt", "tls.crt"];
 
 /// The volume and its mount, if there is a Secret to trust.
-pub(super) fn volume(secrets: &[String]) -> Option<(Volume, VolumeMount)> {
+pub(crate) fn volume(secrets: &[String]) -> Option<(Volume, VolumeMount)> {
     if secrets.is_empty() {
         return None;
     }
@@ -45,8 +45,8 @@ pub(super) fn volume(secrets: &[String]) -> Option<(Volume, VolumeMount)> {
     Some((volume, mount))
 }
 
-/// What makes Go, and so the daemon, Terraform and its providers, look there as well.
-pub(super) fn variable(secrets: &[String]) -> Option<EnvVar> {
+/// What makes Go, and so a daemon or proxy, Terraform and its providers, look there as well.
+pub(crate) fn variable(secrets: &[String]) -> Option<EnvVar> {
     let folders = format!("/etc/ssl/certs:{FOLDER}");
     (!secrets.is_empty()).then(|| environment::variable("SSL_CERT_DIR", &folders))
 }

@@ -1,23 +1,23 @@
-//! Decides when daemons have to be started again because their control plane serves with another CA: they read what they trust
+//! Decides when pods have to be started again because their control plane serves with another CA: they read what they trust
 //! once. A certificate that is renewed under the same CA changes nothing where its Secret holds that CA.
 
-use crds::names::provisioner::certificates_checksum;
+use crds::names::hash::hex32;
 use serde_json::Value;
 
-/// What daemons trust of a Secret that their control plane serves with: its CA, or the certificate itself where there is none.
+/// What pods trust of a Secret that their control plane serves with: its CA, or the certificate itself where there is none.
 fn trusted(secret: &Value) -> Option<&str> {
     let text = |key: &str| secret["data"][key].as_str().filter(|encoded| !encoded.is_empty());
     text("ca.crt").or(text("tls.crt"))
 }
 
-/// What changes when daemons have to trust something else; nothing while there is nothing to trust. By the names of the
+/// What changes when pods have to trust something else; nothing while there is nothing to trust. By the names of the
 /// Secrets, in the order of the spec.
-pub(super) fn checksum<'a>(secrets: impl IntoIterator<Item = (&'a str, &'a Value)>) -> Option<String> {
+pub(crate) fn checksum<'a>(secrets: impl IntoIterator<Item = (&'a str, &'a Value)>) -> Option<String> {
     let all: Vec<String> = secrets
         .into_iter()
         .filter_map(|(name, secret)| Some(format!("{name} {}\n", trusted(secret)?)))
         .collect();
-    (!all.is_empty()).then(|| certificates_checksum(all.concat().as_bytes()))
+    (!all.is_empty()).then(|| hex32(all.concat().as_bytes()))
 }
 
 #[cfg(test)]

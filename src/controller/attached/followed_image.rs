@@ -1,14 +1,14 @@
-//! Decides which image daemons have from their control plane: the one that all of coderd runs. coderd accepts daemons that are
-//! older than it and refuses newer ones, so that those that run are upgraded after it. Pure, and it never looks at a status of
-//! ours.
+//! Decides which image pods have from their control plane: the one that all of coderd runs. coderd accepts daemons and proxies
+//! that are older than it and refuses newer ones, so that those that run are upgraded after it. Pure, and it never looks at a
+//! status of ours.
 
 use crate::control_plane_access::in_force::container;
 use crate::controller::workload::rollout::{Rollout, rollout};
 use serde_json::Value;
 
-/// The image for daemons: `asked` is what the control plane asks for, `deployment` its Deployment as it is now, if it is its
-/// own, and `runs` what daemons run with. Where nothing runs there is nothing to keep.
-pub(super) fn followed(
+/// The image for pods: `asked` is what the control plane asks for, `deployment` its Deployment as it is now, if it is its
+/// own, and `runs` what they run with. Where nothing runs there is nothing to keep.
+pub(crate) fn followed(
     asked: Option<&str>,
     deployment: Option<&Value>,
     runs: Option<&str>,
@@ -19,8 +19,8 @@ pub(super) fn followed(
     followed.or(runs).or(asked).or(of_pods).map(str::to_owned)
 }
 
-/// Whether that depends on the Deployment: not while daemons run what is asked for.
-pub(super) fn is_open(asked: Option<&str>, runs: Option<&str>) -> bool {
+/// Whether that depends on the Deployment: not while pods run what is asked for.
+pub(crate) fn is_open(asked: Option<&str>, runs: Option<&str>) -> bool {
     asked.is_none() || asked != runs
 }
 
@@ -37,7 +37,7 @@ mod tests {
     }
 
     #[test]
-    fn daemons_that_run_follow_when_all_of_coderd_runs_the_new_image() {
+    fn pods_that_run_follow_when_all_of_coderd_runs_the_new_image() {
         let kept = |live: Option<&Value>| followed(Some("v2"), live, Some("v1"));
         let old = deployment("v1", 1, 1, 1);
         assert_eq!(kept(Some(&old)).as_deref(), Some("v1"), "its Deployment is not changed yet");
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_daemons_have_what_runs_or_is_asked_for() {
+    fn the_first_pods_have_what_runs_or_is_asked_for() {
         assert_eq!(
             followed(Some("v2"), Some(&deployment("v1", 1, 1, 1)), None).as_deref(),
             Some("v1"),
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_read_while_daemons_run_what_is_asked_for() {
+    fn nothing_is_read_while_pods_run_what_is_asked_for() {
         assert!(!is_open(Some("v1"), Some("v1")));
         assert!(is_open(Some("v2"), Some("v1")) && is_open(Some("v1"), None) && is_open(None, None));
         assert!(is_open(None, Some("v1")));

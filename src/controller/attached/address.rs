@@ -1,5 +1,5 @@
-//! Decides by which address daemons reach their control plane: its Service, and over TLS by a name that its certificate is made
-//! out for, since a daemon checks that name. Pure: certificates and the Service come in as values, and no status is looked at.
+//! Decides by which address pods reach their control plane: its Service, and over TLS by a name that its certificate is made
+//! out for, since they check that name. Pure: certificates and the Service come in as values, and no status is looked at.
 
 use crate::coderd::LARGEST_PEM;
 use crate::confidential::decoded;
@@ -9,7 +9,6 @@ use rustls::client::verify_server_name;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::server::ParsedCertificate;
 use serde_json::Value;
-use std::fmt;
 use x509_parser::extensions::GeneralName;
 use x509_parser::parse_x509_certificate;
 
@@ -18,7 +17,7 @@ const MOST_NAMES: usize = 32;
 /// The longest name that DNS has.
 const LONGEST_NAME: usize = 253;
 
-/// Where daemons find their control plane.
+/// Where pods find their control plane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Address {
     /// The URL.
@@ -27,7 +26,7 @@ pub(crate) struct Address {
     pub(crate) alias: Option<Alias>,
 }
 
-/// A name that leads to the Service in the pods of daemons.
+/// A name that leads to the Service in pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Alias {
     /// The name.
@@ -43,10 +42,10 @@ impl Alias {
     }
 }
 
-/// Why daemons have no address.
+/// Why pods have no address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NoAddress {
-    /// No certificate has a name that a daemon could ask for.
+    /// No certificate has a name that could be asked for.
     Unnamed {
         /// The host of the Service.
         host: String,
@@ -62,38 +61,36 @@ pub(crate) enum NoAddress {
     ServiceMissing,
 }
 
+/// How a kind speaks of its pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Words {
+    /// What they are called.
+    pub(crate) pods: &'static str,
+    /// How their author gives the address himself.
+    pub(crate) give: &'static str,
+}
+
 impl NoAddress {
     /// What somebody has to mend; nothing where another condition tells it.
-    pub(crate) fn told(&self) -> Option<String> {
+    pub(crate) fn told(&self, words: Words) -> Option<String> {
+        let Words { pods, give } = words;
         match self {
             Self::ServiceMissing => None,
-            problem => Some(problem.to_string()),
+            Self::Unnamed { host } => Some(format!(
+                "{pods} cannot verify the control plane: its certificate has neither the name {host} nor another one without \
+                 a wildcard; add {host} to its subject alternative names, or {give}"
+            )),
+            Self::WithoutClusterIp { service, host } => Some(format!(
+                "{pods} cannot reach the control plane by the name in its certificate: Service {service} has no cluster IP; \
+                 give it one, add {host} to the certificate's subject alternative names, or {give}"
+            )),
         }
     }
 }
 
-impl fmt::Display for NoAddress {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let fix = "or set CODER_URL in spec.extraEnv";
-        match self {
-            Self::Unnamed { host } => write!(
-                out,
-                "daemons cannot verify the control plane: its certificate has neither the name {host} nor another one without \
-                 a wildcard; add {host} to its subject alternative names, {fix}"
-            ),
-            Self::WithoutClusterIp { service, host } => write!(
-                out,
-                "daemons cannot reach the control plane by the name in its certificate: Service {service} has no cluster IP; \
-                 give it one, add {host} to the certificate's subject alternative names, {fix}"
-            ),
-            Self::ServiceMissing => write!(out, "the control plane has no Service yet"),
-        }
-    }
-}
-
-/// By which name daemons ask for a control plane.
+/// By which name pods ask for a control plane.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Name {
+pub(crate) enum Name {
     /// By that of its Service.
     OfService,
     /// By this one of its certificate.
@@ -103,7 +100,7 @@ pub(super) enum Name {
 }
 
 /// The certificates that a control plane serves with: the leaf of each Secret, as far as they can be read.
-pub(super) fn leaves<'a>(secrets: impl IntoIterator<Item = &'a Value>) -> Vec<CertificateDer<'static>> {
+pub(crate) fn leaves<'a>(secrets: impl IntoIterator<Item = &'a Value>) -> Vec<CertificateDer<'static>> {
     let leaf = |secret: &Value| {
         let encoded = &secret["data"]["tls.crt"];
         let is_small = encoded.as_str().is_some_and(|text| text.len() / 4 * 3 <= LARGEST_PEM + 3);
@@ -116,7 +113,7 @@ pub(super) fn leaves<'a>(secrets: impl IntoIterator<Item = &'a Value>) -> Vec<Ce
 /// The name to ask for: that of the Service where a certificate has it, else the first one of a certificate that is no
 /// wildcard, else the public one of the control plane where a wildcard covers it: other names below a wildcard may be those of
 /// workspaces. coderd presents whichever of its certificates fits.
-pub(super) fn name(leaves: &[CertificateDer<'_>], host: &str, public: Option<&str>) -> Name {
+pub(crate) fn name(leaves: &[CertificateDer<'_>], host: &str, public: Option<&str>) -> Name {
     let covered = |name: &str| leaves.iter().any(|leaf| covers(leaf, name));
     if covered(host) {
         return Name::OfService;
@@ -156,7 +153,7 @@ fn is_host(name: &str) -> bool {
 }
 
 /// The host of a URL, without its port.
-pub(super) fn host(url: &str) -> Option<&str> {
+pub(crate) fn host(url: &str) -> Option<&str> {
     let (_, rest) = url.split_once("://")?;
     let host = rest.split(['/', ':', '?', '#']).next()?;
     (!host.is_empty()).then_some(host)
@@ -172,7 +169,7 @@ fn with_host(url: &str, host: &str) -> String {
 
 /// The address under the name of a certificate, which pods lead to the Service: `service` is that of the control plane, as it
 /// is now, or none if it is not there or not the control plane's.
-pub(super) fn through(service: Option<&Value>, url: &str, name: &str) -> Result<Address, NoAddress> {
+pub(crate) fn through(service: Option<&Value>, url: &str, name: &str) -> Result<Address, NoAddress> {
     let service = service.ok_or(NoAddress::ServiceMissing)?;
     let ip = service["spec"]["clusterIP"].as_str().filter(|ip| ip.parse::<std::net::IpAddr>().is_ok());
     let Some(ip) = ip else {
@@ -189,6 +186,7 @@ mod tests {
     use serde_json::json;
 
     const SERVICE: &str = "coder.ns.svc.cluster.local";
+    const WORDS: Words = Words { pods: "daemons", give: "set CODER_URL in spec.extraEnv" };
 
     fn leaf(names: &[&str]) -> CertificateDer<'static> {
         let key = rcgen::KeyPair::generate().unwrap();
@@ -218,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn else_the_first_name_that_a_daemon_can_ask_for() {
+    fn else_the_first_name_that_can_be_asked_for() {
         assert_eq!(chosen(&[&["Coder.Example.com", "b.example.com"]], None), other("coder.example.com"));
         assert_eq!(chosen(&[&["192.0.2.1", "*.example.com", "b.example.org"]], None), other("b.example.org"));
         assert_eq!(chosen(&[&["*.example.com"], &["b.example.org"]], None), other("b.example.org"));
@@ -245,12 +243,12 @@ mod tests {
             json!({"ip": "10.0.0.7", "hostnames": ["coder.example.com"]})
         );
         for headless in ["None", ""] {
-            let why = through(Some(&service(headless)), url, "a.example.com").unwrap_err().told().unwrap();
+            let why = through(Some(&service(headless)), url, "a.example.com").unwrap_err().told(WORDS).unwrap();
             assert!(why.contains("Service coder has no cluster IP") && why.contains(SERVICE), "{why}");
         }
         assert_eq!(through(None, url, "a.example.com"), Err(NoAddress::ServiceMissing));
-        assert_eq!(NoAddress::ServiceMissing.told(), None);
-        let why = NoAddress::Unnamed { host: SERVICE.to_owned() }.told().unwrap();
+        assert_eq!(NoAddress::ServiceMissing.told(WORDS), None);
+        let why = NoAddress::Unnamed { host: SERVICE.to_owned() }.told(WORDS).unwrap();
         assert!(why.contains(&format!("add {SERVICE}")), "{why}");
     }
 

@@ -1,31 +1,31 @@
-//! Decides how long no further key is made after one that was made had to be given up: a coderd that makes keys and then does
-//! not know them is not asked for another at once, whatever else wakes the reconcile. Pure, the time too.
+//! Decides how long coderd is not asked for another key or token after one that it made had to be given up: a coderd that does not
+//! know what it has just made is not asked again at once, whatever else wakes the reconcile. Pure, the time too.
 
 use std::time::{Duration, Instant};
 
-/// The first pause; it doubles with each further key.
+/// The first pause; it doubles with each further one.
 const FIRST: Duration = Duration::from_secs(1);
 /// The longest pause.
 const LONGEST: Duration = Duration::from_secs(300);
 
-/// What is remembered of keys that were given up one after another.
+/// What is remembered of what was given up, one after another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pause {
-    /// Uid of the provisioner.
+    /// Uid of the object.
     uid: String,
     given_up: u32,
     until: Instant,
 }
 
 impl Pause {
-    /// After another key was given up.
+    /// After another one was given up.
     pub(crate) fn after(before: Option<&Self>, uid: &str, now: Instant) -> Self {
         let given_up = before.filter(|before| before.uid == uid).map_or(0, |before| before.given_up);
         let pause = FIRST.saturating_mul(2_u32.saturating_pow(given_up.min(16))).min(LONGEST);
         Self { uid: uid.to_owned(), given_up: given_up.saturating_add(1), until: now + pause }
     }
 
-    /// What is left of it for this provisioner.
+    /// What is left of it for this object.
     pub(crate) fn left(&self, uid: &str, now: Instant) -> Duration {
         if self.uid == uid { self.until.saturating_duration_since(now) } else { Duration::ZERO }
     }
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_key_that_is_given_up_doubles_the_pause_before_the_next() {
+    fn each_that_is_given_up_doubles_the_pause_before_the_next() {
         let (mut now, mut pause, mut made) = (Instant::now(), None, 0);
         let end = now + Duration::from_secs(3600);
         // Something wakes the reconcile every second.
