@@ -6,6 +6,7 @@ mod elements;
 mod jobs;
 mod path;
 mod provisioners;
+mod proxies;
 mod requests;
 mod short_text;
 mod transport;
@@ -14,6 +15,9 @@ pub(super) use answers::Answer;
 pub use answers::{BuildInfo, Entitlement, Entitlements, Feature, Me, Tier, Upload};
 pub use jobs::{PendingJobs, Tags};
 pub use provisioners::{Deletion, KeyDaemons, Organization, ProvisionerKey};
+pub use proxies::{
+    ProxyAppearance, ProxyDeletion, ProxyHealth, ProxyStatus, WorkspaceProxy, proxy_id_of_token,
+};
 pub use transport::Limits;
 
 use super::RateLimitHold;
