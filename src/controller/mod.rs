@@ -14,5 +14,6 @@ mod render;
 pub(crate) mod runtime;
 pub(crate) mod status;
 pub(crate) mod workload;
+pub mod workspace_proxy;
 
 pub(crate) use render::render;

@@ -6,6 +6,8 @@ use crate::control_plane_access::unreached::{About, Unreached};
 use crate::controller::status::conditions::Finding;
 use crate::controller::status::reasons::KindReason;
 use crate::controller::status::summary::Because;
+use crate::controller::workload::rollout::Rollout;
+use crds::well_known::condition::DEPLOYMENT_READY;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 /// How far something outside has come.
@@ -33,6 +35,8 @@ pub(crate) enum AccessReason {
     EntitlementsQueryFailed,
     Forbidden,
     InGracePeriod,
+    MinimumReplicasReady,
+    NoReplicasReady,
     NotEntitled,
     NotRequested,
     NotSupported,
@@ -42,6 +46,7 @@ pub(crate) enum AccessReason {
     OperatorTokenSecretRefInvalid,
     OperatorTokenSecretRefMissing,
     OperatorTokenSecretUnavailable,
+    ScaledToZero,
     WaitingForControlPlane,
 }
 
@@ -50,10 +55,11 @@ macro_rules! access_reasons {
     ($name:ident) => {
         $crate::controller::attached::outside::access_reasons! { $name:
             AdmissionDisabled, BootstrapSecretReady, BootstrapSecretUnavailable, ControlPlaneAvailable,
-            ControlPlaneUnavailable, Entitled, EntitlementsQueryFailed, Forbidden, InGracePeriod, NotEntitled,
+            ControlPlaneUnavailable, Entitled, EntitlementsQueryFailed, Forbidden, InGracePeriod, MinimumReplicasReady,
+            NoReplicasReady, NotEntitled,
             NotRequested, NotSupported, OperatorAccessDisabled, OperatorAccessNotReady, OperatorAccessReady,
             OperatorTokenSecretRefInvalid, OperatorTokenSecretRefMissing, OperatorTokenSecretUnavailable,
-            WaitingForControlPlane
+            ScaledToZero, WaitingForControlPlane
         }
     };
     ($name:ident: $($reason:ident),+) => {
@@ -277,5 +283,30 @@ fn entitled<R: AttachedReason>(feature: LicensedFeature, answer: &FeatureState) 
         FeatureState::Failed(error) => {
             State::pending(AccessReason::EntitlementsQueryFailed, error.to_string())
         }
+    }
+}
+
+/// The condition that says whether pods are ready.
+pub(crate) fn deployment<R: AttachedReason>(rollout: &Rollout, ready_replicas: i32) -> Finding {
+    let about = DEPLOYMENT_READY;
+    let reason = R::from(AccessReason::NoReplicasReady);
+    match rollout {
+        Rollout::ScaledToZero => {
+            let reason = R::from(AccessReason::ScaledToZero);
+            Finding::yes(about, reason, "no replicas are requested and none run")
+        }
+        Rollout::Unseen | Rollout::Absent => {
+            Finding::no(about, reason, "there is no Deployment yet; Ready says why")
+        }
+        _ if ready_replicas > 0 => {
+            let pods = if ready_replicas == 1 { "pod is" } else { "pods are" };
+            let reason = R::from(AccessReason::MinimumReplicasReady);
+            Finding::yes(about, reason, format!("{ready_replicas} {pods} ready"))
+        }
+        Rollout::Stuck(message)
+        | Rollout::Slow(message)
+        | Rollout::UnderWay(message)
+        | Rollout::Unavailable(message) => Finding::no(about, reason, &**message),
+        Rollout::Complete(_) => Finding::no(about, reason, "no pod is ready"),
     }
 }

@@ -18,7 +18,7 @@ use crate::coderd::{Client, Error};
 use crate::control_plane_access::control_planes::{self, Found};
 use crate::control_plane_access::credentials::Credentials;
 use crate::controller::attached::seal::Sealer;
-use crate::controller::attached::coderds::{CONTROL_PLANE, Coderds, TimeLimit};
+use crate::controller::attached::coderds::{Coderds, TimeLimit};
 use crate::controller::attached::reconciler::NotLetGo;
 use crate::controller::attached::secret::{Content, Secrets};
 use crate::controller::children::{ChildKind, drift};
@@ -27,7 +27,6 @@ use crate::controller::runtime::deadline::Deadline;
 use crate::controller::runtime::schedule::Action;
 use crate::kubernetes::events::EventDraft;
 use crate::kubernetes::{CallError, KindName, Target};
-use crds::shared::DeletionPolicy;
 use crds::well_known::annotation;
 use crds::{CoderProvisioner, CoderProvisionerSpec};
 use jiff::SignedDuration;
@@ -36,7 +35,6 @@ use serde_json::{Value, from_value};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-const NAMESPACE: KindName = ["v1", "Namespace", "namespaces"];
 const POD: KindName = ["v1", "Pod", "pods"];
 
 /// How much longer than their grace period pods are waited for: on a node that is gone they never end.
@@ -216,19 +214,6 @@ impl Reconciler {
         })
     }
 
-    /// Whether the keys are to be left: the spec or an annotation says so, or the namespace goes, with its coderd.
-    async fn is_released(&self, object: &Object<CoderProvisioner>) -> Result<bool, CallError> {
-        // Whatever else of the spec cannot be read.
-        let policy = from_value(object.value["spec"]["deletionPolicy"].clone()).ok();
-        if policy == Some(DeletionPolicy::Orphan)
-            || object.annotation(annotation::RELEASE_EXTERNAL) == Some("true")
-        {
-            return Ok(true);
-        }
-        let namespace = self.kube.read(Target::of(NAMESPACE, "", &object.key.namespace)).await?;
-        Ok(namespace.is_none_or(|namespace| !namespace["metadata"]["deletionTimestamp"].is_null()))
-    }
-
     /// Reaches the control plane of the spec with the credentials of the spec, and finds out what its Secret holds that is
     /// not recorded. One that cannot be reached may still hold a key, if there is a plaintext.
     async fn reach_for_end(
@@ -309,15 +294,6 @@ impl Reconciler {
         let pods = Target::of(POD, &object.key.namespace, "");
         let pods = self.kube.some_labelled(pods, &owner.selector_text(), MOST_PODS).await?;
         Ok(pods.iter().any(|pod| is_working(pod, Timestamp::now())))
-    }
-
-    async fn is_control_plane_gone(
-        &self,
-        object: &Object<CoderProvisioner>,
-        name: &str,
-    ) -> Result<bool, CallError> {
-        let target = Target::of(CONTROL_PLANE, &object.key.namespace, name);
-        Ok(self.kube.read(target).await?.is_none())
     }
 
     async fn deployment(

@@ -3,11 +3,12 @@
 
 use super::observed::{Observed, Outside, State};
 use super::reasons::Reason;
+use crate::controller::attached::outside::deployment;
 use crate::controller::status::conditions::Finding;
 use crate::controller::status::summary::{self, Standing};
 use crate::controller::workload::rollout::Rollout;
 use crds::well_known::condition::{
-    BOOTSTRAP_SECRET_READY, CONTROL_PLANE_READY, DEPLOYMENT_READY, EXTERNAL_PROVISIONERS_ENTITLED,
+    BOOTSTRAP_SECRET_READY, CONTROL_PLANE_READY, EXTERNAL_PROVISIONERS_ENTITLED,
     OPERATOR_ACCESS_READY, PROVISIONER_KEY_READY, PROVISIONER_KEY_SECRET_READY,
 };
 
@@ -22,7 +23,7 @@ pub(super) fn findings(observed: &Observed) -> Vec<Finding> {
         entitled.finding(EXTERNAL_PROVISIONERS_ENTITLED),
         key.finding(PROVISIONER_KEY_READY),
         secret.finding(PROVISIONER_KEY_SECRET_READY),
-        deployment(observed),
+        deployment::<Reason>(&observed.object.rollout, observed.ready_replicas),
         summary::accepted::<Reason>(&observed.object),
     ]);
     findings.extend(bootstrap.iter().map(|state| state.finding(BOOTSTRAP_SECRET_READY)));
@@ -100,28 +101,6 @@ fn unfinished(observed: &Observed) -> Option<Because> {
         .or_else(|| outside.secret.is_pending())
         .or_else(rollout)
         .or_else(daemons)
-}
-
-fn deployment(observed: &Observed) -> Finding {
-    let about = DEPLOYMENT_READY;
-    match &observed.object.rollout {
-        Rollout::ScaledToZero => {
-            Finding::yes(about, Reason::ScaledToZero, "no replicas are requested and none run")
-        }
-        Rollout::Unseen | Rollout::Absent => {
-            Finding::no(about, Reason::NoReplicasReady, "there is no Deployment yet; Ready says why")
-        }
-        _ if observed.ready_replicas > 0 => {
-            let ready = observed.ready_replicas;
-            let pods = if ready == 1 { "pod is" } else { "pods are" };
-            Finding::yes(about, Reason::MinimumReplicasReady, format!("{ready} {pods} ready"))
-        }
-        Rollout::Stuck(message)
-        | Rollout::Slow(message)
-        | Rollout::UnderWay(message)
-        | Rollout::Unavailable(message) => Finding::no(about, Reason::NoReplicasReady, &**message),
-        Rollout::Complete(_) => Finding::no(about, Reason::NoReplicasReady, "no pod is ready"),
-    }
 }
 
 #[cfg(test)]

@@ -3,17 +3,16 @@
 
 use super::reconciler::{KIND, Provisioners};
 use crate::control_plane_access::control_planes::ControlPlanes;
+use crate::controller::attached::triggers::{controller_of, follow, serves_with};
 use crate::controller::children::ChildKind;
 use crate::controller::identity::ObjectKey;
 use crate::controller::runtime::queue::Queue;
-use crate::controller::runtime::replaced::{Difference, Replaced};
 use crate::controller::runtime::watches::{Changed, WatchHandler};
 use crate::controller::workload::consumed::Source;
 use crate::kubernetes::{Change, Kept};
 use crds::{CoderControlPlane, CoderProvisioner};
 use kube::Resource;
 use kube::core::ObjectMeta;
-use std::collections::BTreeSet;
 
 /// Enqueues provisioners when something changed that concerns them.
 pub(crate) struct Triggers {
@@ -49,20 +48,12 @@ impl Triggers {
 
     /// Enqueues the owner of an object, by the controller it names.
     fn enqueue_controller(&self, metadata: &ObjectMeta) {
-        if let Some(key) = owner(metadata)
+        if let Some(key) = controller_of::<CoderProvisioner>(metadata)
             && self.provisioners.named(&key.namespace, &key.name).is_some()
         {
             self.queue.enqueue(key);
         }
     }
-}
-
-/// The provisioner that controls an object.
-fn owner(metadata: &ObjectMeta) -> Option<ObjectKey> {
-    let mut owners = metadata.owner_references.iter().flatten();
-    let owner =
-        owners.find(|owner| owner.controller == Some(true) && owner.kind == CoderProvisioner::kind(&()))?;
-    Some(ObjectKey { namespace: metadata.namespace.clone()?, name: owner.name.clone() })
 }
 
 /// Whether a provisioner refers to a Secret of this name in its namespace.
@@ -76,17 +67,6 @@ fn names_secret(provisioner: &Kept<CoderProvisioner>, metadata: &ObjectMeta) -> 
             .is_some_and(|one| one.name.trim() == name)
     };
     here && provisioner.mentions(name) && provisioner.read().is_ok_and(|spec| is_named(&spec))
-}
-
-/// Whether a control plane serves HTTPS with a Secret of this name in its namespace.
-fn serves_with(control_plane: &Kept<CoderControlPlane>, secret: &ObjectMeta) -> bool {
-    let here = control_plane.meta().namespace == secret.namespace;
-    let name = secret.name.as_deref().unwrap_or_default();
-    let is_named = |plane: &CoderControlPlane| {
-        let mut names = plane.spec.tls.iter().flat_map(|tls| &tls.secret_names);
-        names.any(|one| one.trim() == name)
-    };
-    here && control_plane.mentions(name) && control_plane.read().is_ok_and(|plane| is_named(&plane))
 }
 
 /// Whether a provisioner is of this control plane.
@@ -137,26 +117,14 @@ impl WatchHandler for Triggers {
 /// Enqueues the provisioners of every control plane that changed, its status included: a token that is ready now, a coderd that
 /// answers. Until it is dropped.
 pub(crate) async fn follow_control_planes(
-    mut control_planes: ControlPlanes,
+    control_planes: ControlPlanes,
     provisioners: Provisioners,
     queue: Queue<ObjectKey>,
 ) {
-    let mut seen = Replaced::default();
-    loop {
-        control_planes.changed().await;
-        let all = provisioners.all();
-        if all.is_empty() {
-            // Nobody has to be told, and whoever comes later looks at its control plane itself.
-            seen = Replaced::default();
-            continue;
-        }
-        let Difference { now, before } = seen.update(control_planes.all());
-        let changed: BTreeSet<ObjectKey> =
-            now.iter().chain(&before).map(|one| ObjectKey::of(one.meta())).collect();
-        for one in all.iter().filter(|one| changed.iter().any(|key| refers_to(one, key))) {
-            queue.enqueue(ObjectKey::of(one.meta()));
-        }
-    }
+    let refers = |one: &Kept<CoderProvisioner>, plane: &Kept<CoderControlPlane>| {
+        refers_to(one, &ObjectKey::of(plane.meta()))
+    };
+    follow(control_planes, provisioners, queue, refers).await;
 }
 
 #[cfg(test)]
@@ -171,7 +139,7 @@ mod tests {
                 "controller": controller }]);
             let metadata: ObjectMeta =
                 from_value(json!({ "name": "x", "namespace": "team", "ownerReferences": owners })).unwrap();
-            owner(&metadata)
+            controller_of::<CoderProvisioner>(&metadata)
         };
         let builders = ObjectKey { namespace: "team".to_owned(), name: "builders".to_owned() };
         assert_eq!(of("CoderProvisioner", true), Some(builders));

@@ -9,8 +9,9 @@ use super::seen::{Desired, Material, find};
 use super::steps::{Left, Step, Unrecorded, Wait, next, unrecorded};
 use super::store::RecordStore;
 use crate::coderd::client::Deletion;
-use crate::coderd::{Client, Error, Lost, Uuid};
+use crate::coderd::{Client, Error, Uuid};
 use crate::confidential::Confidential;
+use crate::controller::attached::refusal::is_refusal;
 use crate::controller::attached::secret::{Content, Proven, Secrets};
 use crate::kubernetes::CallError;
 use jiff::{SignedDuration, Timestamp};
@@ -345,30 +346,5 @@ impl KeyWork<'_> {
             Err(why) => self.homes.fail(&key.home, &why),
         }
         Ok(())
-    }
-}
-
-/// Whether a request to make a key certainly made none: it was never sent, or coderd refused it.
-fn is_refusal(error: &Error) -> bool {
-    match error {
-        Error::Unreachable { lost: Lost::Name | Lost::Connect, .. }
-        | Error::Tls { .. }
-        | Error::Refused { .. }
-        | Error::Unauthorized { .. }
-        | Error::Forbidden { .. }
-        | Error::NotLicensed { .. }
-        | Error::NotFoundOrForbidden { .. }
-        | Error::RouteMissing { .. }
-        | Error::Conflict { .. }
-        | Error::RateLimited { .. }
-        | Error::Invalid { .. } => true,
-        Error::NotCoderd { .. }
-        | Error::Unreachable { lost: Lost::Cut, .. }
-        | Error::TimedOut { .. }
-        | Error::Server { .. }
-        | Error::Redirected { .. }
-        | Error::Unexpected { .. }
-        | Error::TooLarge { .. }
-        | Error::Malformed { .. } => false,
     }
 }
