@@ -18,7 +18,7 @@ mod requests;
 mod roles;
 mod sides;
 
-use coder_k8s::coderd::client::{Applied, Limits, PendingJobs, Tags};
+use coder_k8s::coderd::client::{Applied, EXTERNAL_PROVISIONERS, Limits, PendingJobs, Tags};
 use coder_k8s::coderd::error::Operation;
 use coder_k8s::coderd::{Client, Endpoint, Error, Resolve, Uuid};
 use coder_k8s::confidential::Confidential;
@@ -185,7 +185,7 @@ async fn our_client_reads_the_same_values_from_both() {
         }
         let deployment = owner.build_info().await.unwrap().deployment_id;
         assert!(deployment.parse::<Uuid>().is_ok(), "{deployment}");
-        assert!(!owner.entitlements().await.unwrap().external_provisioners().enabled);
+        assert!(!owner.entitlements().await.unwrap().feature(EXTERNAL_PROVISIONERS).enabled);
     }
     assert_eq!(sides.coderd.take_violations(), Vec::new());
 }
