@@ -19,7 +19,7 @@ use crate::coderd::Retry;
 use crate::coderd::client::Organization;
 use crate::control_plane_access::control_planes::Found;
 use crate::control_plane_access::credentials::Credentials;
-use crate::control_plane_access::entitlement::ExternalProvisioners;
+use crate::control_plane_access::entitlement::FeatureEntitlement;
 use crate::control_plane_access::reach::Reached;
 use crate::control_plane_access::unreached::{About, Unreached};
 use crate::controller::children::ChildOwner;
@@ -352,8 +352,8 @@ pub(super) fn unrecorded_places(
     told.into_iter().chain(read).collect()
 }
 
-fn is_entitled(answer: &ExternalProvisioners) -> bool {
-    matches!(answer, ExternalProvisioners::Entitled | ExternalProvisioners::Grace)
+fn is_entitled(answer: &FeatureEntitlement) -> bool {
+    matches!(answer, FeatureEntitlement::Entitled | FeatureEntitlement::Grace)
 }
 
 /// What every pod runs with, if a rollout to it is complete and no other pod is left.
@@ -375,23 +375,23 @@ fn lost(reached: &Reached, keyed: &Keyed) -> Option<Unreached> {
     }
 }
 
-fn retry(keyed: &Keyed, answer: &ExternalProvisioners, pause: Duration) -> Option<Retry> {
+fn retry(keyed: &Keyed, answer: &FeatureEntitlement, pause: Duration) -> Option<Retry> {
     let of_key = keyed.error.as_ref().map(|error| match error {
         KeyError::Coderd(error) => error.retry(),
         KeyError::Kubernetes(_) | KeyError::Late => Retry::Backoff,
         KeyError::Filtered => Retry::WhenChanged,
     });
     of_key.or(match answer {
-        ExternalProvisioners::Failed(error) => Some(error.retry()),
+        FeatureEntitlement::Failed(error) => Some(error.retry()),
         _ if keyed.wait == Some(Wait::Pause) => Some(Retry::After(pause)),
         _ => keyed.is_cut.then_some(Retry::Backoff),
     })
 }
 
 /// Whether coderd did not answer a question that it may answer the next time.
-fn is_unanswered(keyed: &Keyed, answer: &ExternalProvisioners) -> bool {
+fn is_unanswered(keyed: &Keyed, answer: &FeatureEntitlement) -> bool {
     let error = match (&keyed.error, answer) {
-        (Some(KeyError::Coderd(error)), _) | (None, ExternalProvisioners::Failed(error)) => error,
+        (Some(KeyError::Coderd(error)), _) | (None, FeatureEntitlement::Failed(error)) => error,
         _ => return false,
     };
     error.retry() == Retry::Backoff

@@ -7,7 +7,7 @@ use super::key::work::{self, Keyed};
 use super::observed::{Outside, State};
 use super::reasons::Reason;
 use crate::coderd::Error;
-use crate::control_plane_access::entitlement::ExternalProvisioners;
+use crate::control_plane_access::entitlement::FeatureEntitlement;
 use crate::control_plane_access::unreached::{About, Unreached};
 use crate::controller::checksum_key::KeyError;
 use crds::CoderProvisionerStatus;
@@ -79,7 +79,7 @@ impl Outside {
     }
 
     /// With what the license covers.
-    pub(super) fn licensed(self, answer: &ExternalProvisioners) -> Self {
+    pub(super) fn licensed(self, answer: &FeatureEntitlement) -> Self {
         Self { entitled: entitled(answer), ..self }
     }
 
@@ -165,31 +165,31 @@ fn bootstrap(unreached: &Unreached, why: String) -> State {
     }
 }
 
-fn entitled(answer: &ExternalProvisioners) -> State {
+fn entitled(answer: &FeatureEntitlement) -> State {
     match answer {
-        ExternalProvisioners::Entitled => {
+        FeatureEntitlement::Entitled => {
             State::Yes(Reason::Entitled, "the license covers external provisioners".to_owned())
         }
-        ExternalProvisioners::Grace => {
+        FeatureEntitlement::Grace => {
             let why = "the license has expired; external provisioners keep working during its grace period; renew it";
             State::Yes(Reason::InGracePeriod, why.to_owned())
         }
-        ExternalProvisioners::NotEntitled => {
+        FeatureEntitlement::NotEntitled => {
             let why = "coderd's license does not include external provisioners; add one that does. Running daemons are left \
                        alone; no key is created or deleted until then";
             // The license may be on its way, with everything else of the same Git repository.
             State::Pending(Reason::NotEntitled, why.to_owned())
         }
-        ExternalProvisioners::NotSupported => {
+        FeatureEntitlement::NotSupported => {
             let why = "this build of coderd (open source) has no external provisioners; set spec.image of the CoderControlPlane to \
                        a ghcr.io/coder/coder image";
             State::Refused(Reason::NotSupported, why.to_owned())
         }
-        ExternalProvisioners::Forbidden(error) => State::Refused(
+        FeatureEntitlement::Forbidden(error) => State::Refused(
             Reason::Forbidden,
             format!("{error}; check for a proxy or service mesh in front of the coderd Service"),
         ),
-        ExternalProvisioners::Failed(error) => {
+        FeatureEntitlement::Failed(error) => {
             State::Pending(Reason::EntitlementsQueryFailed, error.to_string())
         }
     }
