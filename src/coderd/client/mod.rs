@@ -9,6 +9,8 @@ mod key_daemons;
 mod organizations;
 mod path;
 mod provisioner_keys;
+mod proxies;
+mod proxy_health;
 mod requests;
 mod short_text;
 mod transport;
@@ -20,6 +22,8 @@ pub use jobs::{PendingJobs, Tags};
 pub use key_daemons::KeyDaemons;
 pub use organizations::Organization;
 pub use provisioner_keys::{Deletion, ProvisionerKey};
+pub use proxies::{ProxyAppearance, ProxyDeletion, WorkspaceProxy, proxy_id_of_token};
+pub use proxy_health::{ProxyHealth, ProxyStatus};
 pub use transport::Limits;
 
 use super::RateLimitHold;
