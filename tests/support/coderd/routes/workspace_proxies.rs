@@ -339,7 +339,12 @@ pub(in crate::coderd) fn agent_connection(state: &mut ServerState, inbound: &Inb
         return Err(Reply::error(StatusCode::UNAUTHORIZED, text));
     };
     state.proxy_by_token(token)?;
-    let body = json!({ "derp_map": { "Regions": {} }, "derp_force_websockets": false,
+    let port: Option<u16> = state.url.rsplit(':').next().and_then(|port| port.parse().ok());
+    let node = json!({ "Name": "999b", "RegionID": 999, "HostName": "127.0.0.1", "STUNPort": -1, "DERPPort": port,
+        "ForceHTTP": true });
+    let relay = json!({ "EmbeddedRelay": true, "RegionID": 999, "RegionCode": "coder",
+        "RegionName": "Coder Embedded Relay", "Nodes": [node] });
+    let body = json!({ "derp_map": { "Regions": { "999": relay } }, "derp_force_websockets": false,
         "disable_direct_connections": false, "hostname_suffix": "coder" });
     Ok(Reply::json(StatusCode::OK, &body))
 }
