@@ -1,8 +1,8 @@
-//! Decides whether coderd lets something work that needs a license, by what it says now. It never decides what follows.
+//! Decides whether coderd lets what needs a license work, by what it says now. It never decides what follows.
 
 use super::reach::Reached;
 use crate::coderd::Error;
-use crate::coderd::client::{Entitlement, Entitlements, Feature};
+use crate::coderd::client::{EXTERNAL_PROVISIONERS, Entitlement, Entitlements, Feature, WORKSPACE_PROXIES};
 
 /// What needs a license.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,8 +17,8 @@ impl LicensedFeature {
     /// As coderd calls it.
     fn name(self) -> &'static str {
         match self {
-            Self::ExternalProvisioners => "external_provisioner_daemons",
-            Self::WorkspaceProxies => "workspace_proxy",
+            Self::ExternalProvisioners => EXTERNAL_PROVISIONERS,
+            Self::WorkspaceProxies => WORKSPACE_PROXIES,
         }
     }
 
@@ -43,9 +43,9 @@ impl LicensedFeature {
     }
 }
 
-/// Whether coderd lets it work.
+/// Whether coderd lets a feature work that needs a license.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum FeatureState {
+pub(crate) enum FeatureEntitlement {
     /// A license covers it.
     Entitled,
     /// The license has expired, and it works for a while still.
@@ -60,7 +60,7 @@ pub(crate) enum FeatureState {
     Failed(Error),
 }
 
-impl FeatureState {
+impl FeatureEntitlement {
     /// Whether it works now.
     pub(crate) fn is_entitled(&self) -> bool {
         matches!(self, Self::Entitled | Self::Grace)
@@ -69,31 +69,30 @@ impl FeatureState {
 
 impl Reached {
     /// Asks coderd. No token is sent.
-    pub(crate) async fn licensed(&self, feature: LicensedFeature) -> FeatureState {
-        judged(feature, self.client.entitlements().await)
+    pub(crate) async fn licensed(&self, feature: LicensedFeature) -> FeatureEntitlement {
+        judged(self.client.entitlements().await, feature.name())
     }
 }
 
-fn judged(feature: LicensedFeature, answer: Result<Entitlements, Error>) -> FeatureState {
+fn judged(answer: Result<Entitlements, Error>, feature: &str) -> FeatureEntitlement {
     match answer {
-        Ok(entitlements) => of_feature(entitlements.features.get(feature.name())),
-        Err(Error::RouteMissing { .. } | Error::NotFoundOrForbidden { .. }) => FeatureState::NotSupported,
-        Err(error @ (Error::Unauthorized { .. } | Error::Forbidden { .. } | Error::NotLicensed { .. })) => {
-            FeatureState::Forbidden(error)
+        Ok(entitlements) => of_feature(entitlements.feature(feature)),
+        Err(Error::RouteMissing { .. } | Error::NotFoundOrForbidden { .. }) => {
+            FeatureEntitlement::NotSupported
         }
-        Err(error) => FeatureState::Failed(error),
+        Err(error @ (Error::Unauthorized { .. } | Error::Forbidden { .. } | Error::NotLicensed { .. })) => {
+            FeatureEntitlement::Forbidden(error)
+        }
+        Err(error) => FeatureEntitlement::Failed(error),
     }
 }
 
 /// coderd itself goes by whether the feature is enabled; the other word only tells until when.
-fn of_feature(feature: Option<&Feature>) -> FeatureState {
-    match feature {
-        Some(Feature { enabled: true, entitlement: Entitlement::GracePeriod }) => FeatureState::Grace,
-        Some(Feature { enabled: true, entitlement: Entitlement::Entitled | Entitlement::Unknown }) => {
-            FeatureState::Entitled
-        }
-        Some(Feature { enabled: false, .. } | Feature { entitlement: Entitlement::NotEntitled, .. })
-        | None => FeatureState::NotEntitled,
+fn of_feature(Feature { enabled, entitlement }: Feature) -> FeatureEntitlement {
+    match (enabled, entitlement) {
+        (true, Entitlement::GracePeriod) => FeatureEntitlement::Grace,
+        (true, Entitlement::Entitled | Entitlement::Unknown) => FeatureEntitlement::Entitled,
+        (false, _) | (true, Entitlement::NotEntitled) => FeatureEntitlement::NotEntitled,
     }
 }
 
@@ -103,35 +102,39 @@ mod tests {
     use crate::coderd::error::Operation;
     use serde_json::{Value, from_value, json};
 
-    fn told(features: Value) -> FeatureState {
-        judged(LicensedFeature::WorkspaceProxies, Ok(from_value(json!({ "has_license": true, "features": features })).unwrap()))
+    fn told(features: Value, feature: &str) -> FeatureEntitlement {
+        judged(Ok(from_value(json!({ "has_license": true, "features": features })).unwrap()), feature)
     }
 
     #[test]
     fn what_coderd_says_of_the_feature_counts() {
-        let feature = |entitlement: &str, enabled: bool| {
-            told(json!({ "workspace_proxy": { "entitlement": entitlement, "enabled": enabled } }))
-        };
-        assert_eq!(feature("entitled", true), FeatureState::Entitled);
-        assert_eq!(feature("grace_period", true), FeatureState::Grace);
-        assert_eq!(feature("not_entitled", false), FeatureState::NotEntitled);
-        assert_eq!(feature("not_entitled", true), FeatureState::NotEntitled);
-        assert_eq!(feature("entitled", false), FeatureState::NotEntitled, "it is switched off");
-        assert_eq!(feature("a word to come", true), FeatureState::Entitled);
-        assert_eq!(told(json!({})), FeatureState::NotEntitled, "this coderd does not have it");
+        for name in [EXTERNAL_PROVISIONERS, WORKSPACE_PROXIES] {
+            let feature = |entitlement: &str, enabled: bool| {
+                told(json!({ name: { "entitlement": entitlement, "enabled": enabled } }), name)
+            };
+            assert_eq!(feature("entitled", true), FeatureEntitlement::Entitled);
+            assert_eq!(feature("grace_period", true), FeatureEntitlement::Grace);
+            assert_eq!(feature("not_entitled", false), FeatureEntitlement::NotEntitled);
+            assert_eq!(feature("not_entitled", true), FeatureEntitlement::NotEntitled);
+            assert_eq!(feature("entitled", false), FeatureEntitlement::NotEntitled, "it is switched off");
+            assert_eq!(feature("a word to come", true), FeatureEntitlement::Entitled);
+            let other = json!({ "audit_log": { "entitlement": "entitled", "enabled": true } });
+            assert_eq!(told(other, name), FeatureEntitlement::NotEntitled, "this coderd does not have it");
+        }
     }
 
     #[test]
     fn a_question_that_is_not_answered_is_told_by_why() {
         let operation = Operation::Entitlements;
+        let judged = |error: Error| judged(Err(error), WORKSPACE_PROXIES);
         for missing in [Error::RouteMissing { operation }, Error::NotFoundOrForbidden { operation }] {
-            assert_eq!(judged(LicensedFeature::ExternalProvisioners, Err(missing)), FeatureState::NotSupported);
+            assert_eq!(judged(missing), FeatureEntitlement::NotSupported);
         }
         for refused in [Error::Unauthorized { operation }, Error::Forbidden { operation }] {
-            assert_eq!(judged(LicensedFeature::ExternalProvisioners, Err(refused.clone())), FeatureState::Forbidden(refused));
+            assert_eq!(judged(refused.clone()), FeatureEntitlement::Forbidden(refused));
         }
         for failed in [Error::TimedOut { operation }, Error::Server { operation, status: 502 }] {
-            assert_eq!(judged(LicensedFeature::ExternalProvisioners, Err(failed.clone())), FeatureState::Failed(failed));
+            assert_eq!(judged(failed.clone()), FeatureEntitlement::Failed(failed));
         }
     }
 }

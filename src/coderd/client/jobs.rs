@@ -1,7 +1,10 @@
-//! Which waiting jobs the daemons of a provisioner key would take, by coderd's own rule for tags.
-//! It decides from tags alone: it never asks coderd and never looks at a daemon.
+//! Which waiting jobs the daemons of a provisioner key would take, by coderd's own rule for tags, and the call that lists
+//! them. It decides from tags alone and never looks at a daemon.
 
+use super::requests::Request;
 use super::short_text;
+use super::{Client, Error};
+use crate::coderd::uuid::Uuid;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -34,6 +37,16 @@ pub struct PendingJobs {
 pub(super) struct Job {
     #[serde(default, deserialize_with = "short_text::tags")]
     tags: Tags,
+}
+
+impl Client {
+    /// How many jobs of an organisation wait for daemons that have a key with these tags. coderd shows this to owners and
+    /// to administrators of the organisation (or of its templates) alone; others get [`Error::NotFoundOrForbidden`].
+    pub async fn pending_jobs(&self, organization: Uuid, tags: &Tags) -> Result<PendingJobs, Error> {
+        let request = Request::pending_jobs(organization, &filter(tags));
+        let listed = self.call(request).await.and_then(|answer| answer.list::<Job>())?;
+        Ok(waiting_for(tags, &listed))
+    }
 }
 
 /// The jobs among those listed that daemons with a key of these tags would take.

@@ -1,7 +1,7 @@
 //! Decides what is said of the way to a control plane: whether it is there, the access to it, the license. Pure: it words what was
 //! seen, in the same words for every kind that belongs to one.
 
-use crate::control_plane_access::entitlement::{FeatureState, LicensedFeature};
+use crate::control_plane_access::entitlement::{FeatureEntitlement, LicensedFeature};
 use crate::control_plane_access::unreached::{About, Unreached};
 use crate::controller::status::conditions::Finding;
 use crate::controller::status::reasons::KindReason;
@@ -211,7 +211,7 @@ impl<R: AttachedReason> AccessStates<R> {
     }
 
     /// With what the license covers.
-    pub(crate) fn licensed(self, feature: LicensedFeature, answer: &FeatureState) -> Self {
+    pub(crate) fn licensed(self, feature: LicensedFeature, answer: &FeatureEntitlement) -> Self {
         Self { entitled: entitled(feature, answer), ..self }
     }
 }
@@ -252,35 +252,35 @@ fn bootstrap<R: AttachedReason>(unreached: &Unreached, why: String) -> State<R> 
     }
 }
 
-fn entitled<R: AttachedReason>(feature: LicensedFeature, answer: &FeatureState) -> State<R> {
+fn entitled<R: AttachedReason>(feature: LicensedFeature, answer: &FeatureEntitlement) -> State<R> {
     let what = feature.plural();
     match answer {
-        FeatureState::Entitled => {
+        FeatureEntitlement::Entitled => {
             State::Yes(AccessReason::Entitled.into(), format!("the license covers {what}"))
         }
-        FeatureState::Grace => {
+        FeatureEntitlement::Grace => {
             let why =
                 format!("the license has expired; {what} keep working during its grace period; renew it");
             State::Yes(AccessReason::InGracePeriod.into(), why)
         }
-        FeatureState::NotEntitled => {
+        FeatureEntitlement::NotEntitled => {
             let left = feature.left_alone();
             let why = format!("coderd's license does not include {what}; add one that does. {left}");
             // The license may be on its way, with everything else of the same Git repository.
             State::pending(AccessReason::NotEntitled, why)
         }
-        FeatureState::NotSupported => {
+        FeatureEntitlement::NotSupported => {
             let why = format!(
                 "this build of coderd (open source) has no {what}; set spec.image of the CoderControlPlane to \
                  a ghcr.io/coder/coder image"
             );
             State::refused(AccessReason::NotSupported, why)
         }
-        FeatureState::Forbidden(error) => State::refused(
+        FeatureEntitlement::Forbidden(error) => State::refused(
             AccessReason::Forbidden,
             format!("{error}; check for a proxy or service mesh in front of the coderd Service"),
         ),
-        FeatureState::Failed(error) => {
+        FeatureEntitlement::Failed(error) => {
             State::pending(AccessReason::EntitlementsQueryFailed, error.to_string())
         }
     }

@@ -17,7 +17,7 @@ use crate::coderd::Retry;
 use crate::coderd::client::Organization;
 use crate::control_plane_access::control_planes::Found;
 use crate::control_plane_access::credentials::Credentials;
-use crate::control_plane_access::entitlement::{FeatureState, LicensedFeature};
+use crate::control_plane_access::entitlement::{FeatureEntitlement, LicensedFeature};
 use crate::control_plane_access::reach::Reached;
 use crate::control_plane_access::unreached::{About, Unreached};
 use crate::controller::attached::seal::Sealer;
@@ -376,23 +376,23 @@ fn lost(reached: &Reached, keyed: &Keyed) -> Option<Unreached> {
     }
 }
 
-fn retry(keyed: &Keyed, answer: &FeatureState, pause: Duration) -> Option<Retry> {
+fn retry(keyed: &Keyed, answer: &FeatureEntitlement, pause: Duration) -> Option<Retry> {
     let of_key = keyed.error.as_ref().map(|error| match error {
         KeyError::Coderd(error) => error.retry(),
         KeyError::Kubernetes(_) | KeyError::Late => Retry::Backoff,
         KeyError::Filtered => Retry::WhenChanged,
     });
     of_key.or(match answer {
-        FeatureState::Failed(error) => Some(error.retry()),
+        FeatureEntitlement::Failed(error) => Some(error.retry()),
         _ if keyed.wait == Some(Wait::Pause) => Some(Retry::After(pause)),
         _ => keyed.is_cut.then_some(Retry::Backoff),
     })
 }
 
 /// Whether coderd did not answer a question that it may answer the next time.
-fn is_unanswered(keyed: &Keyed, answer: &FeatureState) -> bool {
+fn is_unanswered(keyed: &Keyed, answer: &FeatureEntitlement) -> bool {
     let error = match (&keyed.error, answer) {
-        (Some(KeyError::Coderd(error)), _) | (None, FeatureState::Failed(error)) => error,
+        (Some(KeyError::Coderd(error)), _) | (None, FeatureEntitlement::Failed(error)) => error,
         _ => return false,
     };
     error.retry() == Retry::Backoff

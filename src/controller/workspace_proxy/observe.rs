@@ -17,7 +17,7 @@ use super::way::{Way, place};
 use crate::coderd::Retry;
 use crate::control_plane_access::control_planes::Found;
 use crate::control_plane_access::credentials::Credentials;
-use crate::control_plane_access::entitlement::{FeatureState, LicensedFeature};
+use crate::control_plane_access::entitlement::{FeatureEntitlement, LicensedFeature};
 use crate::control_plane_access::reach::Reached;
 use crate::control_plane_access::secret_value::{self, secret_value};
 use crate::control_plane_access::unreached::Unreached;
@@ -329,13 +329,13 @@ fn lost(reached: &Reached, registered: &Registered) -> Option<Unreached> {
     }
 }
 
-fn retry(registered: &Registered, answer: &FeatureState, pause: Duration) -> Option<Retry> {
+fn retry(registered: &Registered, answer: &FeatureEntitlement, pause: Duration) -> Option<Retry> {
     let failed = registered.error.as_ref().map(|error| match error {
         RegistrationError::Coderd(error) => error.retry(),
         RegistrationError::Kubernetes(_) | RegistrationError::Late => Retry::Backoff,
     });
     failed.or(match answer {
-        FeatureState::Failed(error) => Some(error.retry()),
+        FeatureEntitlement::Failed(error) => Some(error.retry()),
         _ if registered.wait == Some(Wait::Pause) => Some(Retry::After(pause.max(Duration::from_secs(1)))),
         _ => registered.is_cut.then_some(Retry::Backoff),
     })

@@ -1,46 +1,26 @@
-//! The calls for external provisioners: an organisation, its provisioner keys, their daemons, and the jobs that wait.
+//! The calls for provisioner keys: made once, listed, deleted by name, known by their plaintext.
 //! It never keeps a key's plaintext, never sends one in a URL, and never decides which key is whose.
 
-use super::answers::Answer;
-use super::elements::Unlisted;
-use super::jobs::{self, PendingJobs, Tags};
+use super::answers::{Answer, time};
+use super::elements::{Unlisted, read};
+use super::jobs::Tags;
 use super::requests::Request;
-use super::short_text::{self, Names};
+use super::short_text;
 use super::{Client, Error};
-use crate::coderd::error::Operation;
 use crate::coderd::uuid::Uuid;
 use crate::confidential::Confidential;
 use http::StatusCode;
 use jiff::Timestamp;
-use serde::{Deserialize, Deserializer, de};
-use std::collections::BTreeSet;
-use zeroize::Zeroize;
+use serde::Deserialize;
 
 /// coderd's words for a key that it does not know, or that cannot be one.
 const UNKNOWN_KEY: &str = "provisioner daemon key invalid";
-/// What its database layer says of somebody who may not; the handlers that make and delete keys answer it with a 500.
-const DENIED: &str = "rbac: forbidden";
 /// Characters of a plaintext of coderd, which are letters and digits.
 const PLAINTEXT: usize = 43;
 /// Longer than any of them, also than one that somebody else has put into a Secret.
 const LONGEST_PLAINTEXT: usize = 256;
 /// Keys that are kept of a list.
-const MOST_KEYS: usize = 256;
-/// Daemons that are kept of a list, whichever key they have.
-const MOST_DAEMONS: usize = short_text::MOST_NAMES;
-
-/// An organisation: its id stays what it is when somebody renames it.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct Organization {
-    /// Its id.
-    pub id: Uuid,
-    /// Its name now.
-    #[serde(deserialize_with = "short_text::organization_name")]
-    pub name: String,
-    /// Whether `default` means it.
-    #[serde(default)]
-    pub is_default: bool,
-}
+pub(super) const MOST_KEYS: usize = 256;
 
 /// A provisioner key, without its plaintext: coderd shows that once, when the key is made.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -68,15 +48,6 @@ impl ProvisionerKey {
     }
 }
 
-/// The daemons that came with a key and were heard of within the last three minutes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeyDaemons {
-    /// The id of the key.
-    pub key: Uuid,
-    /// Their names, which are those of their pods.
-    pub names: BTreeSet<String>,
-}
-
 /// What became of a deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deletion {
@@ -89,22 +60,7 @@ pub enum Deletion {
     Impossible,
 }
 
-fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Timestamp, D::Error> {
-    String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
-}
-
 impl Client {
-    /// The organisation of this name; `default` means the one that is the default, whatever its name.
-    pub async fn organization(&self, name: &str) -> Result<Organization, Error> {
-        let nowhere = Error::NotFoundOrForbidden { operation: Operation::Organization };
-        self.call(Request::organization(name).ok_or(nowhere)?).await.and_then(|answer| answer.json())
-    }
-
-    /// The organisation of this id, whatever its name is now.
-    pub async fn organization_by_id(&self, id: Uuid) -> Result<Organization, Error> {
-        self.organization(&id.to_string()).await
-    }
-
     /// The provisioner keys of an organisation that are wanted by id or name, oldest first, without coderd's own. Every member
     /// of it sees them. Of the others nothing is kept, so that an organisation may have any number of them.
     /// [`Error::NotLicensed`] without the license; [`Error::TooLarge`] if more are wanted than anybody has.
@@ -168,38 +124,6 @@ impl Client {
         let answer = self.call(Request::may_read_provisioner_keys(organization)).await?;
         answer.json::<Said>().map(|said| said.read)
     }
-
-    /// The daemons of the keys of an organisation that are wanted by id; coderd's own keys are among those it may be.
-    /// [`Error::TooLarge`] if there are more than are kept.
-    pub async fn provisioner_key_daemons(
-        &self,
-        organization: Uuid,
-        is_wanted: impl Fn(Uuid) -> bool + Sync,
-    ) -> Result<Vec<KeyDaemons>, Error> {
-        let (mut all, mut left) = (Vec::new(), MOST_DAEMONS);
-        let mut reader = |object: &[u8]| {
-            if let Some(daemons) = daemons_of(object, &is_wanted, left)? {
-                left -= daemons.names.len();
-                all.push(daemons);
-            }
-            if all.len() > MOST_KEYS { Err(Unlisted::TooLarge(MOST_KEYS)) } else { Ok(()) }
-        };
-        self.list(Request::provisioner_key_daemons(organization), &mut reader).await?;
-        Ok(all)
-    }
-
-    /// How many jobs of an organisation wait for daemons that have a key with these tags. coderd shows this to owners and
-    /// to administrators of the organisation (or of its templates) alone; others get [`Error::NotFoundOrForbidden`].
-    pub async fn pending_jobs(&self, organization: Uuid, tags: &Tags) -> Result<PendingJobs, Error> {
-        let request = Request::pending_jobs(organization, &jobs::filter(tags));
-        let listed = self.call(request).await.and_then(|answer| answer.list::<jobs::Job>())?;
-        Ok(jobs::waiting_for(tags, &listed))
-    }
-}
-
-/// A part of an answer.
-fn read<'a, T: Deserialize<'a>>(object: &'a [u8]) -> Result<T, Unlisted> {
-    serde_json::from_slice(object).map_err(|_| Unlisted::Malformed)
 }
 
 /// A key of a list, if it is wanted. Of any other only id and name are looked at: whatever else somebody gave it does not get
@@ -213,37 +137,6 @@ fn wanted(object: &[u8], is_wanted: impl Fn(Uuid, &str) -> bool) -> Result<Optio
     }
     let head: Head = read(object)?;
     if is_wanted(head.id, &head.name) { read(object).map(Some) } else { Ok(None) }
-}
-
-/// The daemons of a key, if it is wanted and there are no more of them than this.
-fn daemons_of(
-    object: &[u8],
-    is_wanted: impl Fn(Uuid) -> bool,
-    most: usize,
-) -> Result<Option<KeyDaemons>, Unlisted> {
-    #[derive(Deserialize)]
-    struct Head {
-        key: Id,
-    }
-    #[derive(Deserialize)]
-    struct Id {
-        id: Uuid,
-    }
-    #[derive(Deserialize)]
-    struct Rest {
-        #[serde(default)]
-        daemons: Names,
-    }
-    let Id { id: key } = read::<Head>(object)?.key;
-    if !is_wanted(key) {
-        return Ok(None);
-    }
-    let names = read::<Rest>(object)?.daemons.0;
-    if names.len() > most {
-        Err(Unlisted::TooLarge(MOST_DAEMONS))
-    } else {
-        Ok(Some(KeyDaemons { key, names }))
-    }
 }
 
 /// Whether it has the form of coderd's plaintexts: whoever answers chooses what we put into a Secret.
@@ -264,18 +157,10 @@ impl Answer {
         struct Created<'a> {
             key: &'a str,
         }
-        let operation = self.operation;
-        if !self.status.is_success() {
-            return Err(self.refusal());
-        }
-        let created: Option<Created<'_>> = serde_json::from_slice(&self.body).ok();
-        let key = created.map(|created| created.key).filter(|key| is_plaintext(key));
-        let key = key.map(|key| Confidential::new(key.to_owned()));
-        // Where nobody else holds it: what the transport has copied is out of reach.
-        if let Ok(mut body) = self.body.try_into_mut() {
-            body.as_mut().zeroize();
-        }
-        key.ok_or(Error::Malformed { operation })
+        self.shown_once(|body| {
+            let created: Created<'_> = serde_json::from_slice(body).ok()?;
+            is_plaintext(created.key).then(|| Confidential::new(created.key.to_owned()))
+        })
     }
 
     pub(super) fn deletion(self) -> Result<Deletion, Error> {
@@ -286,12 +171,6 @@ impl Answer {
             Error::NotFoundOrForbidden { .. } => Ok(Deletion::NotThere),
             other => Err(other),
         }
-    }
-
-    /// The failure of a write, also where coderd takes a denial for an error of its own.
-    fn refusal(&self) -> Error {
-        let denied = self.status == StatusCode::INTERNAL_SERVER_ERROR && self.said().detail.contains(DENIED);
-        if denied { Error::Forbidden { operation: self.operation } } else { self.failure() }
     }
 
     /// Only coderd's own words mean that a key is unknown: whoever else refuses the call says nothing of the key.
@@ -305,25 +184,15 @@ impl Answer {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
-    use bytes::Bytes;
+    use crate::coderd::client::answers::tests::answer_to;
+    use crate::coderd::error::Operation;
     use serde_json::{Value, json};
 
-    const ID: &str = "6f1f6a3e-0000-4000-8000-000000000001";
+    pub(in crate::coderd::client) const ID: &str = "6f1f6a3e-0000-4000-8000-000000000001";
 
-    fn answer(operation: Operation, status: u16, body: &Value) -> Answer {
-        Answer {
-            operation,
-            status: StatusCode::from_u16(status).unwrap(),
-            retry_after: None,
-            location: None,
-            body: Bytes::from(body.to_string()),
-            secrets: Vec::new(),
-        }
-    }
-
-    fn key(tags: &Value) -> Value {
+    pub(in crate::coderd::client) fn key(tags: &Value) -> Value {
         json!({ "id": ID, "name": "eu", "organization": ID, "created_at": "2026-11-18T00:00:00.123456Z", "tags": tags,
             "a field of tomorrow": {} })
     }
@@ -332,12 +201,8 @@ mod tests {
         wanted(key.to_string().as_bytes(), |_, _| is_wanted)
     }
 
-    fn daemons(of: &Value, most: usize) -> Result<Option<KeyDaemons>, Unlisted> {
-        daemons_of(of.to_string().as_bytes(), |_| true, most)
-    }
-
     #[test]
-    fn keys_and_daemons_are_read_with_null_for_nothing() {
+    fn keys_are_read_with_null_for_nothing() {
         let tagged = listed(&key(&json!({ "zone": "eu" })), true).unwrap().unwrap();
         assert_eq!((tagged.id, tagged.organization_id), (ID.parse().unwrap(), ID.parse().unwrap()));
         assert_eq!(tagged.created_at.to_string(), "2026-11-18T00:00:00.123456Z");
@@ -351,21 +216,6 @@ mod tests {
         {
             assert_eq!(listed(&broken, true), Err(Unlisted::Malformed), "{broken}");
         }
-        let named = |names: &[&str]| {
-            let all: Vec<Value> =
-                names.iter().map(|name| json!({ "name": name, "version": {}, "id": 7 })).collect();
-            json!({ "key": key(&Value::Null), "daemons": all })
-        };
-        let two = daemons(&named(&["b", "a"]), 2).unwrap().unwrap();
-        assert_eq!((two.key, two.names.len()), (ID.parse().unwrap(), 2));
-        assert_eq!(daemons(&named(&["b", "a"]), 1), Err(Unlisted::TooLarge(MOST_DAEMONS)));
-        for nothing in [json!({ "key": { "id": ID }, "daemons": null }), json!({ "key": { "id": ID } })] {
-            assert!(daemons(&nothing, 0).unwrap().unwrap().names.is_empty(), "{nothing}");
-        }
-        let skipped =
-            daemons_of(json!({ "key": { "id": ID }, "daemons": 7 }).to_string().as_bytes(), |_| false, 0);
-        assert_eq!(skipped, Ok(None), "whatever others have");
-        assert_eq!(daemons(&json!({ "daemons": [] }), 1), Err(Unlisted::Malformed));
     }
 
     #[test]
@@ -396,22 +246,9 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_an_organisation_is_short_and_printable() {
-        let organization = |name: &str| {
-            answer(Operation::Organization, 200, &json!({ "id": ID, "name": name }))
-                .json::<Organization>()
-                .is_ok()
-        };
-        assert!(organization("platform-7") && organization(&"x".repeat(64)));
-        for name in [&"x".repeat(65), "a b", "a\u{1b}[2J", "\u{202e}a", "ä"] {
-            assert!(!organization(name), "{name:?}");
-        }
-    }
-
-    #[test]
     fn a_plaintext_is_read_once_and_a_denial_is_known_whatever_its_status() {
         let operation = Operation::CreateProvisionerKey;
-        let created = |status, body: Value| answer(operation, status, &body).created_key();
+        let created = |status, body: Value| answer_to(operation, status, &body).created_key();
         let plaintext = Confidential::new("x".repeat(43));
         assert_eq!(created(201, json!({ "key": plaintext.expose() })), Ok(plaintext));
         // Anything else would be a text of somebody's choice in a Secret of ours.
@@ -427,7 +264,7 @@ mod tests {
     #[test]
     fn only_a_404_of_the_key_itself_counts_as_not_there() {
         let operation = Operation::DeleteProvisionerKey;
-        let deleted = |status, body: Value| answer(operation, status, &body).deletion();
+        let deleted = |status, body: Value| answer_to(operation, status, &body).deletion();
         assert_eq!(deleted(204, Value::Null), Ok(Deletion::Deleted));
         assert_eq!(deleted(404, json!({ "message": "Resource not found" })), Ok(Deletion::NotThere));
         let missing = deleted(404, json!({ "message": "Route not found." }));
@@ -443,13 +280,13 @@ mod tests {
     fn a_key_is_unknown_in_coderds_words_alone() {
         let operation = Operation::IdentifyProvisionerKey;
         let identified = |status, message: &str| {
-            answer(operation, status, &json!({ "message": message })).identified_key()
+            answer_to(operation, status, &json!({ "message": message })).identified_key()
         };
         assert_eq!((identified(401, UNKNOWN_KEY), identified(400, UNKNOWN_KEY)), (Ok(None), Ok(None)));
         assert_eq!(identified(401, "sign in"), Err(Error::Unauthorized { operation }));
         assert_eq!(identified(404, UNKNOWN_KEY), Err(Error::NotFoundOrForbidden { operation }));
         assert_eq!(identified(500, UNKNOWN_KEY), Err(Error::Server { operation, status: 500 }));
-        let known = answer(operation, 200, &key(&Value::Null)).identified_key().unwrap();
+        let known = answer_to(operation, 200, &key(&Value::Null)).identified_key().unwrap();
         assert_eq!(known.map(|key| key.name).as_deref(), Some("eu"));
     }
 }
