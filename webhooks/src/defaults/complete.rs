@@ -214,11 +214,16 @@ fn named_proxy(object: &Value, name: &str) -> Value {
     named
 }
 
-/// Where a proxy is reached; nothing where the object cannot be read.
+/// Where a proxy is reached; nothing where its spec cannot be read. Its status plays no part.
 fn addresses(object: &Value, config: &Config) -> Value {
-    let Ok(proxy) = serde_json::from_value::<CoderWorkspaceProxy>(object.clone()) else {
+    let spec = field::at(object, "spec").cloned().unwrap_or_default();
+    let Ok(spec) = serde_json::from_value::<CoderWorkspaceProxySpec>(spec) else {
         return json!({});
     };
+    let text = |path: &str| field::text_at(object, path).filter(|text| !text.is_empty()).map(str::to_owned);
+    let mut proxy = CoderWorkspaceProxy { spec, ..CoderWorkspaceProxy::default() };
+    proxy.metadata.name = text("metadata.name");
+    proxy.metadata.namespace = text("metadata.namespace");
     let mut spec = Map::new();
     let (access, wildcard) =
         (proxy_access_url(&proxy, &config.cluster_domain), proxy_wildcard_access_url(&proxy));
