@@ -69,26 +69,24 @@ impl Generator {
     /// Chance alone would rarely give a proxy one way to its token and no other.
     fn give_one_way_to_a_token(&mut self, spec: &mut Value) {
         let Some(spec) = spec.as_object_mut() else { return };
-        let (gone, there): (&[&str], &[(&str, Value)]) = match self.below(3) {
+        let (address, secret) = (json!("https://coder.example.com"), json!({"name": "session"}));
+        let (gone, there): (&[&str], _) = match self.below(3) {
             0 => {
-                let gone = &["bootstrap", "proxySessionTokenSecretRef"];
-                (gone, &[("controlPlaneRef", json!({"name": "coder"}))])
+                let there = vec![("controlPlaneRef", json!({"name": "coder"}))];
+                (&["bootstrap", "proxySessionTokenSecretRef"], there)
             }
             1 => {
-                let credentials = json!({"name": "registrar"});
-                let bootstrap =
-                    json!({"coderURL": "https://coder.example.com", "credentialsSecretRef": credentials});
-                (&["controlPlaneRef", "registration"], &[("bootstrap", bootstrap)])
+                let bootstrap = json!({"coderURL": address, "credentialsSecretRef": secret});
+                (&["controlPlaneRef", "registration"], vec![("bootstrap", bootstrap)])
             }
             _ => {
-                let (address, token) = (json!("https://coder.example.com"), json!({"name": "session"}));
-                let there = &[("primaryAccessURL", address), ("proxySessionTokenSecretRef", token)];
+                let there = vec![("primaryAccessURL", address), ("proxySessionTokenSecretRef", secret)];
                 (&["controlPlaneRef", "registration", "bootstrap"], there)
             }
         };
         gone.iter().for_each(|name| drop(spec.remove(*name)));
         for (name, value) in there {
-            spec.entry(*name).or_insert_with(|| value.clone());
+            spec.entry(name).or_insert(value);
         }
     }
 
