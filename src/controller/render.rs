@@ -59,10 +59,15 @@ fn workspace_proxy(mut object: CoderWorkspaceProxy, config: &Config) -> Result<V
     use workspace_proxy_resolve::{Facts, resolve};
     let namespace = object.metadata.namespace.get_or_insert_with(|| NAMESPACE.to_owned());
     let spec = &object.spec;
-    let url = spec.primary_access_url.as_deref().or(spec.bootstrap.as_ref().map(|given| given.coder_url.as_str()));
+    let url =
+        spec.primary_access_url.as_deref().or(spec.bootstrap.as_ref().map(|given| given.coder_url.as_str()));
     let image = spec.image.clone().filter(|image| !image.is_empty());
     let image = image.unwrap_or_else(|| config.default_image.clone());
-    let name = spec.control_plane_ref.as_ref().map(|reference| reference.name.clone()).filter(|name| !name.is_empty());
+    let name = spec
+        .control_plane_ref
+        .as_ref()
+        .map(|reference| reference.name.clone())
+        .filter(|name| !name.is_empty());
     let metadata = ObjectMeta { name, namespace: Some(namespace.clone()), ..Default::default() };
     let silent = CoderControlPlane { metadata, ..Default::default() };
     let served = ControlPlaneFacts::of(&silent, &image, &config.cluster_domain);

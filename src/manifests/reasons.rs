@@ -20,7 +20,8 @@ pub(super) fn files() -> Generated {
     let provisioner = provisioner::reasons::Reason::ALL.iter();
     let provisioner = provisioner.map(|one| [one.as_str(), one.class().as_str(), one.doc()]).collect();
     let workspace_proxy = workspace_proxy::reasons::Reason::ALL.iter();
-    let workspace_proxy = workspace_proxy.map(|one| [one.as_str(), one.class().as_str(), one.doc()]).collect();
+    let workspace_proxy =
+        workspace_proxy.map(|one| [one.as_str(), one.class().as_str(), one.doc()]).collect();
     let tables = [
         table("CoderControlPlane", control_plane),
         table("CoderProvisioner", provisioner),

@@ -243,7 +243,8 @@ mod tests {
             json!({"ip": "10.0.0.7", "hostnames": ["coder.example.com"]})
         );
         for headless in ["None", ""] {
-            let why = through(Some(&service(headless)), url, "a.example.com").unwrap_err().told(WORDS).unwrap();
+            let why =
+                through(Some(&service(headless)), url, "a.example.com").unwrap_err().told(WORDS).unwrap();
             assert!(why.contains("Service coder has no cluster IP") && why.contains(SERVICE), "{why}");
         }
         assert_eq!(through(None, url, "a.example.com"), Err(NoAddress::ServiceMissing));

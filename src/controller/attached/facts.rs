@@ -37,8 +37,7 @@ impl FactsReader<'_> {
             Some(image) => Some(image),
             None => self.image_of(control_plane, runs.map(|runs| runs.image.as_str())).await?,
         };
-        let facts =
-            image.and_then(|image| ControlPlaneFacts::of(control_plane, &image, self.cluster_domain));
+        let facts = image.and_then(|image| ControlPlaneFacts::of(control_plane, &image, self.cluster_domain));
         let Some(facts) = facts else { return Ok(None) };
         let namespace = control_plane.metadata.namespace.as_deref().unwrap_or_default();
         match self.certificates(namespace, &facts.tls).await {

@@ -75,8 +75,9 @@ impl Secrets<'_> {
     pub(crate) async fn read(&self, place: &SecretPlace) -> Result<Found, CallError> {
         let secret = self.kube.read(self.target(place)).await?;
         let uid = self.owner.uid.as_deref().unwrap_or_default();
-        let content =
-            secret.as_ref().map_or(Content::Nothing, |secret| content(secret, &place.data_key, uid, self.mark));
+        let content = secret
+            .as_ref()
+            .map_or(Content::Nothing, |secret| content(secret, &place.data_key, uid, self.mark));
         Ok(Found { content, secret })
     }
 

@@ -21,8 +21,7 @@ pub(crate) enum Exposure {
 }
 
 /// What is told of a cluster without the Gateway API.
-pub(crate) const NO_GATEWAY_API: &str =
-    "the cluster does not serve gateway.networking.k8s.io/v1; install the Gateway API, or use spec.expose.ingress";
+pub(crate) const NO_GATEWAY_API: &str = "the cluster does not serve gateway.networking.k8s.io/v1; install the Gateway API, or use spec.expose.ingress";
 
 /// Applies it.
 pub(crate) async fn apply(

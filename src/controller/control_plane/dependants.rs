@@ -156,7 +156,8 @@ impl Seen {
     pub(crate) fn of(&self, key: &ObjectKey, uid: &str) -> Needs {
         let here = format!("{}/{uid}", key.namespace);
         let recorded_proxies = self.recorded_proxies.contains(&here);
-        let recorded = self.recorded.contains(&here) || recorded_proxies || self.unkept.contains(&key.namespace);
+        let recorded =
+            self.recorded.contains(&here) || recorded_proxies || self.unkept.contains(&key.namespace);
         let is_referred = self.referred.contains(key) || self.unreadable.contains(&key.namespace);
         Needs {
             known: self.known,
@@ -226,7 +227,10 @@ mod tests {
         let bootstrap = json!({ "coderURL": "https://coder", "credentialsSecretRef": { "name": "c" } });
         seen.note_proxy(&proxy(json!({ "bootstrap": bootstrap }), json!({})));
         let key = |name: &str| ObjectKey { namespace: "team".to_owned(), name: name.to_owned() };
-        assert_eq!(seen.of(&key("coder"), "u1"), Needs { known: true, ..Seen::default().of(&key("coder"), "u1") });
+        assert_eq!(
+            seen.of(&key("coder"), "u1"),
+            Needs { known: true, ..Seen::default().of(&key("coder"), "u1") }
+        );
         seen.note_proxy(&proxy(json!({ "controlPlaneRef": { "name": "coder" } }), json!({})));
         assert!(seen.of(&key("coder"), "u1").proxies && !seen.of(&key("other"), "u1").proxies);
         let record = json!({ "registration": { "retiring": [{ "controlPlaneUID": "u2" }] } });

@@ -2,9 +2,9 @@
 //! It never lets something that somebody has to mend wait longer than a minute.
 
 use super::observed::{Coderd, Observed};
-use crate::controller::children::exposure::Exposure;
 use super::reasons::Reason;
 use crate::coderd::Retry;
+use crate::controller::children::exposure::Exposure;
 use crate::controller::runtime::schedule::{Action, REFUSED, SOON};
 use std::time::Duration;
 

@@ -3,10 +3,10 @@
 
 use crate::controller::children::ChildOwner;
 use crate::controller::workload::exposure::{self, Expose};
-use crate::controller::workload::{monitoring, ports};
 use crate::controller::workload::pods::{self, PodSettings};
 use crate::controller::workload::probes::{self, Probes};
 use crate::controller::workload::service::{self, Front};
+use crate::controller::workload::{monitoring, ports};
 use crds::names::control_plane::{service_account, workload};
 use crds::well_known::{app_name, default};
 use crds::{CoderControlPlane, CoderControlPlaneSpec};

@@ -66,7 +66,8 @@ pub(super) async fn gate(
     deployment: &FoundDeployment,
 ) -> Result<Option<Gate>, CallError> {
     let (children, uid) = (work.children, work.state.uid);
-    let snapshot = gate::unchanged(work.cache, children.all(), deployment).filter(|_| work.pruning().is_done());
+    let snapshot =
+        gate::unchanged(work.cache, children.all(), deployment).filter(|_| work.pruning().is_done());
     let is_of = |live: &Value, _: &Child| drift::is_controlled_by(live, uid);
     gate::gate(work.kube, &work.key.namespace, origin, snapshot, children.all(), is_of).await
 }

@@ -17,9 +17,9 @@ use crate::coderd::client::{Deletion, Organization};
 use crate::coderd::{Client, Error};
 use crate::control_plane_access::control_planes::{self, Found};
 use crate::control_plane_access::credentials::Credentials;
-use crate::controller::attached::seal::Sealer;
 use crate::controller::attached::coderds::{Coderds, TimeLimit};
 use crate::controller::attached::reconciler::NotLetGo;
+use crate::controller::attached::seal::Sealer;
 use crate::controller::attached::secret::{Content, Secrets};
 use crate::controller::children::{ChildKind, drift};
 use crate::controller::object::{Object, Origin, complete};
@@ -75,7 +75,8 @@ impl Reconciler {
         let sealer = Sealer { key: sealing, uid: &object.uid };
         let mut store = RecordStore::new(&self.kube, KIND, &object.key, object.value.clone(), sealer);
         let end = self.end(object, &mut store).await;
-        let object: Object<CoderProvisioner> = Object::new(object.key.clone(), Origin::Read, store.object().clone());
+        let object: Object<CoderProvisioner> =
+            Object::new(object.key.clone(), Origin::Read, store.object().clone());
         match end {
             Ok(End::LetGo(all)) => self.end_with(&object, &all).await,
             Ok(End::Stopping) => {
@@ -90,12 +91,8 @@ impl Reconciler {
             // Somebody else was faster: what they wrote is looked at next time.
             Err(KeyError::Kubernetes(error)) if error.is_outdated() => Err(error),
             Ok(End::Late) => {
-                self.tell(
-                    &object,
-                    Reason::CleanupFailed,
-                    &held("there was no time for all of its keys"),
-                )
-                .await?;
+                self.tell(&object, Reason::CleanupFailed, &held("there was no time for all of its keys"))
+                    .await?;
                 Ok(Action::RequeueAfter(Duration::ZERO))
             }
             Err(error) => {

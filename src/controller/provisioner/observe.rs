@@ -20,10 +20,10 @@ use crate::control_plane_access::credentials::Credentials;
 use crate::control_plane_access::entitlement::{FeatureEntitlement, LicensedFeature};
 use crate::control_plane_access::reach::Reached;
 use crate::control_plane_access::unreached::{About, Unreached};
-use crate::controller::attached::seal::Sealer;
 use crate::controller::attached::coderds::{Coderds, TimeLimit};
 use crate::controller::attached::outside::AccessStates;
 use crate::controller::attached::reconciler::ProvenSecret;
+use crate::controller::attached::seal::Sealer;
 use crate::controller::attached::secret::{Proven, Secrets};
 use crate::controller::children::ChildOwner;
 use crate::controller::object::{Object, Subject};
@@ -139,7 +139,11 @@ impl Reconciler {
         let control_plane = match &read.control_plane {
             Found::There(control_plane) => control_plane,
             Found::Unlisted => {
-                return Ok(External::without(Outside::of(AccessStates::unlisted(bootstrapped)), object, Some(Retry::Backoff)));
+                return Ok(External::without(
+                    Outside::of(AccessStates::unlisted(bootstrapped)),
+                    object,
+                    Some(Retry::Backoff),
+                ));
             }
             Found::Gone => {
                 let why = format!(

@@ -44,7 +44,9 @@ impl Reconciler {
         }
         match complete::<CoderProvisioner>(&object.value, &self.config) {
             Err(error) => self.write_unreadable(&object, format!("the object cannot be read: {error}")).await,
-            Ok(complete) if complete.spec.suspend == Some(true) => self.write_suspended(&object, Reason::Suspended).await,
+            Ok(complete) if complete.spec.suspend == Some(true) => {
+                self.write_suspended(&object, Reason::Suspended).await
+            }
             Ok(complete) => {
                 let broken = broken_rules::<CoderProvisioner>(&object.value);
                 Box::pin(self.work_on(&Subject { object, complete, broken })).await

@@ -162,7 +162,10 @@ mod tests {
         let running = || Provisioner::test().running(before.deployment());
         assert_eq!(running().without_control_plane().without_key().resolved().daemons, ran);
         let rotated = running().without_control_plane().with_key_checksum("new").resolved().daemons.unwrap();
-        assert_eq!((rotated.key.checksum.as_str(), rotated.attachment.address), ("new", ran.clone().unwrap().attachment.address));
+        assert_eq!(
+            (rotated.key.checksum.as_str(), rotated.attachment.address),
+            ("new", ran.clone().unwrap().attachment.address)
+        );
         let moved = running().without_key().with("key", json!({"secretName": "other"})).resolved();
         assert_eq!(moved.daemons.unwrap().key, ran.unwrap().key, "the new Secret is not proven yet");
         let scaled = running().without_control_plane().with("replicas", json!(0)).resolved();

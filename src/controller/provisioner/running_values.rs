@@ -68,7 +68,10 @@ mod tests {
         let expected = Daemons {
             attachment: Attachment {
                 image: "coder:v1".to_owned(),
-                address: Some(Address { url: "http://coder.ns.svc.cluster.local:80".to_owned(), alias: None }),
+                address: Some(Address {
+                    url: "http://coder.ns.svc.cluster.local:80".to_owned(),
+                    alias: None,
+                }),
                 trusted: Vec::new(),
                 certificates: None,
             },

@@ -8,8 +8,8 @@ use crate::controller::status::conditions::Finding;
 use crate::controller::status::summary::{self, Standing};
 use crate::controller::workload::rollout::Rollout;
 use crds::well_known::condition::{
-    BOOTSTRAP_SECRET_READY, CONTROL_PLANE_READY, EXTERNAL_PROVISIONERS_ENTITLED,
-    OPERATOR_ACCESS_READY, PROVISIONER_KEY_READY, PROVISIONER_KEY_SECRET_READY,
+    BOOTSTRAP_SECRET_READY, CONTROL_PLANE_READY, EXTERNAL_PROVISIONERS_ENTITLED, OPERATOR_ACCESS_READY,
+    PROVISIONER_KEY_READY, PROVISIONER_KEY_SECRET_READY,
 };
 
 /// Every condition of a provisioner, the three of kstatus first.

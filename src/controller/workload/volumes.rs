@@ -3,11 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::environment::variable;
+use super::ports;
 use crate::controller::children::last_by_key;
 use crds::names::control_plane::{SecretVolume, secret_volume};
 use crds::workload::CertSecretSelector;
-use super::environment::variable;
-use super::ports;
 use k8s_openapi::api::core::v1::{EnvVar, SecretVolumeSource, Volume, VolumeMount};
 
 /// Where certificates of CAs are trusted from.

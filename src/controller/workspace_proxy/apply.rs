@@ -60,8 +60,15 @@ impl Work<'_> {
     /// Applies the children as far as nothing forbids it. Taken apart without `..`: a new child has its place here.
     pub(super) async fn apply(&self, gate: &Gate) -> Applied {
         let (applier, withheld, state) = (self.applier(gate), &gate.withheld, self.state);
-        let Children { service_account, deployment, service, ingress, http_route, disruption_budget, service_monitor } =
-            self.children;
+        let Children {
+            service_account,
+            deployment,
+            service,
+            ingress,
+            http_route,
+            disruption_budget,
+            service_monitor,
+        } = self.children;
         let mut problems = Problems::default();
         let account = &self.resolved.pods.account.name;
         let account_use =

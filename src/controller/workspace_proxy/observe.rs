@@ -149,9 +149,7 @@ impl Reconciler {
             (Some(Found::There(plane)), _) => {
                 self.access.reach(plane, Credentials::Operator).await.map_err(unreached)
             }
-            (Some(Found::Unlisted), _) => {
-                Err(without(AccessStates::unlisted(brought), Some(Retry::Backoff)))
-            }
+            (Some(Found::Unlisted), _) => Err(without(AccessStates::unlisted(brought), Some(Retry::Backoff))),
             (Some(Found::Unreadable(why)), _) => {
                 let why = format!(
                     "CoderControlPlane {name} is invalid ({why}); correct it, see its condition SpecAccepted"

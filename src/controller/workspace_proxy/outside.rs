@@ -37,13 +37,7 @@ impl Outside {
             entitled: not_asked(),
             rate_limited: None,
         };
-        Self {
-            registered: not_asked(),
-            health: not_asked(),
-            secret,
-            is_given: true,
-            ..Self::of(reach)
-        }
+        Self { registered: not_asked(), health: not_asked(), secret, is_given: true, ..Self::of(reach) }
     }
 
     /// The address of `bootstrap` is not one that the operator may dial.
@@ -52,7 +46,10 @@ impl Outside {
             "spec.bootstrap.coderURL is neither the Service of a CoderControlPlane in this namespace nor allowed; use \
              spec.controlPlaneRef, or start the operator with --allow-url={url}"
         );
-        Self { registered: State::Refused(Reason::URLNotAllowed, why), ..Self::of(AccessStates::unasked(true)) }
+        Self {
+            registered: State::Refused(Reason::URLNotAllowed, why),
+            ..Self::of(AccessStates::unasked(true))
+        }
     }
 
     /// The spec has no way to a token.
@@ -82,12 +79,7 @@ impl Outside {
 }
 
 /// What is said of the registration, and of the Secret.
-fn states(
-    registered: &Registered,
-    name: &str,
-    place: &SecretPlace,
-    rival: Option<&str>,
-) -> (State, State) {
+fn states(registered: &Registered, name: &str, place: &SecretPlace, rival: Option<&str>) -> (State, State) {
     let works = registered.proven.is_some();
     let secret = if works {
         State::Yes(Reason::SecretReady, format!("Secret {} holds a token that coderd accepts", place.secret))
@@ -118,7 +110,9 @@ fn registration(registered: &Registered, works: bool, name: &str, rival: Option<
     match registered.wait {
         Some(Wait::Claimed) => {
             let rival = rival.unwrap_or_default();
-            let why = format!("CoderWorkspaceProxy {rival} is older and has the name {name}; choose another proxyName");
+            let why = format!(
+                "CoderWorkspaceProxy {rival} is older and has the name {name}; choose another proxyName"
+            );
             State::Refused(Reason::ProxyNameConflict, why)
         }
         Some(Wait::NameTaken) => {
@@ -181,7 +175,9 @@ fn health(proxy: &WorkspaceProxy) -> State {
     };
     match proxy.health.status {
         ProxyStatus::Ok => match proxy.health.warnings.first() {
-            Some(warning) => State::Yes(Reason::Healthy, format!("coderd reaches the proxy, with a warning: {warning}")),
+            Some(warning) => {
+                State::Yes(Reason::Healthy, format!("coderd reaches the proxy, with a warning: {warning}"))
+            }
             None => State::Yes(Reason::Healthy, "coderd reaches the proxy".to_owned()),
         },
         ProxyStatus::Unreachable => {
@@ -235,7 +231,9 @@ mod tests {
 
     #[test]
     fn an_address_that_is_not_allowed_names_the_flag() {
-        let State::Refused(reason, why) = Outside::not_allowed("https://a.example.com").registered else { panic!() };
+        let State::Refused(reason, why) = Outside::not_allowed("https://a.example.com").registered else {
+            panic!()
+        };
         assert_eq!(reason, Reason::URLNotAllowed);
         assert!(why.contains("--allow-url=https://a.example.com"), "{why}");
     }

@@ -14,7 +14,10 @@ pub(super) fn of_done(done: &Done) -> EventDraft {
         }
         Done::TokenReplaced(name) => (
             Reason::TokenReplaced,
-            format!("the token of workspace proxy {} was replaced; the one before is no longer valid", clean(name)),
+            format!(
+                "the token of workspace proxy {} was replaced; the one before is no longer valid",
+                clean(name)
+            ),
         ),
         Done::Renamed(from, to) => {
             (Reason::ProxyRenamed, format!("workspace proxy {} is called {} now", clean(from), clean(to)))

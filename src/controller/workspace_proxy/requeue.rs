@@ -25,7 +25,8 @@ pub(super) fn action(observed: &Observed, pruned: bool, retry: Option<Retry>, re
         Some(Retry::WhenChanged) => return Action::RequeueAfter(REFUSED),
         None => {}
     }
-    let AccessStates { control_plane, access, bootstrap, entitled, rate_limited: _ } = &observed.outside.reach;
+    let AccessStates { control_plane, access, bootstrap, entitled, rate_limited: _ } =
+        &observed.outside.reach;
     let outside = [control_plane, access, entitled, &observed.outside.registered, &observed.outside.secret];
     let is_open = outside.into_iter().chain(bootstrap).any(State::is_open);
     let is_blocked = observed.object.is_blocked() || observed.unaddressed.is_some() || is_open;

@@ -48,13 +48,13 @@ impl Reconciler {
     ) -> Option<String> {
         let mine = self.claim(&object.key.namespace, complete, is_registered(&object.value))?;
         let all = self.all.all();
-        let is_here = |one: &Kept<CoderWorkspaceProxy>| one.meta().namespace.as_ref() == Some(&object.key.namespace);
+        let is_here =
+            |one: &Kept<CoderWorkspaceProxy>| one.meta().namespace.as_ref() == Some(&object.key.namespace);
         let claim = |one: &Kept<CoderWorkspaceProxy>| {
             let has_it = one.object().is_some_and(|object| is_registered(&object));
             self.claim(&object.key.namespace, &one.read().ok()?, has_it)
         };
-        let others: Vec<Claim> =
-            all.iter().filter(|one| is_here(one)).filter_map(|one| claim(one)).collect();
+        let others: Vec<Claim> = all.iter().filter(|one| is_here(one)).filter_map(|one| claim(one)).collect();
         claims::older(&mine, &others).map(|rival| rival.name.clone())
     }
 

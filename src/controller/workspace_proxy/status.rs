@@ -161,7 +161,9 @@ mod tests {
     fn a_control_plane_that_is_away_is_never_stalled() {
         let mut away = healthy();
         away.outside.reach.control_plane = State::Pending(Reason::ControlPlaneUnavailable, String::new());
-        for rollout in [Rollout::Complete(1), Rollout::Stuck("x".to_owned()), Rollout::Unavailable("x".to_owned())] {
+        for rollout in
+            [Rollout::Complete(1), Rollout::Stuck("x".to_owned()), Rollout::Unavailable("x".to_owned())]
+        {
             away.object.rollout = rollout;
             assert_eq!(standing(&away), (RECONCILING, "ControlPlaneUnavailable"));
         }

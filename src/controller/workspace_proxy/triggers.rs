@@ -140,7 +140,8 @@ mod tests {
     use serde_json::{Value, from_str, from_value, json};
 
     fn proxy(spec: Value) -> Kept<CoderWorkspaceProxy> {
-        from_str(&json!({ "metadata": { "name": "eu", "namespace": "team" }, "spec": spec }).to_string()).unwrap()
+        from_str(&json!({ "metadata": { "name": "eu", "namespace": "team" }, "spec": spec }).to_string())
+            .unwrap()
     }
 
     #[test]
@@ -165,6 +166,8 @@ mod tests {
         };
         let given = proxy(json!({ "proxySessionTokenSecretRef": { "name": "token" } }));
         assert!(names_secret(&given, &secret("team", "token")));
-        assert!(!names_secret(&given, &secret("other", "token")) && !names_secret(&given, &secret("team", "x")));
+        assert!(
+            !names_secret(&given, &secret("other", "token")) && !names_secret(&given, &secret("team", "x"))
+        );
     }
 }

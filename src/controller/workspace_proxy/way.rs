@@ -53,10 +53,9 @@ pub(super) fn place(complete: &CoderWorkspaceProxy) -> SecretPlace {
             let data_key = key.unwrap_or(secret_key::TOKEN).to_owned();
             SecretPlace { secret: given.name.trim().to_owned(), data_key }
         }
-        _ => SecretPlace {
-            secret: token_secret(name, &complete.spec),
-            data_key: secret_key::TOKEN.to_owned(),
-        },
+        _ => {
+            SecretPlace { secret: token_secret(name, &complete.spec), data_key: secret_key::TOKEN.to_owned() }
+        }
     }
 }
 
@@ -93,7 +92,8 @@ mod tests {
 
     #[test]
     fn a_token_comes_by_one_way_and_is_kept_in_one_place() {
-        let bootstrap = json!({ "coderURL": "https://coder.example.com ", "credentialsSecretRef": { "name": "c" } });
+        let bootstrap =
+            json!({ "coderURL": "https://coder.example.com ", "credentialsSecretRef": { "name": "c" } });
         let secret = |spec: Value| {
             let SecretPlace { secret, data_key } = place(&proxy(spec));
             format!("{secret}/{data_key}")
@@ -114,7 +114,8 @@ mod tests {
             from_value(json!({ "metadata": { "name": "coder", "namespace": "team" }, "spec": {} })).unwrap();
         let is = |url: &str| is_of(url, &plane, "cluster.local");
         assert!(is("http://coder.team.svc.cluster.local") && is("http://coder.team.svc.cluster.local:80/"));
-        for other in ["https://coder.team.svc.cluster.local", "http://coder.evil.svc.cluster.local", "x", ""] {
+        for other in ["https://coder.team.svc.cluster.local", "http://coder.evil.svc.cluster.local", "x", ""]
+        {
             assert!(!is(other), "{other}");
         }
     }

@@ -17,10 +17,7 @@ pub(super) const EVERYWHERE: Role = Role {
             reason: "The operator follows the objects it is there for.",
         },
         Grant {
-            on: On::Resources {
-                group: well_known::GROUP,
-                resources: KINDS,
-            },
+            on: On::Resources { group: well_known::GROUP, resources: KINDS },
             verbs: &["get", "patch"],
             reason: "A reconcile reads the object as it is now; the patch is for our finalizer alone.",
         },

@@ -68,7 +68,15 @@ mod tests {
     use super::*;
 
     fn needs(known: bool, license: bool, provisioners: bool, aggregated: bool) -> Needs {
-        Needs { known, license, provisioners, proxies: false, recorded: false, recorded_proxies: false, aggregated }
+        Needs {
+            known,
+            license,
+            provisioners,
+            proxies: false,
+            recorded: false,
+            recorded_proxies: false,
+            aggregated,
+        }
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //! nothing; what follows from it is decided in `steps`.
 
 use super::homes::{Keys, Wanted};
-use super::record::{Home, Key, Record, SecretPlace};
 use super::mark::Mark;
+use super::record::{Home, Key, Record, SecretPlace};
 use super::seen::{Daemons, Desired, KeyFacts, Material, Seen, Sight};
 use super::work::{KeyError, KeyWork};
 use crate::confidential::Confidential;
@@ -57,7 +57,8 @@ impl KeyWork<'_> {
     /// Looks, as long as there is time.
     pub(super) async fn look(&mut self, record: &Record) -> Result<Look, KeyError> {
         let asked_for = self.secrets.read(&self.desired.place).await?;
-        let mut materials = vec![(self.desired.place.clone(), self.material(record, &self.desired.place, &asked_for).await?)];
+        let mut materials =
+            vec![(self.desired.place.clone(), self.material(record, &self.desired.place, &asked_for).await?)];
         let mut others = Vec::new();
         for place in self.other_places(record) {
             let found = self.secrets.read(&place).await?;

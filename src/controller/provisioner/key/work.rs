@@ -3,8 +3,8 @@
 
 use super::homes::{Homes, Silent, Wanted};
 use super::look::{Look, now};
-use super::record::{Key, Record, SecretPlace};
 use super::mark::Mark;
+use super::record::{Key, Record, SecretPlace};
 use super::seen::{Desired, Material, find};
 use super::steps::{Left, Step, Unrecorded, Wait, next, unrecorded};
 use super::store::RecordStore;

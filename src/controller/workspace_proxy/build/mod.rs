@@ -40,8 +40,15 @@ pub(crate) struct Children {
 impl Children {
     /// All of them, in the order in which they are best made. Taken apart without `..`: a new one is shown, too.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Child> {
-        let Self { service_account, deployment, service, ingress, http_route, disruption_budget, service_monitor } =
-            self;
+        let Self {
+            service_account,
+            deployment,
+            service,
+            ingress,
+            http_route,
+            disruption_budget,
+            service_monitor,
+        } = self;
         let first = service_account.iter().chain(deployment).chain([service]);
         first.chain([ingress, http_route, disruption_budget, service_monitor].into_iter().flatten())
     }

@@ -14,13 +14,11 @@ fn the_container_starts_by_its_own_command_and_the_arguments_of_the_contract() {
     assert_eq!((&container["name"], &container["image"]), (&json!("workspace-proxy"), &json!("coder:v1")));
     assert_eq!(container["command"], json!(["coder"]));
     assert_eq!(container["args"], json!(["wsproxy", "server", "--http-address=0.0.0.0:3001"]));
-    let more = Proxy::test().with("derpOnly", json!(true)).with("extraArgs", json!(["--verbose"])).container();
+    let more =
+        Proxy::test().with("derpOnly", json!(true)).with("extraArgs", json!(["--verbose"])).container();
     let expected = json!(["wsproxy", "server", "--http-address=0.0.0.0:3001", "--derp-only", "--verbose"]);
     assert_eq!(more["args"], expected);
-    assert_eq!(
-        container["ports"],
-        json!([{"name": "http", "containerPort": 3001, "protocol": "TCP"}])
-    );
+    assert_eq!(container["ports"], json!([{"name": "http", "containerPort": 3001, "protocol": "TCP"}]));
     let probe = &container["readinessProbe"]["httpGet"];
     assert_eq!((&probe["path"], &probe["port"]), (&json!("/healthz"), &json!("http")));
 }
@@ -52,8 +50,12 @@ fn the_environment_comes_in_a_fixed_order_and_what_the_spec_gives_wins() {
 #[test]
 fn pods_have_an_account_without_a_token_and_roll_with_the_token_of_the_registration() {
     let pod = Proxy::test().pod();
-    assert_eq!((&pod["serviceAccountName"], &pod["automountServiceAccountToken"]), (&json!("eu-wsproxy"), &json!(false)));
-    let annotations = |given: Proxy| given.deployment()["spec"]["template"]["metadata"]["annotations"].clone();
+    assert_eq!(
+        (&pod["serviceAccountName"], &pod["automountServiceAccountToken"]),
+        (&json!("eu-wsproxy"), &json!(false))
+    );
+    let annotations =
+        |given: Proxy| given.deployment()["spec"]["template"]["metadata"]["annotations"].clone();
     assert_eq!(annotations(Proxy::test()), json!({"checksum/proxy-token": "abc"}));
     let tls = annotations(Proxy::test().of_tls_control_plane(&["a"]));
     assert_eq!(tls, json!({"checksum/proxy-token": "abc", "coder.com/checksum": "0123abcd"}));
@@ -70,7 +72,8 @@ fn the_service_leads_to_the_port_of_the_contract() {
 #[test]
 fn what_is_not_asked_for_is_not_there_and_a_deployment_waits_for_its_token() {
     let kinds = |given: &Proxy| given.children().all().map(|child| child.kind).collect::<Vec<_>>();
-    let (account, deployment, service) = (ChildKind::ServiceAccount, ChildKind::Deployment, ChildKind::Service);
+    let (account, deployment, service) =
+        (ChildKind::ServiceAccount, ChildKind::Deployment, ChildKind::Service);
     assert_eq!(kinds(&Proxy::test()), [account, deployment, service]);
     assert_eq!(kinds(&Proxy::test().without_token()), [account, service]);
     let full = Proxy::test()

@@ -40,10 +40,8 @@ mod tests {
 
     #[test]
     fn a_mark_is_read_back_whatever_the_rotation_is_called() {
-        let home = |uid: Option<&str>| Home {
-            control_plane: uid.map(str::to_owned),
-            deployment: "d-1".to_owned(),
-        };
+        let home =
+            |uid: Option<&str>| Home { control_plane: uid.map(str::to_owned), deployment: "d-1".to_owned() };
         let id = Uuid::random().unwrap();
         for uid in [None, Some("u-1")] {
             for rotation in [None, Some(""), Some("now"), Some("a/b//c"), Some("ä\n")] {

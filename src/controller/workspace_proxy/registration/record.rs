@@ -76,11 +76,17 @@ impl Record {
     }
 
     /// With a registration in use whose token is proven; the one before it, if it is another, is on its way out.
-    pub(super) fn using(&self, registration: Registration, rotated_for: Option<String>, now: Timestamp) -> Self {
+    pub(super) fn using(
+        &self,
+        registration: Registration,
+        rotated_for: Option<String>,
+        now: Timestamp,
+    ) -> Self {
         let mut record = Self { pending: None, rotated_for, ..self.clone() };
         record.retiring.retain(|one| one.home != registration.home || one.id != registration.id);
-        let is_same =
-            |one: &Registration| one.home.deployment == registration.home.deployment && one.id == registration.id;
+        let is_same = |one: &Registration| {
+            one.home.deployment == registration.home.deployment && one.id == registration.id
+        };
         let before = record.current.take().filter(|before| !is_same(before));
         record.retiring.extend(before.map(|before| Registration { since: now, ..before }));
         record.current = Some(Registration { since: now, attempted: true, ..registration });

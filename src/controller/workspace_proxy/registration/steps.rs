@@ -246,7 +246,10 @@ impl Seen<'_> {
             return Step::Wait(wait);
         }
         if self.record.retiring.len() + 2 > MOST_RETIRING {
-            return self.tidy().filter(|step| !matches!(step, Step::Wait(_))).unwrap_or(Step::Wait(Wait::TooMany));
+            return self
+                .tidy()
+                .filter(|step| !matches!(step, Step::Wait(_)))
+                .unwrap_or(Step::Wait(Wait::TooMany));
         }
         match self.of_name() {
             None => {

@@ -30,7 +30,10 @@ fn registration(entry: &RecordedProxy, sealer: Sealer<'_>) -> Option<Registratio
         None => None,
     };
     let one = Registration {
-        home: Home { control_plane: entry.control_plane_uid.clone(), deployment: entry.deployment_id.clone() },
+        home: Home {
+            control_plane: entry.control_plane_uid.clone(),
+            deployment: entry.deployment_id.clone(),
+        },
         name: entry.name.clone(),
         id,
         since: entry.since.0,

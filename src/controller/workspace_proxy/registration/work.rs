@@ -144,7 +144,8 @@ impl RegistrationWork<'_> {
         registered.proven = look.proven(&store.record, self.desired);
         registered.proxy = look.proxy(&store.record, self.desired);
         registered.wait = None;
-        let has_made = registered.done.iter().any(|done| !matches!(done, Done::Removed(_) | Done::Renamed(..)));
+        let has_made =
+            registered.done.iter().any(|done| !matches!(done, Done::Removed(_) | Done::Renamed(..)));
         registered.gave_up |= has_made && look.material == Material::Rejected;
         let step = next(&self.seen(&store.record, &look));
         tracing::debug!(?step, "the next step of the proxy's registration");
@@ -208,27 +209,31 @@ impl RegistrationWork<'_> {
         store.save(store.record.attempting(now())).await?;
         let Some(pending) = store.record.pending.clone() else { return Ok(true) };
         (self.paused, self.checked) = (true, BTreeMap::new());
-        let (proxy, token) = match self.client()?.create_workspace_proxy(&self.appearance(&pending.name)).await {
-            Ok(made) => made,
-            Err(Error::Conflict { .. }) if before.as_ref().is_some_and(|one| one.attempted) => {
-                store.save(store.record.unattempted(before)).await?;
-                return Ok(true);
-            }
-            Err(Error::Conflict { .. }) => {
-                store.save(store.record.forgetting_pending()).await?;
-                registered.wait = Some(Wait::NameTaken);
-                return Ok(false);
-            }
-            Err(error) => {
-                if is_refusal(&error) {
+        let (proxy, token) =
+            match self.client()?.create_workspace_proxy(&self.appearance(&pending.name)).await {
+                Ok(made) => made,
+                Err(Error::Conflict { .. }) if before.as_ref().is_some_and(|one| one.attempted) => {
                     store.save(store.record.unattempted(before)).await?;
+                    return Ok(true);
                 }
-                return Err(error.into());
-            }
-        };
+                Err(Error::Conflict { .. }) => {
+                    store.save(store.record.forgetting_pending()).await?;
+                    registered.wait = Some(Wait::NameTaken);
+                    return Ok(false);
+                }
+                Err(error) => {
+                    if is_refusal(&error) {
+                        store.save(store.record.unattempted(before)).await?;
+                    }
+                    return Err(error.into());
+                }
+            };
         if let Err(error) = self.keep(store, look, &token, proxy.id).await {
             if !store.is_still_pending(&pending).await? {
-                tracing::warn!(proxy = pending.name, "somebody else works on this proxy; the new one is deleted");
+                tracing::warn!(
+                    proxy = pending.name,
+                    "somebody else works on this proxy; the new one is deleted"
+                );
                 self.client()?.delete_workspace_proxy(proxy.id).await?;
             }
             return Err(error);

@@ -77,6 +77,17 @@ enum Killed {
     AfterEffect,
 }
 
+impl Proxy {
+    /// Whether it is the one of a registration: of its id, or as it was asked for.
+    fn is(&self, one: &Registration) -> bool {
+        let is_it = match one.id {
+            Some(id) => uuid(self.id) == id,
+            None => self.is_ours && name(self.name) == one.name && one.attempted,
+        };
+        is_it && self.coderd == coderd_of(one)
+    }
+}
+
 impl World {
     fn fresh(faults: u8, changes: u8) -> Self {
         Self {
@@ -99,7 +110,14 @@ impl World {
         let held = Held { coderd: 0, id: 1, token: 1, rotation: None };
         let proxy = Proxy { coderd: 0, id: 1, name: 0, token: 1, is_ours: true };
         let (secret, proxies) = (Some(held), vec![proxy]);
-        Self { secret, proxies, last_id: 1, last_token: 1, pods: Some((0, 1, 1)), ..Self::fresh(faults, changes) }
+        Self {
+            secret,
+            proxies,
+            last_id: 1,
+            last_token: 1,
+            pods: Some((0, 1, 1)),
+            ..Self::fresh(faults, changes)
+        }
     }
 
     fn desired(&self) -> Desired {
@@ -132,15 +150,7 @@ impl World {
     }
 
     fn sight(&self, one: &Registration) -> Sight {
-        let coderd = coderd_of(one);
-        let is_it = |proxy: &&Proxy| {
-            proxy.coderd == coderd
-                && match one.id {
-                    Some(id) => uuid(proxy.id) == id,
-                    None => proxy.is_ours && name(proxy.name) == one.name && one.attempted,
-                }
-        };
-        if self.proxies.iter().any(|proxy| is_it(&proxy)) { Sight::There } else { Sight::Absent }
+        if self.proxies.iter().any(|proxy| proxy.is(one)) { Sight::There } else { Sight::Absent }
     }
 
     fn decide(&self, decide: Decide, is_silent: bool) -> Step {
@@ -189,7 +199,9 @@ impl World {
         let mut next = self.clone();
         let rotation = self.rotate.clone();
         match self.decide(decide, is_silent) {
-            Step::AddFinalizer | Step::Rest | Step::Wait(_) | Step::Copy(_) | Step::Empty(_) => return Ok(None),
+            Step::AddFinalizer | Step::Rest | Step::Wait(_) | Step::Copy(_) | Step::Empty(_) => {
+                return Ok(None);
+            }
             Step::Record(record, _) => next.record = *record,
             Step::Create => {
                 let pending = self.record.pending.clone().ok_or("made what is not recorded")?;
@@ -212,8 +224,10 @@ impl World {
                     return Err("a token of others was replaced".to_owned());
                 }
                 let is_asked = self.rotate.is_some() && self.rotate != self.record.rotated_for;
-                let held = self.secret.as_ref().filter(|held| uuid(held.id) == id && held.coderd == self.coderd);
-                if held.is_some_and(|held| self.is_valid(held) && (!is_asked || held.rotation == self.rotate)) {
+                let held =
+                    self.secret.as_ref().filter(|held| uuid(held.id) == id && held.coderd == self.coderd);
+                if held.is_some_and(|held| self.is_valid(held) && (!is_asked || held.rotation == self.rotate))
+                {
                     return Err("a token that works was replaced for nothing".to_owned());
                 }
                 next.last_token += 1;
@@ -232,16 +246,14 @@ impl World {
                 next.proxies[at].name = self.name;
             }
             Step::Delete(one) => {
-                let coderd = coderd_of(&one);
-                let is_it = |proxy: &Proxy| proxy.coderd == coderd && Some(uuid(proxy.id)) == one.id;
-                let found = self.proxies.iter().find(|proxy| is_it(proxy));
+                let found = self.proxies.iter().find(|proxy| proxy.is(&one));
                 if found.is_some_and(|found| !found.is_ours) {
                     return Err("a proxy of others was deleted".to_owned());
                 }
                 if found.is_some_and(|found| self.pods == Some((found.coderd, found.id, found.token))) {
                     return Err("a registration that pods use was deleted".to_owned());
                 }
-                next.proxies.retain(|proxy| !is_it(proxy));
+                next.proxies.retain(|proxy| !proxy.is(&one));
                 if killed == Killed::Not {
                     next.record = self.record.without(&one);
                 }
@@ -253,11 +265,11 @@ impl World {
 
     /// What a settled world must be.
     fn check_settled(&self) -> Result<(), String> {
-        let is_taken = self.proxies.iter().any(|one| {
-            !one.is_ours && one.coderd == self.coderd && one.name == self.name
-        });
+        let is_taken =
+            self.proxies.iter().any(|one| !one.is_ours && one.coderd == self.coderd && one.name == self.name);
         let ours: Vec<&Proxy> = self.proxies.iter().filter(|one| one.is_ours).collect();
-        let works = self.secret.as_ref().is_some_and(|held| held.coderd == self.coderd && self.is_valid(held));
+        let works =
+            self.secret.as_ref().is_some_and(|held| held.coderd == self.coderd && self.is_valid(held));
         let is_here = ours.iter().all(|one| one.coderd == self.coderd && (one.name == self.name || is_taken));
         match () {
             // Somebody else has the name: what was there before stays.
@@ -283,9 +295,17 @@ impl World {
         if let Some(faults) = self.faults.checked_sub(1) {
             let poorer = Self { faults, ..self.clone() };
             if self.secret.is_some() {
-                all.push(("the Secret is deleted", Self { secret: None, ..poorer.clone() }.without_proof(), false));
+                all.push((
+                    "the Secret is deleted",
+                    Self { secret: None, ..poorer.clone() }.without_proof(),
+                    false,
+                ));
             }
-            all.push(("status is lost", Self { record: Record::default(), ..poorer.clone() }.without_proof(), false));
+            all.push((
+                "status is lost",
+                Self { record: Record::default(), ..poorer.clone() }.without_proof(),
+                false,
+            ));
             for index in 0..self.proxies.len() {
                 let mut next = poorer.clone();
                 next.proxies.remove(index);
@@ -321,7 +341,8 @@ impl World {
                     && one.id.map_or(one.attempted && one.name == name(proxy.name), |id| id == uuid(proxy.id))
             });
             let is_proven = secret.as_ref().is_some_and(|held| {
-                held.coderd == coderd && (held.coderd, held.id, held.token) == (proxy.coderd, proxy.id, proxy.token)
+                held.coderd == coderd
+                    && (held.coderd, held.id, held.token) == (proxy.coderd, proxy.id, proxy.token)
             });
             proxy.is_ours &= is_recorded || is_proven;
         }
@@ -360,9 +381,12 @@ fn explore(start: World, decide: Decide) -> Result<usize, String> {
                 Err(broken) => return Err(told(&came, id, &format!("{broken}, by {by}"))),
             }
         }
-        moves.extend(world.others().into_iter().map(|(by, next, is_onward)| (by.to_owned(), next, is_onward)));
+        moves
+            .extend(world.others().into_iter().map(|(by, next, is_onward)| (by.to_owned(), next, is_onward)));
         settled[id] = !moves.iter().any(|(_, _, is_onward)| *is_onward);
-        if settled[id] && let Err(broken) = world.check_settled() {
+        if settled[id]
+            && let Err(broken) = world.check_settled()
+        {
             return Err(told(&came, id, &format!("{broken}: {world:?}")));
         }
         for (by, next, is_onward) in moves {
@@ -379,7 +403,8 @@ fn explore(start: World, decide: Decide) -> Result<usize, String> {
             }
         }
     }
-    stuck(&onward, settled).map_or(Ok(ids.len()), |at| Err(told(&came, at, "it never comes to rest from here")))
+    stuck(&onward, settled)
+        .map_or(Ok(ids.len()), |at| Err(told(&came, at, "it never comes to rest from here")))
 }
 
 /// A state from which nothing leads to rest without another fault.

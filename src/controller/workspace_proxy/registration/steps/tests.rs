@@ -144,7 +144,10 @@ fn a_name_of_others_is_a_conflict_unless_an_annotation_names_it() {
     assert_eq!(case.next(), Step::Wait(Wait::NameTaken));
     case.desired.adopt = Some("eu".to_owned());
     let adopted = case.recorded();
-    assert_eq!((adopted.adopted.as_deref(), adopted.pending.as_ref().unwrap().id), (Some("eu"), Some(uuid(THEIRS))));
+    assert_eq!(
+        (adopted.adopted.as_deref(), adopted.pending.as_ref().unwrap().id),
+        (Some("eu"), Some(uuid(THEIRS)))
+    );
     case.record = Record { adopted: Some("eu".to_owned()), ..Record::default() };
     assert_eq!(case.next(), Step::Wait(Wait::NameTaken), "it is done once");
     case.record = Record::default();
