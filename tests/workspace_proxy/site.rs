@@ -93,7 +93,6 @@ fn api(client: &Client, kind: &str, namespace: &str) -> Api<DynamicObject> {
 
 /// A namespace with a control plane `coder`.
 pub struct Site {
-    pub env: &'static TestEnv,
     pub ns: String,
     pub double: Double,
     pub client: Client,
@@ -118,7 +117,7 @@ impl Site {
         let shared = SHARED.get_or_init(start).await;
         let env = &shared.env;
         let (ns, client) = (env.cluster.namespace(purpose).await, env.cluster.client().await);
-        let site = Self { env, ns, double, client };
+        let site = Self { ns, double, client };
         let token = site.coderd().token_for(&[Role::Owner]);
         site.put(&objects::secret(&site.ns, "operator-token", &json!({ "token": token }))).await;
         site
