@@ -5,7 +5,7 @@ use crate::provisioner::ProvisionerRbacSpec;
 use crate::shared::{ProbeSpec, RbacSpec, ServiceAccountSpec, ServiceSpec};
 use crate::well_known::default;
 use crate::workload::{DisruptionBudgetSpec, MetricsSpec, MonitorSpec, PodMetricsSpec};
-use crate::{CoderControlPlaneSpec, CoderProvisionerSpec};
+use crate::{CoderControlPlaneSpec, CoderProvisionerSpec, CoderWorkspaceProxySpec};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde::Serialize;
 
@@ -35,6 +35,23 @@ impl CoderProvisionerSpec {
     /// Seconds that daemons have to finish their builds.
     pub fn grace_period_or_default(&self) -> i64 {
         self.termination_grace_period_seconds.unwrap_or(default::TERMINATION_GRACE_PERIOD_SECONDS)
+    }
+}
+
+impl CoderWorkspaceProxySpec {
+    /// How many pods.
+    pub fn replicas_or_default(&self) -> i32 {
+        self.replicas.unwrap_or(default::REPLICAS)
+    }
+
+    /// Seconds that the proxy has to stop.
+    pub fn grace_period_or_default(&self) -> i64 {
+        self.termination_grace_period_seconds.unwrap_or(default::WORKSPACE_PROXY_GRACE_PERIOD_SECONDS)
+    }
+
+    /// Port of the Service.
+    pub fn service_port_or_default(&self) -> i32 {
+        self.service.as_ref().map_or(default::SERVICE_PORT, ServiceSpec::port_or_default)
     }
 }
 

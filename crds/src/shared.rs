@@ -166,6 +166,17 @@ pub struct ProbeSpec {
     pub failure_threshold: Option<i32>,
 }
 
+/// A CoderControlPlane in the same namespace.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ControlPlaneRef {
+    /// Name of the CoderControlPlane.
+    // Not required by the schema: an empty reference has always been storable, and admission explains it better.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 253))]
+    pub name: String,
+}
+
 /// What happens in coderd when the object is deleted. `Delete` (the default) removes what this object made there, and
 /// the object stays until that succeeded; `Orphan` leaves it there.
 // A field of an enum type shows the description of the type: it is written here for both.

@@ -17,7 +17,7 @@ pub mod finalizer {
     pub const CONTROL_PLANE: &str = "coder.com/workspace-rbac-cleanup";
     /// On a CoderProvisioner: the provisioner key in coderd.
     pub const PROVISIONER: &str = "coder.com/provisioner-key-cleanup";
-    /// On a CoderWorkspaceProxy with `bootstrap`: the registration in coderd.
+    /// On a CoderWorkspaceProxy that the operator registers: the registration in coderd.
     pub const WORKSPACE_PROXY: &str = "coder.com/workspace-proxy-cleanup";
 }
 
@@ -31,10 +31,12 @@ pub mod annotation {
     pub const ADOPT_KEY: &str = "coder.com/adopt-key";
     /// Names the registration in coderd that this workspace proxy may take over.
     pub const ADOPT_PROXY: &str = "coder.com/adopt-proxy";
+    /// On a CoderWorkspaceProxy: any new value replaces the token of its registration.
+    pub const ROTATE_TOKEN: &str = "coder.com/rotate-token";
     /// Names the lower Coder version that this control plane may go back to.
     pub const ALLOW_DOWNGRADE: &str = "coder.com/allow-downgrade";
     /// Those that act: adding or changing one is reviewed by admission as a change of the spec is.
-    pub const ACTING: [&str; 4] = [RELEASE_EXTERNAL, ADOPT_KEY, ADOPT_PROXY, ALLOW_DOWNGRADE];
+    pub const ACTING: [&str; 5] = [RELEASE_EXTERNAL, ADOPT_KEY, ADOPT_PROXY, ROTATE_TOKEN, ALLOW_DOWNGRADE];
     /// On workspace Roles and RoleBindings: uid of the control plane that made them.
     pub const WORKSPACE_RBAC_OWNER_UID: &str = "coder.com/workspace-rbac-owner-uid";
     /// On a provisioner's pod template: a new key rolls the Deployment.
@@ -42,6 +44,11 @@ pub mod annotation {
     /// On the Secret of a provisioner key: data key, control plane, deployment, organization and name of the key whose
     /// plaintext it holds, so that the plaintext is shown to no other coderd.
     pub const KEY_OF: &str = "coder.com/provisioner-key-of";
+    /// On a workspace proxy's pod template: a new token rolls the Deployment.
+    pub const TOKEN_CHECKSUM: &str = "checksum/proxy-token";
+    /// On the Secret of a proxy's token: control plane, deployment and id of the registration whose token it holds, so that
+    /// the token is shown to no other coderd, and the rotation it was made for.
+    pub const TOKEN_OF: &str = "coder.com/proxy-token-of";
     /// On a control plane's pod template: a new value in a Secret or ConfigMap it reads rolls the Deployment. On a
     /// provisioner's: another CA of a control plane with TLS does.
     pub const CHECKSUM: &str = "coder.com/checksum";
@@ -111,6 +118,10 @@ pub mod default {
     pub const SERVICE_TYPE: &str = "ClusterIP";
     /// `service.port`.
     pub const SERVICE_PORT: i32 = 80;
+    /// Icon of a workspace proxy: a globe. coderd takes no empty one.
+    pub const PROXY_ICON: &str = "/emojis/1f310.png";
+    /// Seconds a workspace proxy may take to stop.
+    pub const WORKSPACE_PROXY_GRACE_PERIOD_SECONDS: i64 = 60;
     /// Organization of a provisioner key.
     pub const ORGANIZATION: &str = "default";
     /// Seconds coderd may take to stop.
@@ -207,11 +218,11 @@ pub mod condition {
     pub const AUTHORITY_APPLIED: &str = "AuthorityApplied";
     /// CoderControlPlane: the license is in coderd.
     pub const LICENSE_APPLIED: &str = "LicenseApplied";
-    /// CoderProvisioner: the control plane exists and has an address.
+    /// CoderProvisioner, CoderWorkspaceProxy: the control plane exists and has an address.
     pub const CONTROL_PLANE_READY: &str = "ControlPlaneReady";
-    /// CoderProvisioner: the token that `bootstrap` refers to is at hand; there only where it does.
+    /// CoderProvisioner, CoderWorkspaceProxy: the token that `bootstrap` refers to is at hand; there only where it does.
     pub const BOOTSTRAP_SECRET_READY: &str = "BootstrapSecretReady";
-    /// CoderProvisioner: a token for coderd is at hand.
+    /// CoderProvisioner, CoderWorkspaceProxy: a token for coderd is at hand.
     pub const OPERATOR_ACCESS_READY: &str = "OperatorAccessReady";
     /// CoderProvisioner: the license covers external provisioners.
     pub const EXTERNAL_PROVISIONERS_ENTITLED: &str = "ExternalProvisionersEntitled";
@@ -219,11 +230,20 @@ pub mod condition {
     pub const PROVISIONER_KEY_READY: &str = "ProvisionerKeyReady";
     /// CoderProvisioner: the key is in its Secret.
     pub const PROVISIONER_KEY_SECRET_READY: &str = "ProvisionerKeySecretReady";
-    /// CoderProvisioner: the Deployment has ready pods.
+    /// CoderProvisioner, CoderWorkspaceProxy: the Deployment has ready pods.
     pub const DEPLOYMENT_READY: &str = "DeploymentReady";
 
+    /// CoderWorkspaceProxy: the license covers workspace proxies.
+    pub const WORKSPACE_PROXIES_ENTITLED: &str = "WorkspaceProxiesEntitled";
+    /// CoderWorkspaceProxy: the proxy is registered in coderd as the spec asks for it.
+    pub const PROXY_REGISTERED: &str = "ProxyRegistered";
+    /// CoderWorkspaceProxy: the Secret that pods read holds a token that coderd accepts.
+    pub const PROXY_TOKEN_SECRET_READY: &str = "ProxyTokenSecretReady";
+    /// CoderWorkspaceProxy: what coderd's health check says of the proxy.
+    pub const PROXY_HEALTHY: &str = "ProxyHealthy";
+
     /// Every one of them.
-    pub const ALL: [&str; 19] = [
+    pub const ALL: [&str; 23] = [
         READY,
         RECONCILING,
         STALLED,
@@ -243,5 +263,9 @@ pub mod condition {
         PROVISIONER_KEY_READY,
         PROVISIONER_KEY_SECRET_READY,
         DEPLOYMENT_READY,
+        WORKSPACE_PROXIES_ENTITLED,
+        PROXY_REGISTERED,
+        PROXY_TOKEN_SECRET_READY,
+        PROXY_HEALTHY,
     ];
 }

@@ -4,12 +4,12 @@
 use super::process::{Context, Fatal, Running};
 use crate::control_plane_access::control_planes::ControlPlanes;
 use crate::controller::control_plane::Dependants;
-use crate::kubernetes::{Kept, Objects, Reduced, Reflected, Selection};
+use crate::kubernetes::{Kept, Objects, Reflected, Selection};
 use crate::serving::metrics::Named;
 use crds::{CoderControlPlane, CoderProvisioner, CoderWorkspaceProxy};
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use kube::Resource;
-use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::de::DeserializeOwned;
 use std::fmt::Debug;
 
 /// Follows the three kinds the reconcilers need.
@@ -23,9 +23,9 @@ pub(super) fn follow(
         require(context, running, "CoderControlPlane", kube.everywhere::<Kept<CoderControlPlane>>());
     let provisioners =
         require(context, running, "CoderProvisioner", kube.everywhere::<Kept<CoderProvisioner>>());
-    let proxies = kube.everywhere::<Reduced<CoderWorkspaceProxy, IgnoredAny>>();
-    require(context, running, "CoderWorkspaceProxy", proxies);
-    (control_planes, Dependants { provisioners, api_services })
+    let proxies =
+        require(context, running, "CoderWorkspaceProxy", kube.everywhere::<Kept<CoderWorkspaceProxy>>());
+    (control_planes, Dependants { provisioners, proxies, api_services })
 }
 
 fn require<K>(

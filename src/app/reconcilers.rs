@@ -12,17 +12,18 @@ use crate::controller::children::{ChildCache, SharedChildCache};
 use crate::controller::control_plane::{self, Dependants, follow_dependants, orphans};
 use crate::controller::identity::ObjectKey;
 use crate::controller::object::ReconciledKind;
-use crate::controller::provisioner::{self, follow_control_planes};
+use crate::controller::provisioner;
 use crate::controller::runtime::context::ReconcilerContext;
 use crate::controller::runtime::objects;
 use crate::controller::runtime::queue::Queue;
 use crate::controller::runtime::telemetry::Telemetry;
 use crate::controller::runtime::verify;
-use crate::controller::runtime::watches::{self, OnWatchError, Router};
+use crate::controller::runtime::watches::{self, OnWatchError, Router, WatchHandler};
 use crate::controller::runtime::workers::Workers;
+use crate::controller::workspace_proxy;
 use crate::kubernetes::events::Events;
 use crate::serving::metrics::{CoderdRequest, Metrics, Named};
-use crds::{CoderControlPlane, CoderProvisioner};
+use crds::{CoderControlPlane, CoderProvisioner, CoderWorkspaceProxy};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -30,6 +31,7 @@ use tokio_util::sync::CancellationToken;
 /// As metrics, logs and whoever routes changes call them.
 const CONTROL_PLANE: &str = CoderControlPlane::NAME[1];
 const PROVISIONER: &str = CoderProvisioner::NAME[1];
+const WORKSPACE_PROXY: &str = CoderWorkspaceProxy::NAME[1];
 
 /// What the leader does: everything is looked at once, then again whenever something changes.
 pub(super) fn work(context: &Context, control_planes: ControlPlanes, dependants: Dependants) -> Work {
@@ -45,6 +47,7 @@ struct Reconcilers {
     children: Arc<SharedChildCache>,
     of_control_planes: Arc<control_plane::Reconciler>,
     of_provisioners: Arc<provisioner::Reconciler>,
+    of_proxies: Arc<workspace_proxy::Reconciler>,
     control_planes: ControlPlanes,
     dependants: Dependants,
     metrics: Metrics,
@@ -70,10 +73,17 @@ impl Reconcilers {
             control_planes.clone(),
             context.flags.verify_interval,
         );
+        let of_proxies = workspace_proxy::Reconciler::new(
+            reconciler_context(context, WORKSPACE_PROXY, &access, &children),
+            dependants.proxies.clone(),
+            control_planes.clone(),
+            context.flags.verify_interval,
+        );
         Self {
             children,
             of_control_planes: Arc::new(of_control_planes),
             of_provisioners: Arc::new(of_provisioners),
+            of_proxies: Arc::new(of_proxies),
             control_planes,
             dependants,
             metrics: context.metrics.clone(),
@@ -88,28 +98,34 @@ impl Reconcilers {
         self.children.forget_all();
         self.of_control_planes.begin_term();
         self.of_provisioners.begin_term();
+        self.of_proxies.begin_term();
         let workers = Workers::default();
-        let (planes, daemons) = (Queue::with(&workers), Queue::with(&workers));
+        let (planes, daemons, proxies) =
+            (Queue::with(&workers), Queue::with(&workers), Queue::with(&workers));
         let there = self.control_planes.clone();
         let _planes_shown = Telemetry::new(CONTROL_PLANE, self.metrics.clone())
             .show(&planes, move |namespace, name| there.named(namespace, name).is_some());
         let there = self.dependants.provisioners.clone();
         let _daemons_shown = Telemetry::new(PROVISIONER, self.metrics.clone())
             .show(&daemons, move |namespace, name| there.named(namespace, name).is_some());
+        let there = self.dependants.proxies.clone();
+        let _proxies_shown = Telemetry::new(WORKSPACE_PROXY, self.metrics.clone())
+            .show(&proxies, move |namespace, name| there.named(namespace, name).is_some());
         let _jobs_shown = self.metrics.pending_jobs.show(self.of_provisioners.job_counts());
-        let router = Arc::new(self.router(&planes, &daemons));
+        let router = Arc::new(self.router(&planes, &daemons, &proxies));
         let kube = self.of_control_planes.kube();
         tokio::select! {
             () = watches::follow(kube, router.clone(), on_watch_error(&self.metrics)) => {}
             () = verify::follow(kube, &router, self.verify_interval) => {}
             () = self.reconcile_control_planes(&planes, stop.clone()) => {}
-            () = self.reconcile_provisioners(&daemons, stop) => {}
+            () = self.reconcile_provisioners(&daemons, stop.clone()) => {}
+            () = self.reconcile_proxies(&proxies, stop) => {}
             () = orphans::remove(kube, &self.events, &self.control_planes, self.orphan_times) => {}
         }
     }
 
     /// Whom the watches tell: every kind, with its own queue.
-    fn router(&self, planes: &Keys, daemons: &Keys) -> Router {
+    fn router(&self, planes: &Keys, daemons: &Keys, proxies: &Keys) -> Router {
         let of_control_planes = control_plane::Triggers::new(
             self.control_planes.clone(),
             self.of_control_planes.grant_index().clone(),
@@ -121,7 +137,14 @@ impl Reconcilers {
             self.control_planes.clone(),
             daemons.clone(),
         );
-        Router::new(self.children.clone(), vec![Box::new(of_control_planes), Box::new(of_provisioners)])
+        let of_proxies = workspace_proxy::Triggers::new(
+            self.dependants.proxies.clone(),
+            self.control_planes.clone(),
+            proxies.clone(),
+        );
+        let all: Vec<Box<dyn WatchHandler>> =
+            vec![Box::new(of_control_planes), Box::new(of_provisioners), Box::new(of_proxies)];
+        Router::new(self.children.clone(), all)
     }
 
     async fn reconcile_control_planes(&self, queue: &Keys, stop: CancellationToken) {
@@ -152,7 +175,22 @@ impl Reconcilers {
             () = reconciles => {}
             () = verify::follow_objects(reconciler.objects(), queue, interval) => {}
             () = objects::follow(all.clone(), queue.clone(), |key| reconciler.forget(key)) => {}
-            () = follow_control_planes(planes, all, queue.clone()) => {}
+            () = provisioner::follow_control_planes(planes, all, queue.clone()) => {}
+        }
+    }
+
+    async fn reconcile_proxies(&self, queue: &Keys, stop: CancellationToken) {
+        let (reconciler, interval) = (&self.of_proxies, self.verify_interval);
+        let reconciles = queue.run(stop, |key| {
+            let reconciler = reconciler.clone();
+            async move { reconciler.reconcile(key).await }
+        });
+        let (all, planes) = (self.dependants.proxies.clone(), self.control_planes.clone());
+        tokio::select! {
+            () = reconciles => {}
+            () = verify::follow_objects(reconciler.objects(), queue, interval) => {}
+            () = objects::follow(all.clone(), queue.clone(), |key| reconciler.forget(key)) => {}
+            () = workspace_proxy::follow_control_planes(planes, all, queue.clone()) => {}
         }
     }
 }

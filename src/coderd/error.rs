@@ -4,113 +4,9 @@
 
 use super::addresses::Forbidden;
 use super::endpoint::Scheme;
+pub use super::operation::Operation;
 use crate::foreign::Foreign;
-use std::fmt;
 use std::time::Duration;
-
-/// The call that failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Operation {
-    /// `GET /healthz`.
-    Healthz,
-    /// `GET /api/v2/buildinfo`.
-    BuildInfo,
-    /// `GET /api/v2/entitlements`.
-    Entitlements,
-    /// `GET /api/v2/users/me`.
-    Me,
-    /// `GET /api/v2/licenses`.
-    Licenses,
-    /// `POST /api/v2/licenses`.
-    UploadLicense,
-    /// `DELETE /api/v2/users/me/keys/{id}`.
-    DeleteToken,
-    /// `GET /api/v2/organizations/{organization}`.
-    Organization,
-    /// `GET /api/v2/organizations/{organization}/provisionerkeys`.
-    ProvisionerKeys,
-    /// `POST /api/v2/organizations/{organization}/provisionerkeys`.
-    CreateProvisionerKey,
-    /// `DELETE /api/v2/organizations/{organization}/provisionerkeys/{name}`.
-    DeleteProvisionerKey,
-    /// `GET /api/v2/provisionerkeys/{placeholder}`, by the key itself.
-    IdentifyProvisionerKey,
-    /// `GET /api/v2/organizations/{organization}/provisionerkeys/daemons`.
-    ProvisionerKeyDaemons,
-    /// `GET /api/v2/organizations/{organization}/provisionerjobs`.
-    PendingJobs,
-    /// `POST /api/v2/authcheck`.
-    Authcheck,
-}
-
-impl fmt::Display for Operation {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            Self::Healthz => "asking whether coderd is up",
-            Self::BuildInfo => "reading coderd's version",
-            Self::Entitlements => "reading coderd's entitlements",
-            Self::Me => "asking coderd who the token belongs to",
-            Self::Licenses => "listing coderd's licenses",
-            Self::UploadLicense => "uploading a license",
-            Self::DeleteToken => "deleting a token",
-            Self::Organization => "reading an organization",
-            Self::ProvisionerKeys => "listing provisioner keys",
-            Self::CreateProvisionerKey => "creating a provisioner key",
-            Self::DeleteProvisionerKey => "deleting a provisioner key",
-            Self::IdentifyProvisionerKey => "asking coderd which provisioner key a Secret holds",
-            Self::ProvisionerKeyDaemons => "listing the daemons of provisioner keys",
-            Self::PendingJobs => "listing pending provisioner jobs",
-            Self::Authcheck => "asking coderd what the token's user may see",
-        })
-    }
-}
-
-impl Operation {
-    /// One word of a closed set.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Healthz => "healthz",
-            Self::BuildInfo => "build_info",
-            Self::Entitlements => "entitlements",
-            Self::Me => "me",
-            Self::Licenses => "licenses",
-            Self::UploadLicense => "upload_license",
-            Self::DeleteToken => "delete_token",
-            Self::Organization => "organization",
-            Self::ProvisionerKeys => "provisioner_keys",
-            Self::CreateProvisionerKey => "create_provisioner_key",
-            Self::DeleteProvisionerKey => "delete_provisioner_key",
-            Self::IdentifyProvisionerKey => "identify_provisioner_key",
-            Self::ProvisionerKeyDaemons => "provisioner_key_daemons",
-            Self::PendingJobs => "pending_jobs",
-            Self::Authcheck => "authcheck",
-        }
-    }
-
-    /// Whether it is made without a token: who refuses it is not coderd but something in between. The call that shows a
-    /// provisioner key is one of them: what coderd says of a key it does not know is an answer, not a refusal.
-    pub(crate) fn is_open(self) -> bool {
-        matches!(self, Self::Healthz | Self::BuildInfo | Self::Entitlements | Self::IdentifyProvisionerKey)
-    }
-
-    fn unauthorized(self) -> &'static str {
-        match self.is_open() {
-            true => "it needs no token, yet the answer asks for one (401)",
-            false => "coderd does not accept the token (401)",
-        }
-    }
-
-    fn forbidden(self) -> &'static str {
-        match self.is_open() {
-            true => "it is open to everybody, yet the answer forbids it (403)",
-            // coderd denies the writes of keys with a 500.
-            false if matches!(self, Self::CreateProvisionerKey | Self::DeleteProvisionerKey) => {
-                "the token's user may not do this"
-            }
-            false => "the token's user may not do this (403)",
-        }
-    }
-}
 
 /// Where a call was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -201,8 +97,8 @@ pub enum Error {
         /// The call.
         operation: Operation,
     },
-    /// 409.
-    #[error("{operation} failed: it conflicts with what coderd has (409)")]
+    /// 409, or a clash that coderd takes for an error of its own.
+    #[error("{operation} failed: {}", operation.conflict())]
     Conflict {
         /// The call.
         operation: Operation,

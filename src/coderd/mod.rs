@@ -10,6 +10,7 @@ pub(crate) mod endpoint;
 pub mod error;
 pub(crate) mod license;
 pub(crate) mod observer;
+mod operation;
 mod rate_limit_hold;
 pub(crate) mod resolve;
 mod tls;

@@ -1,21 +1,57 @@
-//! Decides whether coderd lets external provisioners work, by what it says now. It never decides what follows.
+//! Decides whether coderd lets what needs a license work, by what it says now. It never decides what follows.
 
 use super::reach::{Reached, within};
-use crate::coderd::client::{Entitlement, Entitlements, Feature};
+use crate::coderd::client::{EXTERNAL_PROVISIONERS, Entitlement, Entitlements, Feature, WORKSPACE_PROXIES};
 use crate::coderd::{Error, Operation};
 use std::time::Duration;
 
-/// The feature as coderd calls it.
-const EXTERNAL_PROVISIONERS: &str = "external_provisioner_daemons";
+/// What needs a license.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LicensedFeature {
+    /// Daemons outside of coderd.
+    ExternalProvisioners,
+    /// Workspace proxies.
+    WorkspaceProxies,
+}
 
-/// Whether coderd lets external provisioners work.
+impl LicensedFeature {
+    /// As coderd calls it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::ExternalProvisioners => EXTERNAL_PROVISIONERS,
+            Self::WorkspaceProxies => WORKSPACE_PROXIES,
+        }
+    }
+
+    /// As a person calls several of them.
+    pub(crate) fn plural(self) -> &'static str {
+        match self {
+            Self::ExternalProvisioners => "external provisioners",
+            Self::WorkspaceProxies => "workspace proxies",
+        }
+    }
+
+    /// What is left alone without a license.
+    pub(crate) fn left_alone(self) -> &'static str {
+        match self {
+            Self::ExternalProvisioners => {
+                "Running daemons are left alone; no key is created or deleted until then"
+            }
+            Self::WorkspaceProxies => {
+                "Running proxies are left alone; no registration is made or removed until then"
+            }
+        }
+    }
+}
+
+/// Whether coderd lets a feature work that needs a license.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum ExternalProvisioners {
-    /// A license covers them.
+pub(crate) enum FeatureEntitlement {
+    /// A license covers it.
     Entitled,
-    /// The license has expired, and they work for a while still.
+    /// The license has expired, and it works for a while still.
     Grace,
-    /// No license covers them.
+    /// No license covers it.
     NotEntitled,
     /// This build of coderd does not have the question (404): it has no licenses.
     NotSupported,
@@ -25,73 +61,80 @@ pub(crate) enum ExternalProvisioners {
     Failed(Error),
 }
 
-impl Reached {
-    /// Asks coderd, for as long as there is time. No token is sent.
-    pub(crate) async fn external_provisioners(&self, limit: Duration) -> ExternalProvisioners {
-        judged(within(limit, Operation::Entitlements, self.client.entitlements()).await)
+impl FeatureEntitlement {
+    /// Whether it works now.
+    pub(crate) fn is_entitled(&self) -> bool {
+        matches!(self, Self::Entitled | Self::Grace)
     }
 }
 
-fn judged(answer: Result<Entitlements, Error>) -> ExternalProvisioners {
+impl Reached {
+    /// Asks coderd, for as long as there is time. No token is sent.
+    pub(crate) async fn licensed(&self, feature: LicensedFeature, limit: Duration) -> FeatureEntitlement {
+        judged(within(limit, Operation::Entitlements, self.client.entitlements()).await, feature.name())
+    }
+}
+
+fn judged(answer: Result<Entitlements, Error>, feature: &str) -> FeatureEntitlement {
     match answer {
-        Ok(entitlements) => of_feature(entitlements.features.get(EXTERNAL_PROVISIONERS)),
+        Ok(entitlements) => of_feature(entitlements.feature(feature)),
         Err(Error::RouteMissing { .. } | Error::NotFoundOrForbidden { .. }) => {
-            ExternalProvisioners::NotSupported
+            FeatureEntitlement::NotSupported
         }
         Err(error @ (Error::Unauthorized { .. } | Error::Forbidden { .. } | Error::NotLicensed { .. })) => {
-            ExternalProvisioners::Forbidden(error)
+            FeatureEntitlement::Forbidden(error)
         }
-        Err(error) => ExternalProvisioners::Failed(error),
+        Err(error) => FeatureEntitlement::Failed(error),
     }
 }
 
 /// coderd itself goes by whether the feature is enabled; the other word only tells until when.
-fn of_feature(feature: Option<&Feature>) -> ExternalProvisioners {
-    match feature {
-        Some(Feature { enabled: true, entitlement: Entitlement::GracePeriod }) => ExternalProvisioners::Grace,
-        Some(Feature { enabled: true, entitlement: Entitlement::Entitled | Entitlement::Unknown }) => {
-            ExternalProvisioners::Entitled
-        }
-        Some(Feature { enabled: false, .. } | Feature { entitlement: Entitlement::NotEntitled, .. })
-        | None => ExternalProvisioners::NotEntitled,
+fn of_feature(Feature { enabled, entitlement }: Feature) -> FeatureEntitlement {
+    match (enabled, entitlement) {
+        (true, Entitlement::GracePeriod) => FeatureEntitlement::Grace,
+        (true, Entitlement::Entitled | Entitlement::Unknown) => FeatureEntitlement::Entitled,
+        (false, _) | (true, Entitlement::NotEntitled) => FeatureEntitlement::NotEntitled,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::coderd::error::Operation;
     use serde_json::{Value, from_value, json};
 
-    fn told(features: Value) -> ExternalProvisioners {
-        judged(Ok(from_value(json!({ "has_license": true, "features": features })).unwrap()))
+    fn told(features: Value, feature: &str) -> FeatureEntitlement {
+        judged(Ok(from_value(json!({ "has_license": true, "features": features })).unwrap()), feature)
     }
 
     #[test]
     fn what_coderd_says_of_the_feature_counts() {
-        let feature = |entitlement: &str, enabled: bool| {
-            told(json!({ EXTERNAL_PROVISIONERS: { "entitlement": entitlement, "enabled": enabled } }))
-        };
-        assert_eq!(feature("entitled", true), ExternalProvisioners::Entitled);
-        assert_eq!(feature("grace_period", true), ExternalProvisioners::Grace);
-        assert_eq!(feature("not_entitled", false), ExternalProvisioners::NotEntitled);
-        assert_eq!(feature("not_entitled", true), ExternalProvisioners::NotEntitled);
-        assert_eq!(feature("entitled", false), ExternalProvisioners::NotEntitled, "it is switched off");
-        assert_eq!(feature("a word to come", true), ExternalProvisioners::Entitled);
-        assert_eq!(told(json!({})), ExternalProvisioners::NotEntitled, "this coderd does not have it");
+        for name in [EXTERNAL_PROVISIONERS, WORKSPACE_PROXIES] {
+            let feature = |entitlement: &str, enabled: bool| {
+                told(json!({ name: { "entitlement": entitlement, "enabled": enabled } }), name)
+            };
+            assert_eq!(feature("entitled", true), FeatureEntitlement::Entitled);
+            assert_eq!(feature("grace_period", true), FeatureEntitlement::Grace);
+            assert_eq!(feature("not_entitled", false), FeatureEntitlement::NotEntitled);
+            assert_eq!(feature("not_entitled", true), FeatureEntitlement::NotEntitled);
+            assert_eq!(feature("entitled", false), FeatureEntitlement::NotEntitled, "it is switched off");
+            assert_eq!(feature("a word to come", true), FeatureEntitlement::Entitled);
+            let other = json!({ "audit_log": { "entitlement": "entitled", "enabled": true } });
+            assert_eq!(told(other, name), FeatureEntitlement::NotEntitled, "this coderd does not have it");
+        }
     }
 
     #[test]
     fn a_question_that_is_not_answered_is_told_by_why() {
         let operation = Operation::Entitlements;
+        let judged = |error: Error| judged(Err(error), WORKSPACE_PROXIES);
         for missing in [Error::RouteMissing { operation }, Error::NotFoundOrForbidden { operation }] {
-            assert_eq!(judged(Err(missing)), ExternalProvisioners::NotSupported);
+            assert_eq!(judged(missing), FeatureEntitlement::NotSupported);
         }
         for refused in [Error::Unauthorized { operation }, Error::Forbidden { operation }] {
-            assert_eq!(judged(Err(refused.clone())), ExternalProvisioners::Forbidden(refused));
+            assert_eq!(judged(refused.clone()), FeatureEntitlement::Forbidden(refused));
         }
         for failed in [Error::TimedOut { operation }, Error::Server { operation, status: 502 }] {
-            assert_eq!(judged(Err(failed.clone())), ExternalProvisioners::Failed(failed));
+            assert_eq!(judged(failed.clone()), FeatureEntitlement::Failed(failed));
         }
     }
 }

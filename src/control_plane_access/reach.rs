@@ -159,6 +159,50 @@ impl ControlPlaneAccess {
         Ok(Reached { client, deployment_id, version, url, access })
     }
 
+    /// Reaches the coderd at an address that an author gave and the operator was allowed to dial, with a token that was given.
+    /// Who answers there is known by a certificate of a public CA, or not at all.
+    pub(crate) async fn reach_url(
+        &self,
+        url: &str,
+        namespace: &str,
+        secret: &str,
+        key: &str,
+    ) -> Result<Reached, Unreached> {
+        let holder = Holder::Bootstrap;
+        if secret.is_empty() {
+            return Err(Unreached::TokenSecretRefInvalid { holder });
+        }
+        if is_admission_disabled(&self.kube, namespace).await? {
+            return Err(Unreached::AdmissionDisabled { holder, namespace: namespace.to_owned() });
+        }
+        let hold = self.holds.of(url);
+        if let Some(left) = hold.left(Instant::now()) {
+            return Err(Unreached::RateLimited { left });
+        }
+        let place = TokenPlace::Named {
+            holder,
+            namespace: namespace.to_owned(),
+            secret: secret.to_owned(),
+            key: key.to_owned(),
+        };
+        let access = Access {
+            control_plane: url.to_owned(),
+            place,
+            coderd_said: Said::default(),
+            access_said: Said::default(),
+        };
+        let client = client(url, trust::Trust::default(), &self.egress, hold);
+        let introduced = introduce(client.map_err(Unreached::Misconfigured)?).await;
+        let (client, identity) = introduced.map_err(|unintroduced| match unintroduced {
+            Unintroduced::Absent(error) | Unintroduced::Silent(error) => access.unanswered(error),
+        })?;
+        let token = named(secret_value(&self.kube, namespace, secret, key).await, holder)?;
+        let client = client.with_token(token);
+        client.me().await.map_err(|error| access.unproven(error))?;
+        let Identity { version, deployment_id } = identity;
+        Ok(Reached { client, deployment_id, version, url: url.to_owned(), access })
+    }
+
     /// The Service as it is now, if a token may go through it.
     async fn service(&self, control_plane: &CoderControlPlane) -> Result<Value, Unreached> {
         let found = self.kube.read(target(SERVICE, control_plane)).await?;

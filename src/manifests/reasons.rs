@@ -3,11 +3,12 @@
 
 use super::reference::{HEADER, cell, code};
 use super::{File, Generated};
-use crate::controller::{control_plane, provisioner};
+use crate::controller::{control_plane, provisioner, workspace_proxy};
 
 const OPENING: &str = "# Reasons\n\n\
     Every `reason` in a condition or an Event. They are API: a reason keeps its name and its meaning. \
-    [control-plane.md](../control-plane.md) and [provisioner.md](../provisioner.md) say which condition has which of them.\n";
+    [control-plane.md](../control-plane.md), [provisioner.md](../provisioner.md) and \
+    [workspace-proxy.md](../workspace-proxy.md) say which condition has which of them.\n";
 
 /// A reason, who acts on it and what it means.
 type Row = [&'static str; 3];
@@ -18,7 +19,15 @@ pub(super) fn files() -> Generated {
     let control_plane = control_plane.map(|one| [one.as_str(), one.class().as_str(), one.doc()]).collect();
     let provisioner = provisioner::reasons::Reason::ALL.iter();
     let provisioner = provisioner.map(|one| [one.as_str(), one.class().as_str(), one.doc()]).collect();
-    let tables = table("CoderControlPlane", control_plane) + &table("CoderProvisioner", provisioner);
+    let workspace_proxy = workspace_proxy::reasons::Reason::ALL.iter();
+    let workspace_proxy =
+        workspace_proxy.map(|one| [one.as_str(), one.class().as_str(), one.doc()]).collect();
+    let tables = [
+        table("CoderControlPlane", control_plane),
+        table("CoderProvisioner", provisioner),
+        table("CoderWorkspaceProxy", workspace_proxy),
+    ]
+    .concat();
     Ok(vec![File {
         path: "docs/reference/reasons.md".to_owned(),
         content: format!("{HEADER}\n{OPENING}{tables}"),

@@ -138,7 +138,7 @@ const PURE_STEPS: [&str; 6] =
 /// Folders that only decide; `fixtures.rs` in them read samples.
 const PURE_FOLDERS: [&str; 2] = ["src/controller/status", "src/controller/workload"];
 /// What else only decides.
-const PURE_FILES: [&str; 33] = [
+const PURE_FILES: [&str; 37] = [
     "src/kubernetes/lease/step.rs",
     "src/serving/authority/rotation.rs",
     "src/serving/injection.rs",
@@ -164,9 +164,13 @@ const PURE_FILES: [&str; 33] = [
     "src/controller/control_plane/access/record.rs",
     "src/controller/control_plane/access/steps.rs",
     "src/controller/control_plane/checksum.rs",
-    "src/controller/provisioner/address.rs",
-    "src/controller/provisioner/claims.rs",
-    "src/controller/provisioner/followed_image.rs",
+    "src/controller/attached/address.rs",
+    "src/controller/attached/attachment.rs",
+    "src/controller/attached/certificates.rs",
+    "src/controller/attached/followed_image.rs",
+    "src/controller/attached/outside.rs",
+    "src/controller/attached/seal.rs",
+    "src/controller/attached/claims.rs",
     "src/controller/provisioner/outside.rs",
     "src/controller/provisioner/key/ending.rs",
     "src/controller/provisioner/key/record.rs",
@@ -202,7 +206,8 @@ fn pure_steps_have_no_hidden_input() {
 }
 
 /// Rooms of the controller that every kind uses.
-const SHARED: [&str; 10] = [
+const SHARED: [&str; 11] = [
+    "attached",
     "checksum_key.rs",
     "children",
     "finalizer.rs",

@@ -4,8 +4,9 @@
 mod connections;
 mod hostile_lists;
 mod provisioners;
+mod proxies;
 
-use coder_k8s::coderd::client::{Applied, Limits, Tags, Tier, Upload};
+use coder_k8s::coderd::client::{Applied, Limits, ProxyAppearance, Tags, Tier, Upload};
 use coder_k8s::coderd::error::{Lost, Operation};
 use coder_k8s::coderd::{Client, Endpoint, Error, Resolve, Retry, Uuid};
 use coder_k8s::confidential::Confidential;
@@ -35,7 +36,7 @@ fn license() -> Confidential<String> {
     Confidential::new(license_with(&json!({ "jti": LICENSE_ID, "exp": 4_000_000_000_i64 })))
 }
 
-const CALLS: [(Operation, &str); 15] = [
+const CALLS: [(Operation, &str); 21] = [
     (Operation::Healthz, "GET /healthz"),
     (Operation::BuildInfo, "GET /buildinfo"),
     (Operation::Entitlements, "GET /entitlements"),
@@ -51,14 +52,31 @@ const CALLS: [(Operation, &str); 15] = [
     (Operation::ProvisionerKeyDaemons, "GET /organizations/{org}/provisionerkeys/daemons"),
     (Operation::PendingJobs, "GET /organizations/{org}/provisionerjobs"),
     (Operation::Authcheck, "POST /authcheck"),
+    (Operation::WorkspaceProxy, "GET /workspaceproxies/{proxy}"),
+    (Operation::CreateWorkspaceProxy, "POST /workspaceproxies"),
+    (Operation::UpdateWorkspaceProxy, "PATCH /workspaceproxies/{proxy}"),
+    (Operation::RegenerateProxyToken, "PATCH /workspaceproxies/{proxy}"),
+    (Operation::DeleteWorkspaceProxy, "DELETE /workspaceproxies/{proxy}"),
+    (Operation::VerifyProxyToken, "GET /workspaceagents/connection"),
 ];
+
+/// A proxy of this name that looks like any other.
+fn appearance(name: &str) -> ProxyAppearance<'_> {
+    ProxyAppearance { name, display_name: "Frankfurt", icon: "/emojis/1f310.png" }
+}
+
+/// The id of a proxy of the double, in the words of our client.
+fn proxy(coderd: &Coderd, name: &str) -> Uuid {
+    let found = coderd.workspace_proxies().into_iter().find(|proxy| proxy.name == name);
+    found.expect("it is there").id.to_string().parse().unwrap()
+}
 
 /// The id of an organisation of the double, in the words of our client.
 fn organization(coderd: &Coderd, word: &str) -> Uuid {
     coderd.organization_id(word).to_string().parse().unwrap()
 }
 
-/// Makes one call; a token or key to delete is made for it.
+/// Makes one call; a token, key or proxy that it is about is made for it.
 async fn call(operation: Operation, client: &Client, coderd: &Coderd) -> Result<(), Error> {
     let (default, untagged) = (organization(coderd, "default"), Tags::new());
     let name = format!("key-{}", coderd.calls().len());
@@ -90,6 +108,31 @@ async fn call(operation: Operation, client: &Client, coderd: &Coderd) -> Result<
         Operation::ProvisionerKeyDaemons => client.provisioner_key_daemons(default, |_| true).await.map(drop),
         Operation::PendingJobs => client.pending_jobs(default, &untagged).await.map(drop),
         Operation::Authcheck => client.may_read_provisioner_keys(default).await.map(drop),
+        Operation::CreateWorkspaceProxy => client.create_workspace_proxy(&appearance(&name)).await.map(drop),
+        of_proxies => {
+            let token = Confidential::new(coderd.add_workspace_proxy(&name));
+            call_about_proxy(of_proxies, client, (proxy(coderd, &name), &name), &token).await
+        }
+    }
+}
+
+async fn call_about_proxy(
+    operation: Operation,
+    client: &Client,
+    (id, name): (Uuid, &str),
+    token: &Confidential<String>,
+) -> Result<(), Error> {
+    match operation {
+        Operation::WorkspaceProxy => client.workspace_proxy(name).await.map(|found| assert!(found.is_some())),
+        Operation::UpdateWorkspaceProxy => {
+            client.update_workspace_proxy(id, &appearance(name)).await.map(drop)
+        }
+        Operation::RegenerateProxyToken => {
+            client.regenerate_proxy_token(id, &appearance(name)).await.map(drop)
+        }
+        Operation::DeleteWorkspaceProxy => client.delete_workspace_proxy(id).await.map(drop),
+        Operation::VerifyProxyToken => client.is_proxy_token_valid(token).await.map(|valid| assert!(valid)),
+        other => panic!("{other:?} is not about a proxy"),
     }
 }
 
@@ -136,8 +179,8 @@ fn echoing(status: u16, token: &str) -> Fault {
 async fn refusals_have_their_classes() {
     each_call(|token| echoing(401, token), |operation| Error::Unauthorized { operation }, &[]).await;
     each_call(|token| echoing(403, token), |operation| Error::Forbidden { operation }, &[]).await;
-    // What is not there need not be deleted.
-    let gone = [Operation::DeleteProvisionerKey];
+    // What is not there need not be deleted, and is found not to be there.
+    let gone = [Operation::DeleteProvisionerKey, Operation::WorkspaceProxy, Operation::DeleteWorkspaceProxy];
     each_call(|token| echoing(404, token), |operation| Error::NotFoundOrForbidden { operation }, &gone).await;
     each_call(|token| echoing(409, token), |operation| Error::Conflict { operation }, &[]).await;
     let premium =
@@ -159,6 +202,7 @@ async fn a_400_is_told_in_coderds_words_unless_they_repeat_what_was_sent() {
         Operation::BuildInfo,
         Operation::Entitlements,
         Operation::IdentifyProvisionerKey,
+        Operation::VerifyProxyToken,
     ];
     let repeated = |token: &str| Fault::answer(400, &json!({ "message": format!("bad {token}") }));
     let message = "(withheld: it repeats what was sent)";
@@ -218,8 +262,9 @@ async fn broken_connections_and_answers_have_their_classes() {
     each_call(|_| Fault::cut_before_processing(), cut, &[]).await;
     each_call(|_| Fault::response_lost(), cut, &[]).await;
     // An empty answer has no half, and nobody reads it.
-    let unread = [Operation::DeleteToken, Operation::DeleteProvisionerKey];
-    each_call(|_| Fault::half_body(), cut, &unread).await;
+    let empty = [Operation::DeleteToken, Operation::DeleteProvisionerKey];
+    each_call(|_| Fault::half_body(), cut, &empty).await;
+    let unread: Vec<Operation> = empty.into_iter().chain([Operation::DeleteWorkspaceProxy]).collect();
     each_call(|_| Fault::malformed_json(), |operation| Error::Malformed { operation }, &unread).await;
 }
 

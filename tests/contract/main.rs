@@ -6,19 +6,22 @@
 //! circumvent its license check. So the refusals that come before the signature are compared, the refusal of a wrong
 //! signature is pinned on the real server alone (the double checks none), listing and deleting are compared with a row
 //! that was put into the table and grants nothing, and the duplicate is pinned by the constraint whose name our client
-//! looks for. What provisioner keys need a license for is listed and pinned in `licensed.rs`; which role our user needs
-//! for them, in `roles.rs`.
+//! looks for. What provisioner keys and workspace proxies need a license for is listed and pinned in `licensed.rs`; which
+//! role our user needs for them, in `roles.rs`; how a workspace proxy starts, in `proxy_process.rs`.
 
 mod compare;
 mod licensed;
 mod operator;
 mod operator_access;
+mod proxy_process;
 mod redirect;
 mod requests;
 mod roles;
 mod sides;
 
-use coder_k8s::coderd::client::{Applied, Limits, PendingJobs, Tags};
+use coder_k8s::coderd::client::{
+    Applied, EXTERNAL_PROVISIONERS, Limits, PendingJobs, ProxyAppearance, Tags, WORKSPACE_PROXIES,
+};
 use coder_k8s::coderd::error::Operation;
 use coder_k8s::coderd::{Client, Endpoint, Error, Resolve, Uuid};
 use coder_k8s::confidential::Confidential;
@@ -93,7 +96,9 @@ fn client(side: &Side, who: Who) -> Client {
     client_at(side.addr, side.token(who).map(Confidential::new))
 }
 
-async fn call(operation: Operation, client: &Client) -> Result<(), Error> {
+/// Makes one call, about this proxy if it is about one.
+async fn call(operation: Operation, client: &Client, proxy: Uuid) -> Result<(), Error> {
+    let appearance = |name| ProxyAppearance { name, display_name: "A", icon: "/emojis/1f310.png" };
     match operation {
         Operation::Healthz => client.healthz().await,
         Operation::BuildInfo => client.build_info().await.map(drop),
@@ -119,6 +124,19 @@ async fn call(operation: Operation, client: &Client) -> Result<(), Error> {
         }
         Operation::PendingJobs => client.pending_jobs(default(), &Tags::new()).await.map(drop),
         Operation::Authcheck => client.may_read_provisioner_keys(default()).await.map(drop),
+        Operation::WorkspaceProxy => client.workspace_proxy_by_id(proxy).await.map(drop),
+        Operation::CreateWorkspaceProxy => client.create_workspace_proxy(&appearance("made")).await.map(drop),
+        Operation::UpdateWorkspaceProxy => {
+            client.update_workspace_proxy(proxy, &appearance("changed")).await.map(drop)
+        }
+        Operation::RegenerateProxyToken => {
+            client.regenerate_proxy_token(proxy, &appearance("changed")).await.map(drop)
+        }
+        Operation::VerifyProxyToken => {
+            let unknown = Confidential::new(format!("{proxy}:{}", "x".repeat(64)));
+            client.is_proxy_token_valid(&unknown).await.map(|is_valid| assert!(!is_valid))
+        }
+        Operation::DeleteWorkspaceProxy => client.delete_workspace_proxy(proxy).await.map(drop),
     }
 }
 
@@ -134,9 +152,11 @@ async fn our_client_understands_both_alike() {
         let sides = Sides::start(edition).await;
         for who in USERS.into_iter().chain(REFUSED) {
             let (double, real) = (client(&sides.double, who), client(&sides.real, who));
+            let proxy = sides.real.proxy().parse().unwrap();
             for operation in OPERATIONS {
-                let theirs = call(operation, &real).await;
-                assert_eq!(call(operation, &double).await, theirs, "{operation:?} as {who:?} of {edition:?}");
+                let theirs = call(operation, &real, proxy).await;
+                let ours = call(operation, &double, proxy).await;
+                assert_eq!(ours, theirs, "{operation:?} as {who:?} of {edition:?}");
             }
         }
         let of_the_full_one = [Operation::Entitlements, Operation::Licenses, Operation::UploadLicense];
@@ -146,7 +166,7 @@ async fn our_client_understands_both_alike() {
             .chain([Operation::IdentifyProvisionerKey])
             .filter(|_| edition == Edition::OpenSource)
         {
-            assert_eq!(call(operation, &owner).await, Err(Error::RouteMissing { operation }));
+            assert_eq!(call(operation, &owner, default()).await, Err(Error::RouteMissing { operation }));
         }
         // It was sent no more than it knows: our client asks for nothing strange.
         sides.coderd.assert_no_violations();
@@ -185,7 +205,12 @@ async fn our_client_reads_the_same_values_from_both() {
         }
         let deployment = owner.build_info().await.unwrap().deployment_id;
         assert!(deployment.parse::<Uuid>().is_ok(), "{deployment}");
-        assert!(!owner.entitlements().await.unwrap().external_provisioners().enabled);
+        let entitlements = owner.entitlements().await.unwrap();
+        for feature in [EXTERNAL_PROVISIONERS, WORKSPACE_PROXIES] {
+            assert!(entitlements.features.contains_key(feature) && !entitlements.feature(feature).enabled);
+        }
+        let token = Confidential::new(side.seeded_proxy.clone());
+        assert_eq!(owner.is_proxy_token_valid(&token).await, Ok(true));
     }
     assert_eq!(sides.coderd.take_violations(), Vec::new());
 }

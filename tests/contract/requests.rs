@@ -14,7 +14,7 @@ pub struct Case {
 }
 
 /// All calls of the client.
-pub const OPERATIONS: [Operation; 15] = [
+pub const OPERATIONS: [Operation; 21] = [
     Operation::Healthz,
     Operation::BuildInfo,
     Operation::Entitlements,
@@ -30,6 +30,12 @@ pub const OPERATIONS: [Operation; 15] = [
     Operation::ProvisionerKeyDaemons,
     Operation::PendingJobs,
     Operation::Authcheck,
+    Operation::WorkspaceProxy,
+    Operation::CreateWorkspaceProxy,
+    Operation::UpdateWorkspaceProxy,
+    Operation::RegenerateProxyToken,
+    Operation::VerifyProxyToken,
+    Operation::DeleteWorkspaceProxy,
 ];
 
 /// The request line of a call. A new call does not compile before it has one, and fails before it has cases.
@@ -54,6 +60,13 @@ pub fn line(operation: Operation) -> (&'static str, &'static str) {
         }
         Operation::PendingJobs => ("GET", "/api/v2/organizations/{organization}/provisionerjobs"),
         Operation::Authcheck => ("POST", "/api/v2/authcheck"),
+        Operation::WorkspaceProxy => ("GET", "/api/v2/workspaceproxies/seeded"),
+        Operation::CreateWorkspaceProxy => ("POST", "/api/v2/workspaceproxies"),
+        Operation::UpdateWorkspaceProxy | Operation::RegenerateProxyToken => {
+            ("PATCH", "/api/v2/workspaceproxies/{proxy}")
+        }
+        Operation::DeleteWorkspaceProxy => ("DELETE", "/api/v2/workspaceproxies/{proxy}"),
+        Operation::VerifyProxyToken => ("GET", "/api/v2/workspaceagents/connection"),
     }
 }
 
@@ -100,6 +113,8 @@ pub fn cases() -> Vec<Case> {
     cases.extend(plaintexts_of_keys());
     cases.extend(pending_jobs());
     cases.extend(rights());
+    cases.extend(workspace_proxies());
+    cases.extend(tokens_of_proxies());
     cases.extend(routes_without_a_caller());
     // Last, since it is used above: an owner may delete what is not its own.
     let of_another =
@@ -254,10 +269,62 @@ fn pending_jobs() -> Vec<Case> {
     cases
 }
 
+/// Proxies: without a license they are refused before anybody is asked who they are.
+fn workspace_proxies() -> Vec<Case> {
+    let with = |operation: Operation, who: Who, body: &str| Case {
+        body: Some(body.to_owned()),
+        ..case(operation, who)
+    };
+    let mut cases = each(Operation::WorkspaceProxy, &CALLERS);
+    cases.extend(each(Operation::DeleteWorkspaceProxy, &CALLERS));
+    let shown = r#""name":"a","display_name":"A","icon":"/emojis/1f310.png""#;
+    let (made, changed) = (format!("{{{shown}}}"), format!(r#"{{"id":"{{proxy}}",{shown}}}"#));
+    cases.extend(CALLERS.map(|who| with(Operation::CreateWorkspaceProxy, who, &made)));
+    cases.extend(CALLERS.map(|who| with(Operation::UpdateWorkspaceProxy, who, &changed)));
+    let regenerated = format!(r#"{{"id":"{{proxy}}",{shown},"regenerate_token":true}}"#);
+    cases.push(with(Operation::RegenerateProxyToken, Who::Owner, &regenerated));
+    for body in ["{}", r#"{"name":"primary"}"#, "nonsense", ""] {
+        cases.push(with(Operation::CreateWorkspaceProxy, Who::Owner, body));
+        cases.push(with(Operation::UpdateWorkspaceProxy, Who::Owner, body));
+    }
+    for path in [
+        "/api/v2/workspaceproxies/{proxy}",
+        "/api/v2/workspaceproxies/nonsense",
+        "/api/v2/workspaceproxies/a%20proxy",
+        "/api/v2/workspaceproxies/primary",
+        "/api/v2/workspaceproxies/me",
+    ] {
+        cases.push(Case { path, ..case(Operation::WorkspaceProxy, Who::Owner) });
+    }
+    cases
+}
+
+/// The one call of proxies that needs no license.
+fn tokens_of_proxies() -> Vec<Case> {
+    each(
+        Operation::VerifyProxyToken,
+        &[
+            Who::SeededProxy,
+            Who::SeededProxyWithAnotherSecret,
+            Who::Proxy(
+                "6f1f6a3e-0000-4000-8000-000000000001:xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+            ),
+            Who::Proxy("6f1f6a3e-0000-4000-8000-000000000001:short"),
+            Who::Proxy("a:b:c"),
+            Who::Proxy("nonsense"),
+            Who::Nobody,
+        ],
+    )
+}
+
 /// What the double can answer and the client does not ask for.
 fn routes_without_a_caller() -> Vec<Case> {
     let ask = |method: &'static str, path: &'static str, who: Who| Case { method, path, who, body: None };
-    let paths = ["/api/v2/organizations", "/api/v2/organizations/default/provisionerdaemons"];
+    let paths = [
+        "/api/v2/organizations",
+        "/api/v2/organizations/default/provisionerdaemons",
+        "/api/v2/workspaceproxies",
+    ];
     paths.into_iter().flat_map(|path| CALLERS.map(|who| ask("GET", path, who))).collect()
 }
 

@@ -1,9 +1,10 @@
-//! Which role of coderd is the least that serves external provisioners, by what a real coderd says of each built-in one.
-//! Keys themselves need a license that nobody gave us; what coderd's own authorization says of them does not, and it is
-//! asked about the very objects that the handlers of keys ask about (`ProvisionerKey.RBACObject` in coderd's source).
+//! Which role of coderd is the least that serves external provisioners and workspace proxies, by what a real coderd says of
+//! each built-in one. Keys and proxies need a license that nobody gave us; what coderd's own authorization says of them does
+//! not, and it is asked about the very objects that their handlers ask about (`RBACObject` of `ProvisionerKey` and of
+//! `WorkspaceProxy` in coderd's source).
 
 use super::{client_at, default};
-use coder_k8s::coderd::client::{Deletion, Tags};
+use coder_k8s::coderd::client::{Deletion, ProxyAppearance, ProxyDeletion, Tags, proxy_id_of_token};
 use coder_k8s::coderd::error::Operation;
 use coder_k8s::coderd::{Client, Error};
 use coder_k8s::confidential::Confidential;
@@ -23,15 +24,24 @@ pub struct Rights {
     pub keys: [bool; 3],
     /// List the jobs that wait.
     pub jobs: bool,
+    /// Make, read, change and delete workspace proxies.
+    pub proxies: [bool; 4],
 }
 
 impl Rights {
     /// What every member of the organisation may.
-    const MEMBER: Self = Self { organization: true, keys: [false, true, false], jobs: false };
+    const MEMBER: Self = Self {
+        organization: true,
+        keys: [false, true, false],
+        jobs: false,
+        proxies: [false, true, false, false],
+    };
     /// What a provisioner needs.
     pub const KEYS: Self = Self { keys: [true; 3], ..Self::MEMBER };
     /// And what tells the length of its queue.
     pub const KEYS_AND_JOBS: Self = Self { jobs: true, ..Self::KEYS };
+    /// And what a workspace proxy needs.
+    pub const EVERYTHING: Self = Self { proxies: [true; 4], ..Self::KEYS_AND_JOBS };
 }
 
 /// What a real coderd lets the holder of a token do.
@@ -45,13 +55,18 @@ pub async fn of(addr: SocketAddr, token: &str) -> Rights {
         json!({ "object": object, "action": action })
     };
     let actions = ["create", "read", "delete"];
-    let checks: serde_json::Map<String, Value> =
+    let on_proxies = ["create", "read", "update", "delete"];
+    let proxies =
+        |action: &str| json!({ "object": { "resource_type": "workspace_proxy" }, "action": action });
+    let mut checks: serde_json::Map<String, Value> =
         actions.into_iter().map(|action| (action.to_owned(), on_keys(action))).collect();
+    checks.extend(on_proxies.map(|action| (format!("{action} proxies"), proxies(action))));
     let ask = Ask::new("POST", "/api/v2/authcheck").header("coder-session-token", token);
     let said = ask.json(&json!({ "checks": checks }).to_string()).send(addr).await.unwrap();
     assert_eq!(said.status, 200, "{said:?}");
     let said: Value = serde_json::from_str(&said.body).unwrap();
-    Rights { organization, keys: actions.map(|action| said[action] == true), jobs }
+    let proxies = on_proxies.map(|action| said[format!("{action} proxies")] == true);
+    Rights { organization, keys: actions.map(|action| said[action] == true), jobs, proxies }
 }
 
 /// Whether somebody sees the organisation, and the jobs that wait in it.
@@ -84,7 +99,28 @@ async fn of_double(coderd: &Coderd, token: String) -> Rights {
     let left = coderd.provisioner_keys("default");
     assert_eq!(left.iter().any(|key| key.name == "there"), deleted.is_err());
     left.iter().for_each(|key| coderd.remove_provisioner_key("default", &key.name));
-    Rights { organization, keys: [made.is_ok(), read, deleted.is_ok()], jobs }
+    let proxies = proxies_of_double(coderd, &client).await;
+    Rights { organization, keys: [made.is_ok(), read, deleted.is_ok()], jobs, proxies }
+}
+
+/// What of workspace proxies the licensed double lets a client do, by doing it.
+async fn proxies_of_double(coderd: &Coderd, client: &Client) -> [bool; 4] {
+    let appearance = |name| ProxyAppearance { name, display_name: "A", icon: "/emojis/1f310.png" };
+    let token = Confidential::new(coderd.add_workspace_proxy("there"));
+    let id = proxy_id_of_token(&token).unwrap();
+    let forbidden = |operation| Error::Forbidden { operation };
+    let made = client.create_workspace_proxy(&appearance("made")).await;
+    assert!(made.is_ok() || made == Err(forbidden(Operation::CreateWorkspaceProxy)), "{made:?}");
+    let read = client.workspace_proxy("there").await.unwrap().is_some();
+    let changed = client.update_workspace_proxy(id, &appearance("changed")).await;
+    let operation = Operation::UpdateWorkspaceProxy;
+    assert!(changed.is_ok() || changed == Err(Error::NotFoundOrForbidden { operation }), "{changed:?}");
+    let deleted = client.delete_workspace_proxy(id).await;
+    assert!(
+        deleted == Ok(ProxyDeletion::Deleted) || deleted == Err(forbidden(Operation::DeleteWorkspaceProxy))
+    );
+    coderd.workspace_proxies().iter().for_each(|proxy| coderd.remove_workspace_proxy(&proxy.name));
+    [made.is_ok(), read, changed.is_ok(), deleted.is_ok()]
 }
 
 /// Every built-in role of coderd with what it may, all of them members of the default organisation.
@@ -92,7 +128,7 @@ const SITE_ROLES: [(&str, Rights); 4] = [
     ("auditor", Rights::MEMBER),
     ("user-admin", Rights::MEMBER),
     ("template-admin", Rights::KEYS),
-    ("owner", Rights::KEYS_AND_JOBS),
+    ("owner", Rights::EVERYTHING),
 ];
 const ORGANIZATION_ROLES: [(&str, Rights); 5] = [
     ("organization-auditor", Rights::MEMBER),
@@ -112,7 +148,7 @@ async fn promote(server: &RealCoderd, user: &str, role: &str) {
 
 #[tokio::test]
 #[ignore = "needs a real coderd: make test-contract"]
-async fn the_site_wide_template_admin_is_the_least_for_keys_and_sees_no_jobs() {
+async fn the_site_wide_template_admin_is_the_least_for_keys_and_the_owner_for_proxies() {
     let postgres = Postgres::start();
     let server = RealCoderd::start(&postgres, Edition::Full, 512).await;
     let token = server.add_user("plain", &[]).await;
@@ -127,10 +163,10 @@ async fn the_site_wide_template_admin_is_the_least_for_keys_and_sees_no_jobs() {
         promote(&server, &user, role).await;
         found.push((role, of(server.addr(), &token).await, expected));
     }
-    println!("{:38} organization  keys: make list delete  jobs", "role");
+    println!("{:38} organization  keys: make list delete  jobs  proxies: make, read, change, delete", "role");
     for (role, rights, _) in &found {
-        let Rights { organization, keys: [make, list, delete], jobs } = rights;
-        println!("{role:38} {organization:<19} {make:<5} {list:<5} {delete:<6} {jobs}");
+        let Rights { organization, keys: [make, list, delete], jobs, proxies } = rights;
+        println!("{role:38} {organization:<19} {make:<5} {list:<5} {delete:<6} {jobs:<5} {proxies:?}");
     }
     for (role, rights, expected) in found {
         assert_eq!(rights, expected, "{role}");
@@ -144,7 +180,7 @@ async fn the_double_gives_each_role_what_coderd_does() {
     let roles = [
         (vec![], Rights::MEMBER),
         (vec![Role::TemplateAdmin], Rights::KEYS),
-        (vec![Role::Owner], Rights::KEYS_AND_JOBS),
+        (vec![Role::Owner], Rights::EVERYTHING),
         (vec![Role::OrganizationTemplateAdmin(here())], Rights::KEYS_AND_JOBS),
         (vec![Role::OrganizationAdmin(here())], Rights::KEYS_AND_JOBS),
     ];

@@ -12,6 +12,7 @@ use support::real_coderd::{Edition, RealCoderd};
 
 const SESSION_HEADER: &str = "coder-session-token";
 const KEY_HEADER: &str = "coder-provisioner-daemon-key";
+const PROXY_HEADER: &str = "coder-external-proxy-token";
 const DAY: Duration = Duration::from_secs(86_400);
 /// Calls a minute per user and path: more than the table makes, few enough to be used up.
 pub const RATE_LIMIT: u32 = 60;
@@ -41,8 +42,16 @@ pub enum Who {
     SeededKey,
     /// Any text as the plaintext of a provisioner key, and no token.
     Key(&'static str),
+    /// The token of the workspace proxy that both have, and none of a user.
+    SeededProxy,
+    /// The id of that proxy with another secret, and no token of a user.
+    SeededProxyWithAnotherSecret,
+    /// Any text as the token of a workspace proxy, and none of a user.
+    Proxy(&'static str),
 }
 
+/// The name of the workspace proxy that both have.
+pub const SEEDED_PROXY: &str = "seeded";
 /// The name of the provisioner key that both have; its tags are those of the second job that waits.
 pub const SEEDED_KEY: &str = "seeded";
 /// The tags of the jobs that wait on both sides, oldest first.
@@ -56,12 +65,15 @@ pub struct Side {
     pub organization: String,
     /// The plaintext of the key that both have.
     pub seeded_key: String,
+    /// The token of the proxy that both have.
+    pub seeded_proxy: String,
 }
 
 impl Side {
     pub fn token(&self, who: Who) -> Option<String> {
         match who {
             Who::Nobody | Who::SeededKey | Who::Key(_) => None,
+            Who::SeededProxy | Who::SeededProxyWithAnotherSecret | Who::Proxy(_) => None,
             Who::Text(text) => Some(text.to_owned()),
             Who::Unknown => Some(format!("{}-{}", "a".repeat(10), "b".repeat(22))),
             Who::WrongSecret => Some(format!("{}-{}", self.key(Who::Member), "b".repeat(22))),
@@ -74,11 +86,21 @@ impl Side {
         self.tokens[&who].split('-').next().unwrap().to_owned()
     }
 
+    /// The id of the proxy that both have.
+    pub fn proxy(&self) -> &str {
+        self.seeded_proxy.split(':').next().unwrap()
+    }
+
     /// The header by which somebody is known.
     fn credential(&self, who: Who) -> Option<(&'static str, String)> {
         match who {
             Who::SeededKey => Some((KEY_HEADER, self.seeded_key.clone())),
             Who::Key(text) => Some((KEY_HEADER, text.to_owned())),
+            Who::SeededProxy => Some((PROXY_HEADER, self.seeded_proxy.clone())),
+            Who::SeededProxyWithAnotherSecret => {
+                Some((PROXY_HEADER, format!("{}:{}", self.proxy(), "x".repeat(64))))
+            }
+            Who::Proxy(text) => Some((PROXY_HEADER, text.to_owned())),
             other => Some((SESSION_HEADER, self.token(other)?)),
         }
     }
@@ -88,14 +110,15 @@ impl Side {
             .replace("{owners key}", &self.key(Who::Owner))
             .replace("{members key}", &self.key(Who::Member))
             .replace("{deleted key}", &self.key(Who::Deleted))
-            .replace("{organization}", &self.organization);
+            .replace("{organization}", &self.organization)
+            .replace("{proxy}", self.proxy());
         let mut ask = Ask::new(method, &path).header("accept", "application/json");
         if let Some((header, value)) = self.credential(who) {
             ask = ask.header(header, &value);
         }
         if let Some(body) = body {
-            let body = &body.replace("{organization}", &self.organization);
-            ask = ask.json(body);
+            let body = body.replace("{organization}", &self.organization).replace("{proxy}", self.proxy());
+            ask = ask.json(&body);
         }
         ask.send(self.addr).await.unwrap_or_else(|error| panic!("{method} {path}: {error}"))
     }
@@ -124,10 +147,13 @@ impl Sides {
         for tags in JOBS {
             coderd.add_pending_job("default", tags);
         }
+        let seeded_proxy = coderd.add_workspace_proxy(SEEDED_PROXY);
+        seed_proxy(&server, &postgres, &seeded_proxy);
         let organization = coderd.organization_id("default").to_string();
-        let double = Side { addr: coderd.addr(), tokens, organization, seeded_key: seeded_key.clone() };
+        let (key, proxy) = (seeded_key.clone(), seeded_proxy.clone());
+        let double = Side { addr: coderd.addr(), tokens, organization, seeded_key: key, seeded_proxy: proxy };
         let organization = seed(&server, &postgres, &seeded_key).await;
-        let real = Side { addr: server.addr(), tokens: real_tokens, organization, seeded_key };
+        let real = Side { addr: server.addr(), tokens: real_tokens, organization, seeded_key, seeded_proxy };
         Self { coderd, double, real, postgres, server }
     }
 }
@@ -204,4 +230,17 @@ async fn seed(server: &RealCoderd, postgres: &Postgres, plaintext: &str) -> Stri
         assert_eq!(made.status, 201, "{made:?}");
     }
     organization
+}
+
+/// Gives the real one the proxy that the double has, by its database as well.
+fn seed_proxy(server: &RealCoderd, postgres: &Postgres, token: &str) {
+    let (id, secret) = token.split_once(':').unwrap();
+    postgres.sql(
+        server.database(),
+        &format!(
+            "INSERT INTO workspace_proxies (id, name, display_name, icon, url, wildcard_hostname, created_at, updated_at, \
+             deleted, token_hashed_secret) VALUES ('{id}', '{SEEDED_PROXY}', '{SEEDED_PROXY}', '/emojis/1f3e1.png', '', \
+             '', now(), now(), false, sha256('{secret}'))"
+        ),
+    );
 }

@@ -172,8 +172,11 @@ fn text(body: &Value, field: &str) -> String {
     body[field].as_str().unwrap_or_else(|| panic!("no {field} in {body}")).to_owned()
 }
 
-/// The server, where its build script has put it.
-fn program(edition: Edition) -> PathBuf {
+/// The program, where its build script has put it.
+///
+/// # Panics
+/// If it was not built.
+pub fn program(edition: Edition) -> PathBuf {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../cluster-tools/coderd/build.sh");
     let said = Command::new("bash").args([script, "--where"]).output().expect("bash runs build.sh --where");
     let name = match edition {

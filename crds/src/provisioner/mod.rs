@@ -12,7 +12,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::missing_spec::missing_spec_is_empty;
-use crate::shared::{DeletionPolicy, SecretKeySelector, arguments, bounded_string_map, environment};
+use crate::shared::{
+    ControlPlaneRef, DeletionPolicy, SecretKeySelector, arguments, bounded_string_map, environment,
+};
 use crate::workload::{PodMetricsSpec, workload_spec};
 
 pub use status::{CoderProvisionerStatus, ProvisionerKeyStatus, RecordedKey, ResolvedProvisioner};
@@ -101,17 +103,6 @@ workload_spec! {
 }
 
 missing_spec_is_empty!(CoderProvisionerSpec);
-
-/// A CoderControlPlane in the same namespace.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ControlPlaneRef {
-    /// Name of the CoderControlPlane.
-    // Not required by the schema: an empty reference has always been storable, and admission explains it better.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    #[schemars(length(max = 253))]
-    pub name: String,
-}
 
 /// A provisioner key and its Secret.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

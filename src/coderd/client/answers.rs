@@ -8,10 +8,11 @@ use crate::foreign::Foreign;
 use bytes::Bytes;
 use http::uri::Authority;
 use http::{HeaderValue, StatusCode, Uri};
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
-use std::collections::BTreeMap;
+use jiff::Timestamp;
+use serde::de::{self, DeserializeOwned};
+use serde::{Deserialize, Deserializer};
 use std::time::Duration;
+use zeroize::Zeroize;
 
 /// Go's limiter counts by the minute.
 const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(60);
@@ -20,6 +21,8 @@ const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(600);
 const LONGEST_HOST: usize = 253 + 6;
 /// A readable beginning of a secret is a leak too.
 const USEFUL_PREFIX: usize = 12;
+/// What coderd's database layer says of somebody who may not; handlers that make things answer it with a 500.
+const DENIED: &str = "rbac: forbidden";
 
 /// Who coderd is.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -32,85 +35,6 @@ pub struct BuildInfo {
     /// Where its source is: the commit it was built from, or the repository.
     #[serde(default)]
     pub external_url: String,
-}
-
-/// How far a license covers a feature.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Entitlement {
-    /// Covered.
-    Entitled,
-    /// Expired, still working.
-    GracePeriod,
-    /// Not covered.
-    NotEntitled,
-    /// A word we do not know.
-    #[serde(other)]
-    Unknown,
-}
-
-/// One feature of coderd.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-pub struct Feature {
-    /// Whether a license covers it.
-    pub entitlement: Entitlement,
-    /// Whether it works now.
-    #[serde(default)]
-    pub enabled: bool,
-}
-
-/// What coderd is licensed for.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct Entitlements {
-    /// Whether there is any license.
-    pub has_license: bool,
-    /// Whether it is a trial.
-    #[serde(default)]
-    pub trial: bool,
-    /// By feature name.
-    #[serde(default)]
-    pub features: BTreeMap<String, Feature>,
-}
-
-/// The kind of license, as status shows it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tier {
-    /// No license.
-    None,
-    /// A trial.
-    Trial,
-    /// A license without what Premium adds.
-    Enterprise,
-    /// A license with custom roles or several organisations.
-    Premium,
-}
-
-impl Entitlements {
-    /// The kind of license.
-    pub fn tier(&self) -> Tier {
-        let covered = |name: &str| {
-            let entitlement = self.features.get(name).map(|feature| feature.entitlement);
-            matches!(entitlement, Some(Entitlement::Entitled | Entitlement::GracePeriod))
-        };
-        match (self.has_license, self.trial) {
-            (false, _) => Tier::None,
-            (true, true) => Tier::Trial,
-            (true, false) if covered("custom_roles") || covered("multiple_organizations") => Tier::Premium,
-            (true, false) => Tier::Enterprise,
-        }
-    }
-
-    /// Whether external provisioners are covered.
-    pub fn external_provisioner_daemons(&self) -> Entitlement {
-        self.external_provisioners().entitlement
-    }
-
-    /// External provisioners: whether a license covers them, and whether they work now, which is what coderd itself looks
-    /// at. A server that does not name the feature does not have it.
-    pub fn external_provisioners(&self) -> Feature {
-        let none = Feature { entitlement: Entitlement::NotEntitled, enabled: false };
-        self.features.get("external_provisioner_daemons").copied().unwrap_or(none)
-    }
 }
 
 /// The user a token belongs to.
@@ -138,13 +62,18 @@ impl Me {
     }
 }
 
-fn role_names<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+fn role_names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     #[derive(Deserialize)]
     struct Named {
         name: String,
     }
     let roles: Option<Vec<Named>> = Option::deserialize(deserializer)?;
     Ok(roles.unwrap_or_default().into_iter().map(|role| role.name).collect())
+}
+
+/// A time as Go writes it.
+pub(super) fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Timestamp, D::Error> {
+    String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
 }
 
 /// What became of an upload.
@@ -254,6 +183,26 @@ impl Answer {
         }
     }
 
+    /// The failure of a write, also where coderd takes a denial for an error of its own.
+    pub(super) fn refusal(&self) -> Error {
+        let denied = self.status == StatusCode::INTERNAL_SERVER_ERROR && self.said().detail.contains(DENIED);
+        if denied { Error::Forbidden { operation: self.operation } } else { self.failure() }
+    }
+
+    /// What was made with a secret that coderd shows this once. An answer of which `read` makes nothing is no answer: what
+    /// was asked for may have been made.
+    pub(super) fn shown_once<T>(self, read: impl FnOnce(&[u8]) -> Option<T>) -> Result<T, Error> {
+        if !self.status.is_success() {
+            return Err(self.refusal());
+        }
+        let made = read(&self.body);
+        // Where nobody else holds it: what the transport has copied is out of reach.
+        if let Ok(mut body) = self.body.try_into_mut() {
+            body.as_mut().zeroize();
+        }
+        made.ok_or(Error::Malformed { operation: self.operation })
+    }
+
     fn retry_after(&self) -> Duration {
         let seconds = self.retry_after.as_deref().and_then(|text| text.trim().parse().ok());
         seconds.map_or(DEFAULT_RETRY_AFTER, Duration::from_secs).min(LONGEST_RETRY_AFTER)
@@ -286,37 +235,28 @@ fn shows(text: &str, secret: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn answer(status: u16, body: &str) -> Answer {
+    /// An answer to a call that sent no secret.
+    pub(in crate::coderd::client) fn answer_to(operation: Operation, status: u16, body: &Value) -> Answer {
         Answer {
-            operation: Operation::UploadLicense,
+            operation,
             status: StatusCode::from_u16(status).unwrap(),
             retry_after: None,
             location: None,
-            body: Bytes::copy_from_slice(body.as_bytes()),
-            secrets: vec![Confidential::new("eyJhbGciOiJFZERTQSJ9.secret.part".to_owned())],
+            body: Bytes::from(body.to_string()),
+            secrets: Vec::new(),
         }
     }
 
-    fn entitlements(body: Value) -> Entitlements {
-        serde_json::from_value(body).unwrap()
-    }
-
-    #[test]
-    fn the_tier_follows_license_trial_and_premium_features() {
-        let feature = |word: &str| json!({ "custom_roles": { "entitlement": word, "enabled": false } });
-        let licensed = |features: Value| {
-            entitlements(json!({ "has_license": true, "trial": false, "features": features }))
-        };
-        assert_eq!(entitlements(json!({ "has_license": false, "trial": true })).tier(), Tier::None);
-        assert_eq!(entitlements(json!({ "has_license": true, "trial": true })).tier(), Tier::Trial);
-        assert_eq!(licensed(feature("grace_period")).tier(), Tier::Premium);
-        assert_eq!(licensed(feature("not_entitled")).tier(), Tier::Enterprise);
-        assert_eq!(licensed(feature("a new word")).tier(), Tier::Enterprise);
-        assert_eq!(licensed(json!({})).external_provisioner_daemons(), Entitlement::NotEntitled);
+    fn answer(status: u16, body: &str) -> Answer {
+        Answer {
+            body: Bytes::copy_from_slice(body.as_bytes()),
+            secrets: vec![Confidential::new("eyJhbGciOiJFZERTQSJ9.secret.part".to_owned())],
+            ..answer_to(Operation::UploadLicense, status, &Value::Null)
+        }
     }
 
     #[test]

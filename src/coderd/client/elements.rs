@@ -1,6 +1,8 @@
 //! Takes a JSON list of objects apart while it arrives, so that no more of it is held than one object at a time.
 //! It finds where an object begins and ends; what is in it is for whoever gets it to read, and to refuse.
 
+use serde::Deserialize;
+
 /// Bytes of one object of a list: of a key with more than a thousand daemons.
 const LONGEST: usize = 1 << 20;
 
@@ -40,6 +42,11 @@ pub(super) struct Elements {
     at: At,
     /// The object that has not ended yet.
     object: Vec<u8>,
+}
+
+/// An object of a list, or a part of one.
+pub(super) fn read<'a, T: Deserialize<'a>>(object: &'a [u8]) -> Result<T, Unlisted> {
+    serde_json::from_slice(object).map_err(|_| Unlisted::Malformed)
 }
 
 /// Whoever reads the objects.

@@ -1,7 +1,11 @@
-//! Which waiting jobs the daemons of a provisioner key would take, by coderd's own rule for tags.
-//! It decides from tags alone: it never asks coderd and never looks at a daemon.
+//! Which waiting jobs the daemons of a provisioner key would take, by coderd's own rule for tags, and the call that lists
+//! them. It decides from tags alone and never looks at a daemon.
 
+use super::elements::{Unlisted, read};
+use super::requests::Request;
 use super::short_text;
+use super::{Client, Error};
+use crate::coderd::uuid::Uuid;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -31,14 +35,30 @@ pub struct PendingJobs {
 
 /// A job, as far as it matters here.
 #[derive(Debug, Deserialize)]
-pub(super) struct Job {
+struct Job {
     #[serde(default, deserialize_with = "short_text::tags")]
     tags: Tags,
 }
 
+impl Client {
+    /// How many jobs of an organisation wait for daemons that have a key with these tags. coderd shows this to owners and
+    /// to administrators of the organisation (or of its templates) alone; others get [`Error::NotFoundOrForbidden`].
+    /// [`Error::TooLarge`] if it shows more than it was asked for. No job is kept.
+    pub async fn pending_jobs(&self, organization: Uuid, tags: &Tags) -> Result<PendingJobs, Error> {
+        let request = Request::pending_jobs(organization, &filter(tags));
+        let mut count = Count::of(tags);
+        let mut reader = |object: &[u8]| match count.add(&read(object)?) {
+            true => Ok(()),
+            false => Err(Unlisted::TooLarge(ASKED_FOR)),
+        };
+        self.list(request, &mut reader).await?;
+        Ok(count.pending())
+    }
+}
+
 /// Counts the jobs that daemons with a key of some tags would take, one after the other.
 #[derive(Debug)]
-pub(super) struct Count {
+struct Count {
     daemon: Tags,
     taken: usize,
     listed: usize,
@@ -46,19 +66,19 @@ pub(super) struct Count {
 
 impl Count {
     /// For daemons with a key of these tags.
-    pub(super) fn of(key: &Tags) -> Self {
+    fn of(key: &Tags) -> Self {
         Self { daemon: of_daemon(key), taken: 0, listed: 0 }
     }
 
     /// Counts a job; no more are counted than were asked for.
-    pub(super) fn add(&mut self, job: &Job) -> bool {
+    fn add(&mut self, job: &Job) -> bool {
         self.listed += 1;
         self.taken += usize::from(takes(&self.daemon, &job.tags));
         self.listed <= ASKED_FOR
     }
 
     /// What was counted.
-    pub(super) fn pending(&self) -> PendingJobs {
+    fn pending(&self) -> PendingJobs {
         PendingJobs { count: self.taken, more: self.listed >= ASKED_FOR }
     }
 }

@@ -3,17 +3,27 @@
 
 mod answers;
 mod elements;
+mod entitlements;
 mod jobs;
+mod key_daemons;
+mod organizations;
 mod path;
-mod provisioners;
+mod provisioner_keys;
+mod proxies;
+mod proxy_health;
 mod requests;
 mod short_text;
 mod transport;
 
 pub(super) use answers::Answer;
-pub use answers::{BuildInfo, Entitlement, Entitlements, Feature, Me, Tier, Upload};
+pub use answers::{BuildInfo, Me, Upload};
+pub use entitlements::{EXTERNAL_PROVISIONERS, Entitlement, Entitlements, Feature, Tier, WORKSPACE_PROXIES};
 pub use jobs::{PendingJobs, Tags};
-pub use provisioners::{Deletion, KeyDaemons, Organization, ProvisionerKey};
+pub use key_daemons::KeyDaemons;
+pub use organizations::Organization;
+pub use provisioner_keys::{Deletion, ProvisionerKey};
+pub use proxies::{ProxyAppearance, ProxyDeletion, WorkspaceProxy, proxy_id_of_token};
+pub use proxy_health::{ProxyHealth, ProxyStatus};
 pub use transport::Limits;
 
 use super::RateLimitHold;

@@ -3,6 +3,7 @@
 
 use super::jobs::{ASKED_FOR, Tags};
 use super::path;
+use super::proxies::ProxyAppearance;
 use crate::coderd::error::Operation;
 use crate::coderd::uuid::Uuid;
 use crate::confidential::Confidential;
@@ -20,6 +21,8 @@ pub(super) enum Credential {
     Session,
     /// The plaintext of a provisioner key, and no token.
     ProvisionerKey(Confidential<String>),
+    /// The token of a workspace proxy, and none of the client.
+    WorkspaceProxy(Confidential<String>),
 }
 
 /// A request before it is sent.
@@ -147,6 +150,67 @@ impl Request {
         let rest = format!("provisionerjobs?status=pending&limit={ASKED_FOR}&tags={tags}");
         Self::within(Operation::PendingJobs, organization, &rest)
     }
+
+    fn proxies(operation: Operation, rest: &str) -> Self {
+        Self::get(operation, &format!("/api/v2/workspaceproxies{rest}"))
+    }
+
+    /// None for a name that cannot be part of a path, or that means the proxy that asks.
+    pub(super) fn workspace_proxy(name: &str) -> Option<Self> {
+        let segment = path::segment(name).filter(|name| name != "me")?;
+        Some(Self::proxies(Operation::WorkspaceProxy, &format!("/{segment}")))
+    }
+
+    pub(super) fn workspace_proxy_by_id(id: Uuid) -> Self {
+        Self::proxies(Operation::WorkspaceProxy, &format!("/{id}"))
+    }
+
+    pub(super) fn create_workspace_proxy(proxy: &ProxyAppearance<'_>) -> Self {
+        let ProxyAppearance { name, display_name, icon } = proxy;
+        let body = json!({ "name": name, "display_name": display_name, "icon": icon }).to_string();
+        Self {
+            method: Method::POST,
+            body: Some(Confidential::new(body)),
+            ..Self::proxies(Operation::CreateWorkspaceProxy, "")
+        }
+    }
+
+    pub(super) fn update_workspace_proxy(id: Uuid, proxy: &ProxyAppearance<'_>) -> Self {
+        Self::change_proxy(Operation::UpdateWorkspaceProxy, id, proxy, false)
+    }
+
+    pub(super) fn regenerate_proxy_token(id: Uuid, proxy: &ProxyAppearance<'_>) -> Self {
+        Self::change_proxy(Operation::RegenerateProxyToken, id, proxy, true)
+    }
+
+    fn change_proxy(
+        operation: Operation,
+        id: Uuid,
+        proxy: &ProxyAppearance<'_>,
+        regenerate_token: bool,
+    ) -> Self {
+        let ProxyAppearance { name, display_name, icon } = proxy;
+        let body = json!({ "id": id.to_string(), "name": name, "display_name": display_name, "icon": icon,
+            "regenerate_token": regenerate_token });
+        Self {
+            method: Method::PATCH,
+            body: Some(Confidential::new(body.to_string())),
+            ..Self::proxies(operation, &format!("/{id}"))
+        }
+    }
+
+    pub(super) fn delete_workspace_proxy(id: Uuid) -> Self {
+        let request = Self::proxies(Operation::DeleteWorkspaceProxy, &format!("/{id}"));
+        Self { method: Method::DELETE, ..request }
+    }
+
+    /// How agents are reached, which coderd tells every proxy: a question without effect, and one that needs no license.
+    pub(super) fn verify_proxy_token(token: &Confidential<String>) -> Self {
+        Self {
+            credential: Credential::WorkspaceProxy(token.clone()),
+            ..Self::get(Operation::VerifyProxyToken, "/api/v2/workspaceagents/connection")
+        }
+    }
 }
 
 /// The license in the JSON that coderd takes, written once into a place that is large enough: what is moved to a larger
@@ -229,5 +293,50 @@ mod tests {
             Request::pending_jobs(organization(), &Tags::from([("a".to_owned(), "b&c".to_owned())]));
         let query = "status=pending&limit=50&tags=%7B%22a%22%3A%22b%26c%22%7D";
         assert_eq!(request.path, format!("/api/v2/organizations/{ORGANIZATION}/provisionerjobs?{query}"));
+    }
+
+    const APPEARANCE: ProxyAppearance<'_> =
+        ProxyAppearance { name: "eu", display_name: "Frankfurt \"1\"", icon: "/emojis/1f310.png" };
+
+    #[test]
+    fn a_proxy_is_asked_for_by_a_name_that_is_one_or_by_its_id() {
+        let path = |name| Request::workspace_proxy(name).map(|request| request.path);
+        assert_eq!(path("eu west").as_deref(), Some("/api/v2/workspaceproxies/eu%20west"));
+        for name in ["", "..", "a/b", "me"] {
+            assert_eq!(path(name), None, "{name}");
+        }
+        let by_id = Request::workspace_proxy_by_id(organization());
+        assert_eq!(by_id.path, format!("/api/v2/workspaceproxies/{ORGANIZATION}"));
+        let deletion = Request::delete_workspace_proxy(organization());
+        assert_eq!((deletion.method, deletion.path), (Method::DELETE, by_id.path));
+    }
+
+    #[test]
+    fn a_change_of_a_proxy_says_everything_and_only_a_regeneration_asks_for_a_token() {
+        let body = |request: Request| -> serde_json::Value {
+            serde_json::from_str(request.body.as_ref().unwrap().expose()).unwrap()
+        };
+        let shown = json!({ "name": "eu", "display_name": "Frankfurt \"1\"", "icon": "/emojis/1f310.png" });
+        assert_eq!(body(Request::create_workspace_proxy(&APPEARANCE)), shown);
+        for (request, regenerate) in [
+            (Request::update_workspace_proxy(organization(), &APPEARANCE), false),
+            (Request::regenerate_proxy_token(organization(), &APPEARANCE), true),
+        ] {
+            assert_eq!(request.method, Method::PATCH);
+            let mut changed = shown.clone();
+            changed["id"] = json!(ORGANIZATION);
+            changed["regenerate_token"] = json!(regenerate);
+            assert_eq!(body(request), changed);
+        }
+    }
+
+    #[test]
+    fn the_token_of_a_proxy_is_nowhere_but_in_its_header() {
+        let request = Request::verify_proxy_token(&Confidential::new("hunter2".to_owned()));
+        assert!(
+            matches!(&request.credential, Credential::WorkspaceProxy(token) if token.expose() == "hunter2")
+        );
+        assert!(!request.path.contains("hunter2") && request.body.is_none());
+        assert!(!format!("{request:?}").contains("hunter2"));
     }
 }

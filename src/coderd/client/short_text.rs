@@ -1,8 +1,9 @@
 //! Texts and tags of an answer, no longer than coderd's own are: whoever answers chooses them, and everybody keeps them.
-//! What is longer makes the answer no answer; it is never cut, since a name that was cut is another one's.
+//! What is longer makes the answer no answer; what something is found by is never cut, since a name that was cut is another
+//! one's. Only what coderd itself has no bounds for is cut, so that it differs from whatever we would have it be.
 
 use super::jobs::Tags;
-use crate::foreign::is_unseen;
+use crate::foreign::{cleaned, is_unseen};
 use serde::Deserialize;
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use std::collections::BTreeSet;
@@ -12,6 +13,10 @@ use std::fmt;
 pub(super) const KEY_NAME: usize = 256;
 /// Bytes of the name of an organisation, of which coderd accepts 32.
 pub(super) const ORGANIZATION_NAME: usize = 64;
+/// Bytes of a text that somebody may have set to anything: more than ours have.
+const LONGEST_KEPT: usize = 8 << 10;
+/// Characters of what something says of itself.
+const LONGEST_SAID: usize = 300;
 /// Tags of one key or job.
 const MOST_TAGS: usize = 256;
 /// Bytes of them.
@@ -59,6 +64,23 @@ pub(super) fn organization_name<'de, D: Deserializer<'de>>(deserializer: D) -> R
     let name = Short(ORGANIZATION_NAME).deserialize(deserializer)?;
     let is_plain = name.bytes().all(|byte| byte.is_ascii_graphic());
     if is_plain { Ok(name) } else { Err(de::Error::custom("not printable")) }
+}
+
+/// A text that we compare with our own, as it is; of one that is longer than any of ours only the beginning.
+pub(super) fn kept<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let mut text = String::deserialize(deserializer)?;
+    if text.len() > LONGEST_KEPT {
+        text.truncate(text.floor_char_boundary(LONGEST_KEPT));
+        text.push('…');
+        text.shrink_to_fit();
+    }
+    Ok(text)
+}
+
+/// What something says of itself, for people alone: cleaned and cut, none if there is nothing.
+pub(super) fn said<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    Ok(Some(cleaned(&text, LONGEST_SAID)).filter(|text| !text.is_empty()))
 }
 
 /// Tags; Go writes a map that was never made as null.

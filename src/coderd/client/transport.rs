@@ -34,6 +34,7 @@ use zeroize::Zeroizing;
 
 const SESSION_TOKEN: &str = "coder-session-token";
 const PROVISIONER_KEY: &str = "coder-provisioner-daemon-key";
+const PROXY_TOKEN: &str = "coder-external-proxy-token";
 /// The name of the access URL, for a coderd that redirects whoever does not come by it. `Host` would do as well, but a
 /// mesh between us and the Service routes by it.
 const FORWARDED_HOST: &str = "x-forwarded-host";
@@ -121,6 +122,7 @@ impl Transport {
             Credential::Nothing => None,
             Credential::Session => token.map(|token| (SESSION_TOKEN, token.clone().trimmed())),
             Credential::ProvisionerKey(plaintext) => Some((PROVISIONER_KEY, plaintext.clone())),
+            Credential::WorkspaceProxy(token) => Some((PROXY_TOKEN, token.clone())),
         };
         let presented = credential.as_ref().map(|(_, secret)| secret.clone());
         let secrets = [presented, request.secret.clone()].into_iter().flatten().collect();

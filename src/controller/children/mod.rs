@@ -8,6 +8,7 @@ mod cache;
 mod child;
 pub(crate) mod deployment;
 pub(crate) mod drift;
+pub(crate) mod exposure;
 mod fingerprint;
 pub(crate) mod gate;
 pub(crate) mod grants;

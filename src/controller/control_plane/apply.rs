@@ -1,22 +1,23 @@
 //! Brings the children of a control plane to what they should be and prunes what is no longer asked for. It decides what
 //! depends on what: nothing runs, and nothing is granted, under an account that is not in place.
 
-use super::apply_children::{apply_child, apply_exposure, owner_state};
+use super::apply_children::{apply_child, is_ours, owner_state};
 use super::build::{Children, WorkspaceAccess};
 use super::dereference::Dereferenced;
 use super::gate::Gate;
 use super::grants::Trouble;
-use super::observed::{Exposure, Grants};
+use super::observed::Grants;
 use super::prune::{self, Left, Wanted};
 use super::reasons::Reason;
 use super::reconciler::Reconciler;
 use super::subject::{Object, Subject};
-use crate::controller::children::Unwanted;
 use crate::controller::children::account_use::AccountUse;
 use crate::controller::children::accounts::{self, AccountWanted};
 use crate::controller::children::apply::Problems;
 use crate::controller::children::deployment::leave;
+use crate::controller::children::exposure::{self, Exposure};
 use crate::controller::children::withheld::Withheld;
+use crate::controller::children::{Child, Unwanted};
 use crate::controller::workload::rollout::Rollout;
 use crate::kubernetes::CallError;
 use crds::names::control_plane::service_account as service_account_name;
@@ -103,7 +104,8 @@ impl Reconciler {
         };
         let is_asked_for = may_run && rollout != Rollout::Unseen;
         let exposed = ingress.as_ref().or(http_route.as_ref());
-        let exposure = apply_exposure(subject, applier, exposed, withheld, &mut problems).await;
+        let ours = |live: &Value, child: &Child| is_ours(subject, child)(live);
+        let exposure = exposure::apply(applier, exposed, withheld, ours, &mut problems).await;
         let barred = |access: &WorkspaceAccess| bar(access, &account_use, withheld);
         let (grants, in_place) = self.apply_grants(subject, applier, workspace_access, barred).await;
         let rolled = is_asked_for && matches!(rollout, Rollout::Complete(_) | Rollout::ScaledToZero);

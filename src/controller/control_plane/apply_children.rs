@@ -3,15 +3,14 @@
 
 use super::dereference::Dereferenced;
 use super::gate::Gate;
-use super::observed::Exposure;
 use super::reasons::Reason;
 use super::reconciler::Reconciler;
 use super::resolve::owner;
 use super::subject::{Object, Subject};
 use crate::controller::children::apply::{Applier, ChildState, Problems};
 use crate::controller::children::deployment::{self, LatePods};
-use crate::controller::children::withheld::{self, Withheld};
-use crate::controller::children::{Child, ChildKind, OwnerState, drift};
+use crate::controller::children::withheld;
+use crate::controller::children::{Child, OwnerState, drift};
 use crate::controller::object::Origin;
 use crate::controller::workload::rollout::Rollout;
 use serde_json::Value;
@@ -20,7 +19,7 @@ use serde_json::Value;
 const MIGRATION: &str = "A control plane may be migrating its database, which can take hours";
 
 /// Whether a live object is this child of this owner.
-fn is_ours(subject: &Subject, child: &Child) -> impl Fn(&Value) -> bool {
+pub(super) fn is_ours(subject: &Subject, child: &Child) -> impl Fn(&Value) -> bool {
     |live| drift::is_child_of(live, &subject.object.uid, &child.manifest["metadata"]["labels"])
 }
 
@@ -87,35 +86,6 @@ pub(super) fn owner_state<'a>(subject: &'a Subject, read: &'a Dereferenced) -> O
 /// A child of which nothing but its place matters.
 pub(super) async fn apply_child(subject: &Subject, applier: Applier<'_>, child: &Child) -> ChildState {
     applier.apply(child, is_ours(subject, child)).await
-}
-
-/// The Ingress or HTTPRoute, if one is asked for.
-pub(super) async fn apply_exposure(
-    subject: &Subject,
-    applier: Applier<'_>,
-    child: Option<&Child>,
-    withheld: &Withheld,
-    problems: &mut Problems,
-) -> Exposure {
-    let Some(child) = child else { return Exposure::NotRequested };
-    let kind = child.kind.as_str();
-    if withheld.has(child) {
-        let message =
-            format!("no {kind} is created or changed while admission is disabled; see Ready for the fix");
-        return Exposure::Withheld(message);
-    }
-    let state = apply_child(subject, applier, child).await;
-    if child.kind == ChildKind::HttpRoute && matches!(state, ChildState::KindMissing(_)) {
-        return Exposure::NoGatewayApi;
-    }
-    problems.note(&state);
-    match state {
-        ChildState::InPlace(_) => Exposure::InPlace(kind),
-        ChildState::Conflict(message)
-        | ChildState::Refused(message, _)
-        | ChildState::Failed(message, _)
-        | ChildState::KindMissing(message) => Exposure::Failed(message),
-    }
 }
 
 /// Decides whether coderd is asked at its Service: whoever answers at somebody else's is not our coderd, so that above

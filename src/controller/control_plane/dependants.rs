@@ -1,14 +1,14 @@
-//! What of the cluster needs the operator's access to a control plane, as the shared watches have it: provisioners that
-//! refer to it, and the aggregated API. It keeps no object, and decides nothing about the access itself.
-//!
-//! A CoderWorkspaceProxy is not among them: it refers to no control plane, and brings the credentials that register it.
+//! What of the cluster needs the operator's access to a control plane, as the shared watches have it: provisioners and workspace
+//! proxies that refer to it, and the aggregated API. It keeps no object, and decides nothing about the access itself. A proxy that
+//! brings the credentials that register it needs none of ours.
 
 use super::access::Needs;
 use crate::controller::identity::ObjectKey;
 use crate::kubernetes::{Kept, Reflected};
-use crds::CoderProvisioner;
+use crds::{CoderProvisioner, CoderWorkspaceProxy};
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use kube::Resource;
+use kube::core::ObjectMeta;
 use serde::Deserialize as DeriveDeserialize;
 use std::collections::BTreeSet;
 
@@ -17,27 +17,38 @@ const AGGREGATED: &str = "aggregation.coder.com";
 /// Bytes of a name.
 const LONGEST_NAME: usize = 253;
 
-/// The name of the control plane that a provisioner refers to; nothing if it cannot be read.
-fn reference(provisioner: &Kept<CoderProvisioner>) -> Option<String> {
-    #[derive(DeriveDeserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Spec {
-        control_plane_ref: ControlPlaneRef,
-    }
-    #[derive(DeriveDeserialize)]
-    struct ControlPlaneRef {
-        name: String,
-    }
-    let spec: Spec = provisioner.spec()?.ok()?;
-    let name = spec.control_plane_ref.name.trim();
-    // A longer text names nothing.
-    Some(if name.len() > LONGEST_NAME { String::new() } else { name.to_owned() })
+/// What is read of a spec.
+#[derive(DeriveDeserialize)]
+#[serde(rename_all = "camelCase")]
+struct Spec {
+    #[serde(default)]
+    control_plane_ref: Option<ControlPlaneRef>,
 }
 
-/// The uids of the control planes that a provisioner has recorded keys in; nothing if its status is longer than is kept.
-fn recorded(provisioner: &Kept<CoderProvisioner>) -> Option<Vec<String>> {
-    let object = provisioner.object()?;
-    let key = &object["status"]["key"];
+#[derive(DeriveDeserialize)]
+struct ControlPlaneRef {
+    name: String,
+}
+
+impl ControlPlaneRef {
+    /// A longer text names nothing.
+    fn name(&self) -> String {
+        let name = self.name.trim();
+        if name.len() > LONGEST_NAME { String::new() } else { name.to_owned() }
+    }
+}
+
+/// The name of the control plane that a provisioner refers to; nothing if it cannot be read.
+fn reference(provisioner: &Kept<CoderProvisioner>) -> Option<String> {
+    let spec: Spec = provisioner.spec()?.ok()?;
+    spec.control_plane_ref.map(|reference| reference.name())
+}
+
+/// The uids of the control planes that the status of an object has recorded something of in this field; nothing if it is longer
+/// than is kept.
+fn recorded<K: Resource<DynamicType = ()>>(kept: &Kept<K>, field: &str) -> Option<Vec<String>> {
+    let object = kept.object()?;
+    let key = &object["status"][field];
     let retiring = key["retiring"].as_array().into_iter().flatten();
     let entries = [&key["current"], &key["pending"]].into_iter().chain(retiring);
     Some(entries.filter_map(|entry| entry["controlPlaneUID"].as_str().map(str::to_owned)).collect())
@@ -48,6 +59,8 @@ fn recorded(provisioner: &Kept<CoderProvisioner>) -> Option<Vec<String>> {
 pub(crate) struct Dependants {
     /// Every one.
     pub provisioners: Reflected<Kept<CoderProvisioner>>,
+    /// Every one.
+    pub proxies: Reflected<Kept<CoderWorkspaceProxy>>,
     /// Those that are labelled as ours.
     pub api_services: Reflected<APIService>,
 }
@@ -66,6 +79,10 @@ pub(crate) struct Seen {
     unkept: BTreeSet<String>,
     /// Namespaces with a provisioner that our types cannot read, which may refer to any control plane there.
     unreadable: BTreeSet<String>,
+    /// The control planes that workspace proxies refer to. One that cannot be read refers to none: it gives nobody an owner.
+    proxied: BTreeSet<ObjectKey>,
+    /// The uids of control planes that workspace proxies have recorded registrations in, in the same way.
+    recorded_proxies: BTreeSet<String>,
     aggregated: bool,
 }
 
@@ -78,20 +95,19 @@ impl Dependants {
     /// What needs the access to a control plane, besides its own spec. Only provisioners that can mean it are read: this is
     /// asked in every reconcile.
     pub(crate) fn of(&self, key: &ObjectKey, uid: &str) -> Needs {
-        let may_mean = |provisioner: &Kept<CoderProvisioner>| {
-            provisioner.meta().namespace.as_ref() == Some(&key.namespace)
-        };
-        self.seen_of(may_mean).of(key, uid)
+        self.seen_of(|metadata| metadata.namespace.as_ref() == Some(&key.namespace)).of(key, uid)
     }
 
-    fn seen_of(&self, counts: impl Fn(&Kept<CoderProvisioner>) -> bool) -> Seen {
+    fn seen_of(&self, counts: impl Fn(&ObjectMeta) -> bool) -> Seen {
         let mut seen = Seen {
-            known: self.provisioners.is_synced() && self.api_services.is_synced(),
+            known: self.provisioners.is_synced() && self.proxies.is_synced() && self.api_services.is_synced(),
             aggregated: self.api_services.all().iter().any(|service| is_aggregated(service)),
             ..Seen::default()
         };
         let provisioners = self.provisioners.all();
-        provisioners.iter().filter(|one| counts(one)).for_each(|one| seen.note(one));
+        provisioners.iter().filter(|one| counts(one.meta())).for_each(|one| seen.note(one));
+        let proxies = self.proxies.all();
+        proxies.iter().filter(|one| counts(one.meta())).for_each(|one| seen.note_proxy(one));
         seen
     }
 
@@ -99,6 +115,7 @@ impl Dependants {
     pub(crate) async fn changed(&mut self) {
         tokio::select! {
             () = self.provisioners.changed() => {}
+            () = self.proxies.changed() => {}
             () = self.api_services.changed() => {}
         }
     }
@@ -115,22 +132,40 @@ impl Seen {
             Some(name) => _ = self.referred.insert(ObjectKey { namespace: namespace.clone(), name }),
             None => _ = self.unreadable.insert(namespace.clone()),
         }
-        match recorded(provisioner) {
+        match recorded(provisioner, "key") {
             Some(uids) => self.recorded.extend(uids.into_iter().map(|uid| format!("{namespace}/{uid}"))),
+            None => _ = self.unkept.insert(namespace),
+        }
+    }
+
+    fn note_proxy(&mut self, proxy: &Kept<CoderWorkspaceProxy>) {
+        let namespace = proxy.meta().namespace.clone().unwrap_or_default();
+        let spec: Option<Spec> = proxy.spec().and_then(Result::ok);
+        if let Some(reference) = spec.and_then(|spec| spec.control_plane_ref) {
+            self.proxied.insert(ObjectKey { namespace: namespace.clone(), name: reference.name() });
+        }
+        match recorded(proxy, "registration") {
+            Some(uids) => {
+                self.recorded_proxies.extend(uids.into_iter().map(|uid| format!("{namespace}/{uid}")));
+            }
             None => _ = self.unkept.insert(namespace),
         }
     }
 
     /// What needs the access to a control plane of this uid, besides its own spec.
     pub(crate) fn of(&self, key: &ObjectKey, uid: &str) -> Needs {
-        let is_recorded = self.recorded.contains(&format!("{}/{uid}", key.namespace));
-        let recorded = is_recorded || self.unkept.contains(&key.namespace);
+        let here = format!("{}/{uid}", key.namespace);
+        let recorded_proxies = self.recorded_proxies.contains(&here);
+        let recorded =
+            self.recorded.contains(&here) || recorded_proxies || self.unkept.contains(&key.namespace);
         let is_referred = self.referred.contains(key) || self.unreadable.contains(&key.namespace);
         Needs {
             known: self.known,
             license: false,
             provisioners: is_referred,
+            proxies: self.proxied.contains(key),
             recorded,
+            recorded_proxies,
             aggregated: self.aggregated,
         }
     }
@@ -180,6 +215,28 @@ mod tests {
             needs(&seen, "odd", "coder") && needs(&seen, "bare", "coder"),
             "one that cannot be read may mean it"
         );
+    }
+
+    #[test]
+    fn a_proxy_needs_the_control_plane_that_registers_it_and_those_it_is_recorded_in() {
+        let proxy = |spec: Value, status: Value| -> Kept<CoderWorkspaceProxy> {
+            let metadata = json!({ "name": "eu", "namespace": "team" });
+            from_str(&json!({ "metadata": metadata, "spec": spec, "status": status }).to_string()).unwrap()
+        };
+        let mut seen = Seen { known: true, ..Seen::default() };
+        let bootstrap = json!({ "coderURL": "https://coder", "credentialsSecretRef": { "name": "c" } });
+        seen.note_proxy(&proxy(json!({ "bootstrap": bootstrap }), json!({})));
+        let key = |name: &str| ObjectKey { namespace: "team".to_owned(), name: name.to_owned() };
+        assert_eq!(
+            seen.of(&key("coder"), "u1"),
+            Needs { known: true, ..Seen::default().of(&key("coder"), "u1") }
+        );
+        seen.note_proxy(&proxy(json!({ "controlPlaneRef": { "name": "coder" } }), json!({})));
+        assert!(seen.of(&key("coder"), "u1").proxies && !seen.of(&key("other"), "u1").proxies);
+        let record = json!({ "registration": { "retiring": [{ "controlPlaneUID": "u2" }] } });
+        seen.note_proxy(&proxy(json!({}), record));
+        let needs = seen.of(&key("old"), "u2");
+        assert!(needs.recorded && needs.recorded_proxies && !needs.proxies);
     }
 
     #[test]

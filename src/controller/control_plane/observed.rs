@@ -6,24 +6,10 @@ use super::dereference::Dereferenced;
 use super::observe::External;
 use super::reasons::Reason;
 use super::subject::Subject;
+use crate::controller::children::exposure::Exposure;
 use crate::controller::children::withheld::Withheld;
 use crate::controller::object_writer::Finalizing;
 use crate::controller::status::observed::ObservedObject;
-
-/// How far the way from outside has come.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Exposure {
-    /// None was asked for.
-    NotRequested,
-    /// The Ingress or HTTPRoute is in place.
-    InPlace(&'static str),
-    /// The cluster has no Gateway API.
-    NoGatewayApi,
-    /// It could not be applied.
-    Failed(String),
-    /// It is left as it is while admission is disabled.
-    Withheld(String),
-}
 
 /// What coderd said.
 #[derive(Debug, Clone, PartialEq, Eq)]

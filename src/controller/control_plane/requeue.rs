@@ -1,9 +1,10 @@
 //! Decides when a control plane is looked at again after a reconcile. Pure: it knows what was observed and asks nobody.
 //! It never lets something that somebody has to mend wait longer than a minute.
 
-use super::observed::{Coderd, Exposure, Observed};
+use super::observed::{Coderd, Observed};
 use super::reasons::Reason;
 use crate::coderd::Retry;
+use crate::controller::children::exposure::Exposure;
 use crate::controller::runtime::schedule::{Action, REFUSED, SOON};
 use std::time::Duration;
 

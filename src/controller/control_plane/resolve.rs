@@ -3,10 +3,10 @@
 
 use crate::controller::children::ChildOwner;
 use crate::controller::workload::exposure::{self, Expose};
-use crate::controller::workload::monitoring;
 use crate::controller::workload::pods::{self, PodSettings};
 use crate::controller::workload::probes::{self, Probes};
 use crate::controller::workload::service::{self, Front};
+use crate::controller::workload::{monitoring, ports};
 use crds::names::control_plane::{service_account, workload};
 use crds::well_known::{app_name, default};
 use crds::{CoderControlPlane, CoderControlPlaneSpec};
@@ -79,7 +79,7 @@ pub fn resolve(complete: &CoderControlPlane, facts: Facts<'_>) -> ResolvedContro
     ResolvedControlPlane {
         image: spec.image.clone().unwrap_or_else(|| default::IMAGE.to_owned()),
         replicas: spec.replicas_or_default(),
-        service: service::resolve(spec.service.as_ref(), pods.certificates.serve_tls()),
+        service: service::resolve(spec.service.as_ref(), ports::HTTP, pods.certificates.serve_tls()),
         pods,
         permissions: permissions(&owner.namespace, spec),
         access_url: access_url.filter(|_| !facts.access_url_from_env_from),

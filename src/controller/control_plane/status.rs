@@ -4,11 +4,12 @@
 use super::apply::Applied;
 use super::dereference::Dereferenced;
 use super::observe::External;
-use super::observed::{Coderd, Exposure, ExternalPhase, ExternalState, Grants, Observed};
+use super::observed::{Coderd, ExternalPhase, ExternalState, Grants, Observed};
 use super::reasons::Reason;
 use super::resolve::owner;
 use super::running_values;
 use super::subject::Subject;
+use crate::controller::children::exposure::{Exposure, NO_GATEWAY_API};
 use crate::controller::status::conditions::{ConditionStatus, Finding};
 use crate::controller::status::observed::ObservedObject;
 use crate::controller::status::summary::{self, ROOM, Standing, joined};
@@ -211,8 +212,6 @@ fn deployment(rollout: &Rollout) -> Finding {
         ),
     }
 }
-
-const NO_GATEWAY_API: &str = "the cluster does not serve gateway.networking.k8s.io/v1; install the Gateway API, or use spec.expose.ingress";
 
 fn exposure(exposure: &Exposure) -> Finding {
     match exposure {

@@ -3,15 +3,16 @@
 
 use super::build::Children;
 use super::resolve::ResolvedProvisioner;
+use crate::controller::attached::pruning::Pruning;
 use crate::controller::children::account_use::AccountUse;
-use crate::controller::children::accounts::{self, AccountWanted};
+use crate::controller::children::accounts;
 use crate::controller::children::apply::{Applier, Problems};
 use crate::controller::children::deployment::{self, FoundDeployment, LatePods};
 use crate::controller::children::gate::{self, Gate};
 use crate::controller::children::grants::{self, NotGranted, Rights};
 use crate::controller::children::pruned::{AskedFor, PruneMemory};
-use crate::controller::children::{Child, ChildCache, OwnerState, drift, prune};
-use crate::controller::identity::{ObjectKey, Owner};
+use crate::controller::children::{Child, ChildCache, OwnerState, drift};
+use crate::controller::identity::ObjectKey;
 use crate::controller::object::Origin;
 use crate::controller::workload::rollout::{self, Rollout};
 use crate::kubernetes::{CallError, Kube};
@@ -66,7 +67,8 @@ pub(super) async fn gate(
     deployment: &FoundDeployment,
 ) -> Result<Option<Gate>, CallError> {
     let (children, uid) = (work.children, work.state.uid);
-    let snapshot = gate::unchanged(work.cache, children.all(), deployment).filter(|_| work.is_pruned());
+    let snapshot =
+        gate::unchanged(work.cache, children.all(), deployment).filter(|_| work.pruning().is_done());
     let is_of = |live: &Value, _: &Child| drift::is_controlled_by(live, uid);
     gate::gate(work.kube, &work.key.namespace, origin, snapshot, children.all(), is_of).await
 }
@@ -102,7 +104,7 @@ pub(super) async fn apply(work: Work<'_>, gate: &Gate) -> Applied {
     }
     // What comes to be shown meanwhile is for the next reconcile, which reads whether it may change anything.
     let pruned = gate.snapshot.is_some()
-        || work.prune(is_allowed && rolled, gate.admission_disabled, &mut problems).await;
+        || work.pruning().prune(is_allowed && rolled, gate.admission_disabled, &mut problems).await;
     Applied {
         deployment: live,
         rollout,
@@ -178,55 +180,21 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Whether nothing is left of what an earlier generation asked for.
-    fn is_pruned(self) -> bool {
-        let unwanted = self.cache.unwanted(self.key, self.state.uid, self.children.all());
-        self.pruned.is_done(self.key, self.asked_for.clone(), &unwanted, false)
-    }
-
-    /// Removes what an earlier generation asked for, once for each and whenever it is asked for; returns whether nothing
-    /// of it is left.
-    async fn prune(self, rolled: bool, admission_disabled: bool, problems: &mut Problems) -> bool {
-        if self.is_pruned() {
-            return true;
+    /// What is pruned.
+    fn pruning(self) -> Pruning<'a> {
+        Pruning {
+            kube: self.kube,
+            cache: self.cache,
+            pruned: self.pruned,
+            key: self.key,
+            asked_for: self.asked_for,
+            uid: self.state.uid,
+            workload: &self.resolved.owner.workload,
+            account: &self.resolved.pods.account.name,
+            makes_account: self.children.service_account.is_some(),
+            children: self.children.all().collect(),
+            absent: self.children.absent(),
         }
-        let unwanted = self.cache.unwanted(self.key, self.state.uid, self.children.all());
-        // What an object asked for before this term the first list of the watches has shown.
-        let everywhere =
-            self.pruned.knows(self.key) || self.asked_for.request.is_some() || !unwanted.is_nothing();
-        match self.prune_unwanted(rolled, everywhere, admission_disabled).await {
-            Ok(true) => {
-                self.pruned.note(self.key, self.asked_for.clone(), unwanted);
-                true
-            }
-            Ok(false) => false,
-            Err(error) => {
-                problems.failed.push(error.to_string());
-                false
-            }
-        }
-    }
-
-    async fn prune_unwanted(
-        self,
-        rolled: bool,
-        everywhere: bool,
-        admission_disabled: bool,
-    ) -> Result<bool, CallError> {
-        let owner = Owner::new(self.key, self.state.uid);
-        let workload = &self.resolved.owner.workload;
-        // By name: what has lost our label is shown by no watch.
-        for kind in self.children.absent() {
-            prune::absent(self.kube, owner, kind, workload).await?;
-        }
-        let account = AccountWanted {
-            name: &self.resolved.pods.account.name,
-            made: self.children.service_account.is_some(),
-            rolled,
-            everywhere,
-            admission_disabled,
-        };
-        accounts::release(self.kube, owner, account).await
     }
 }
 

@@ -2,14 +2,13 @@
 //! when is decided in `key::ending`. Daemons finish their builds first.
 
 use super::key::ending::{self, EndStep, Ending};
-use super::key::homes::{CONTROL_PLANE, Homes, TimeLimit};
+use super::key::homes::Homes;
 use super::key::lists::Keys;
 use super::key::record::{Home, Key, Record};
-use super::key::secret::{Content, Secrets};
 use super::key::seen::Sight;
 use super::key::steps::{Left, Unrecorded};
 use super::key::store::RecordStore;
-use super::key::stored::{self, Sealer};
+use super::key::stored;
 use super::key::work::{KeyError, KeyWork};
 use super::key_event::KeyEvent;
 use super::observe::{desired, left_elsewhere, organization_name, place, told_place};
@@ -22,25 +21,24 @@ use crate::control_plane_access::control_planes::{self, Found};
 use crate::control_plane_access::credentials::Credentials;
 use crate::control_plane_access::reach::within;
 use crate::control_plane_access::unreached::Unreached;
+use crate::controller::attached::coderds::{Coderds, TimeLimit};
+use crate::controller::attached::reconciler::NotLetGo;
+use crate::controller::attached::seal::Sealer;
+use crate::controller::attached::secret::{Content, Secrets};
 use crate::controller::children::{ChildKind, drift};
 use crate::controller::object::{Object, Origin, complete};
 use crate::controller::runtime::deadline::Deadline;
 use crate::controller::runtime::schedule::Action;
-use crate::controller::status::partial;
 use crate::controller::workload::pods::is_of_deployment;
 use crate::kubernetes::events::EventDraft;
-use crate::kubernetes::{CallError, KindName, Target};
-use crds::shared::DeletionPolicy;
+use crate::kubernetes::{CallError, Target};
 use crds::well_known::annotation;
 use crds::{CoderProvisioner, CoderProvisionerSpec};
 use jiff::SignedDuration;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, from_value};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
-
-const NAMESPACE: KindName = ["v1", "Namespace", "namespaces"];
 
 /// How much longer than their grace period pods are waited for: on a node that is gone they never end.
 const OVERTIME: SignedDuration = SignedDuration::from_secs(60);
@@ -74,70 +72,62 @@ impl Reconciler {
         let sealing = match checksum_key.get(&self.kube).await {
             Ok(sealing) => sealing,
             // What is left anyway is only named, for which it need not be known whose it is.
-            Err(_) if self.is_released(object).await? => return self.let_go(object, &named(object)).await,
+            Err(_) if self.is_released(object).await? => return self.end_with(object, &named(object)).await,
             Err(error) => {
-                self.tell_held(object, Reason::CleanupFailed, &held(&error.to_string())).await?;
+                self.tell(object, Reason::CleanupFailed, &held(&error.to_string())).await?;
                 return Ok(Action::BackOff(Duration::ZERO));
             }
         };
         let sealer = Sealer { key: sealing, uid: &object.uid };
         let mut store = RecordStore::new(&self.kube, KIND, &object.key, object.value.clone(), sealer);
         let end = self.end(object, &mut store).await;
-        let object: Object<CoderProvisioner> = Object::new(object.key.clone(), Origin::Read, store.object);
+        let object: Object<CoderProvisioner> =
+            Object::new(object.key.clone(), Origin::Read, store.object().clone());
         match end {
-            Ok(End::LetGo(all)) => self.let_go(&object, &all).await,
+            Ok(End::LetGo(all)) => self.end_with(&object, &all).await,
             Ok(End::Stopping(working)) => {
-                self.tell_held(&object, Reason::Stopping, &stopping(&working)).await?;
+                self.tell(&object, Reason::Stopping, &stopping(&working)).await?;
                 Ok(Action::RequeueAfter(SOON))
             }
             Ok(End::Held(why)) => {
-                self.tell_held(&object, Reason::CleanupFailed, &held(&why)).await?;
+                self.tell(&object, Reason::CleanupFailed, &held(&why)).await?;
                 Ok(Action::BackOff(Duration::ZERO))
             }
             // Somebody else was faster: what they wrote is looked at next time.
             Err(KeyError::Kubernetes(error)) if error.is_outdated() => Err(error),
             Ok(End::Late) => {
-                self.tell_held(
-                    &object,
-                    Reason::CleanupFailed,
-                    &held("there was no time for all of its keys"),
-                )
-                .await?;
+                self.tell(&object, Reason::CleanupFailed, &held("there was no time for all of its keys"))
+                    .await?;
                 Ok(Action::RequeueAfter(Duration::ZERO))
             }
             Err(error) => {
-                self.tell_held(&object, Reason::CleanupFailed, &held(&error.to_string())).await?;
+                self.tell(&object, Reason::CleanupFailed, &held(&error.to_string())).await?;
                 Ok(Action::BackOff(Duration::ZERO))
             }
         }
     }
 
-    async fn let_go(&self, object: &Object<CoderProvisioner>, all: &[Left]) -> Result<Action, CallError> {
+    async fn end_with(&self, object: &Object<CoderProvisioner>, all: &[Left]) -> Result<Action, CallError> {
         let drafts: Vec<EventDraft> = all.iter().map(|left| KeyEvent::Left(left).draft()).collect();
-        self.writer().publish(object, &drafts).await;
-        let (reason, why) = match self.writer().release(object).await {
-            Ok(None) => {
+        let (reason, why) = match self.let_go(object, &drafts).await? {
+            None => {
                 self.forget(&object.key);
                 return Ok(Action::AwaitChange);
             }
-            Ok(Some(why)) => (Reason::FinalizerRefused, why),
-            Err(error) if error.is_outdated() || error.is_not_found() => return Err(error),
-            Err(error) => (Reason::CleanupFailed, error.to_string()),
+            Some(NotLetGo::Refused(why)) => (Reason::FinalizerRefused, why),
+            Some(NotLetGo::Failed(why)) => (Reason::CleanupFailed, why),
         };
-        self.tell_held(object, reason, &why).await?;
+        self.tell(object, reason, &why).await?;
         Ok(Action::BackOff(Duration::ZERO))
     }
 
-    /// Whoever waits for the deletion looks at the object, not at our log.
-    async fn tell_held(
+    async fn tell(
         &self,
         object: &Object<CoderProvisioner>,
         reason: Reason,
         why: &str,
     ) -> Result<(), CallError> {
-        let now = Time(Timestamp::now());
-        let status = partial::cleanup_failed(object, reason, Reason::Progressing, why, &now);
-        self.writer().write_status(object, &status, &[]).await
+        self.tell_held(object, reason, Reason::Progressing, why).await
     }
 
     async fn end(
@@ -147,7 +137,8 @@ impl Reconciler {
     ) -> Result<End, KeyError> {
         let is_released = self.is_released(object).await?;
         let time = TimeLimit { until: Deadline::from(Instant::now()).until(), reserved: Duration::ZERO };
-        let mut homes = Homes::new(&self.access, &self.control_planes, &object.key.namespace, time);
+        let namespace = &object.key.namespace;
+        let mut homes = Homes::new(Coderds::new(&self.access, &self.control_planes, namespace, time));
         let mut unrecorded = if is_released {
             Unrecorded::Nothing
         } else {
@@ -223,19 +214,6 @@ impl Reconciler {
         })
     }
 
-    /// Whether the keys are to be left: the spec or an annotation says so, or the namespace goes, with its coderd.
-    async fn is_released(&self, object: &Object<CoderProvisioner>) -> Result<bool, CallError> {
-        // Whatever else of the spec cannot be read.
-        let policy = from_value(object.value["spec"]["deletionPolicy"].clone()).ok();
-        if policy == Some(DeletionPolicy::Orphan)
-            || object.annotation(annotation::RELEASE_EXTERNAL) == Some("true")
-        {
-            return Ok(true);
-        }
-        let namespace = self.kube.read(Target::of(NAMESPACE, "", &object.key.namespace)).await?;
-        Ok(namespace.is_none_or(|namespace| !namespace["metadata"]["deletionTimestamp"].is_null()))
-    }
-
     /// Reaches the control plane of the spec with the credentials of the spec, and finds out what its Secret holds that is
     /// not recorded. One that cannot be reached may still hold a key, if there is a plaintext.
     async fn reach_for_end(
@@ -249,7 +227,7 @@ impl Reconciler {
             return Ok(Unrecorded::Nothing);
         };
         let (owner, place) = (owner(&complete), place(&complete));
-        let secrets = Secrets { kube: &self.kube, owner: &owner };
+        let secrets = Secrets { kube: &self.kube, owner: &owner, mark: annotation::KEY_OF };
         let is_recorded = record.keys().next().is_some();
         let found = if is_recorded { Content::Nothing } else { secrets.read(&place).await?.content };
         let is_unknown = matches!(found, Content::Plaintext(..));
@@ -265,7 +243,7 @@ impl Reconciler {
         let reference =
             complete.spec.bootstrap.as_ref().and_then(|bootstrap| bootstrap.credentials_secret_ref.as_ref());
         let credentials = Credentials::of_bootstrap(&object.key.namespace, reference);
-        let limit = homes.time.left() * 2 / 3;
+        let limit = homes.time().left() * 2 / 3;
         let reached = match self.access.reach_within(limit, &control_plane, credentials).await {
             Ok(reached) => reached,
             Err(Unreached::Going { .. }) => return Ok(Unrecorded::Nothing),
@@ -288,12 +266,14 @@ impl Reconciler {
             return Ok(Unrecorded::Nothing);
         }
         let asked = organization_of(&reached.client, &complete, &found);
-        let Some(organization) = within(homes.time.left(), Operation::Organization, asked).await? else {
+        let Some(organization) = within(homes.time().left(), Operation::Organization, asked).await? else {
             return Ok(Unrecorded::Nothing);
         };
         let home = Home { control_plane: uid, deployment, organization: organization.id };
         let desired = desired(object, &complete, home, place);
-        let mut known = Homes::new(&self.access, &self.control_planes, &object.key.namespace, homes.time);
+        let namespace = &object.key.namespace;
+        let coderds = Coderds::new(&self.access, &self.control_planes, namespace, homes.time());
+        let mut known = Homes::new(coderds);
         known.know(&desired.home.control_plane, &desired.home.deployment, &reached.client);
         let created = complete.metadata.creation_timestamp.as_ref();
         let rival = self.rival(object, created, &desired, &organization);
@@ -321,15 +301,6 @@ impl Reconciler {
         };
         let found = self.kube.some_pods(&object.key.namespace, &owner.selector_text(), 1, working).await?;
         Ok(found.into_iter().next())
-    }
-
-    async fn is_control_plane_gone(
-        &self,
-        object: &Object<CoderProvisioner>,
-        name: &str,
-    ) -> Result<bool, CallError> {
-        let target = Target::of(CONTROL_PLANE, &object.key.namespace, name);
-        Ok(self.kube.read(target).await?.is_none())
     }
 
     async fn deployment(

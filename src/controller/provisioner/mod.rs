@@ -2,21 +2,16 @@
 //! a gap. A reconcile takes one path: `dereference`, `resolve`, `build`, `apply`, `observe`, `status`, `write`. The rest is what
 //! is this kind's own.
 
-mod address;
 mod apply;
 pub(crate) mod build;
-mod certificates;
-mod claims;
 mod deletion;
 mod dereference;
-mod followed_image;
 pub(crate) mod key;
 mod key_event;
 mod observe;
 mod observed;
 mod outside;
 mod pending_jobs;
-mod public_address;
 pub mod reasons;
 mod reconcile;
 mod reconciler;

@@ -3,17 +3,15 @@
 
 use super::apply::Applied;
 use super::dereference::Dereferenced;
-use super::key::homes::{Homes, TimeLimit};
+use super::key::homes::Homes;
 use super::key::record::{Home, SecretPlace};
-use super::key::secret::Secrets;
 use super::key::seen::Desired;
 use super::key::steps::patience;
 use super::key::store::RecordStore;
-use super::key::stored::Sealer;
-use super::key::work::{KeyWork, Keyed, Proven, Rolled};
+use super::key::work::{KeyWork, Keyed, Rolled};
 use super::observed::Outside;
 use super::pending_jobs::Jobs;
-use super::reconciler::{KIND, ProvenKey, Reconciler};
+use super::reconciler::{KIND, Reconciler};
 use super::resolve::owner;
 use super::running_values;
 use super::unanswered::{is_unanswered, lost, retry};
@@ -21,9 +19,14 @@ use crate::coderd::client::Organization;
 use crate::coderd::{Operation, Retry, Uuid};
 use crate::control_plane_access::control_planes::Found;
 use crate::control_plane_access::credentials::Credentials;
-use crate::control_plane_access::entitlement::ExternalProvisioners;
+use crate::control_plane_access::entitlement::LicensedFeature;
 use crate::control_plane_access::reach::{Reached, within};
 use crate::control_plane_access::unreached::About;
+use crate::controller::attached::coderds::{Coderds, TimeLimit};
+use crate::controller::attached::outside::AccessStates;
+use crate::controller::attached::reconciler::ProvenSecret;
+use crate::controller::attached::seal::Sealer;
+use crate::controller::attached::secret::{Proven, Secrets};
 use crate::controller::children::ChildOwner;
 use crate::controller::object::{Object, Subject};
 use crate::controller::runtime::deadline::Deadline;
@@ -152,14 +155,18 @@ impl Reconciler {
         let control_plane = match &read.control_plane {
             Found::There(control_plane) => control_plane,
             Found::Unlisted => {
-                return Ok(External::without(Outside::unlisted(bootstrapped), object, Some(Retry::Backoff)));
+                return Ok(External::without(
+                    Outside::of(AccessStates::unlisted(bootstrapped)),
+                    object,
+                    Some(Retry::Backoff),
+                ));
             }
             Found::Gone => {
                 let why = format!(
                     "there is no CoderControlPlane {name} in this namespace; create it, or correct spec.controlPlaneRef"
                 );
                 return Ok(External::without(
-                    Outside::without_control_plane(bootstrapped, why),
+                    Outside::of(AccessStates::without_control_plane(bootstrapped, why)),
                     object,
                     None,
                 ));
@@ -169,7 +176,7 @@ impl Reconciler {
                     "CoderControlPlane {name} is invalid ({why}); correct it, see its condition SpecAccepted"
                 );
                 return Ok(External::without(
-                    Outside::without_control_plane(bootstrapped, why),
+                    Outside::of(AccessStates::without_control_plane(bootstrapped, why)),
                     object,
                     None,
                 ));
@@ -183,7 +190,7 @@ impl Reconciler {
             Ok(reached) => reached,
             Err(unreached) => {
                 let is_left_alone = unreached.about() == About::RateLimit;
-                let outside = Outside::unreached(bootstrapped, &unreached);
+                let outside = Outside::of(AccessStates::unreached(bootstrapped, &unreached));
                 return Ok(External {
                     is_left_alone,
                     ..External::without(outside, object, Some(unreached.retry()))
@@ -217,8 +224,9 @@ impl Reconciler {
         let left = || deadline.left(Instant::now());
         let name = organization_name(wanted.complete);
         let asked = within(left(), Operation::Organization, reached.client.organization(name));
-        let (answer, asked) = tokio::join!(reached.external_provisioners(left()), asked);
-        let outside = Outside::reached(bootstrapped).licensed(&answer);
+        let feature = LicensedFeature::ExternalProvisioners;
+        let (answer, asked) = tokio::join!(reached.licensed(feature, left()), asked);
+        let outside = Outside::of(AccessStates::reached(bootstrapped).licensed(feature, &answer));
         let found = |outside: Outside, retry| External {
             url: Some(reached.url.clone()),
             version: Some(reached.version.clone()),
@@ -244,16 +252,16 @@ impl Reconciler {
         let mut store = self.store(wanted, sealing);
         let of_others = self.left_to_others(object, &mut desired, &store, sealing);
         let mut work = self.key_work(wanted, reached, &desired, applied, deadline);
-        (work.entitled, work.claimed) = (is_entitled(&answer), rival.is_some());
+        (work.entitled, work.claimed) = (answer.is_entitled(), rival.is_some());
         work.of_others = of_others;
         let keyed = work.run(&mut store).await;
-        let pause = self.note_given_up(object, &keyed);
-        self.objects.written(&object.key, store.object["metadata"]["resourceVersion"].as_str());
+        let pause = self.note_given_up(object, keyed.gave_up, keyed.is_asked_for);
+        self.objects.written(&object.key, store.object()["metadata"]["resourceVersion"].as_str());
         let is_news = keyed.proven.as_ref().is_some_and(|proven| self.is_news(wanted, proven));
         let lost = lost(reached, &keyed);
         let is_left_alone = lost.as_ref().is_some_and(|unreached| unreached.about() == About::RateLimit);
         let outside = match lost {
-            Some(unreached) => Outside::unreached(bootstrapped, &unreached),
+            Some(unreached) => Outside::of(AccessStates::unreached(bootstrapped, &unreached)),
             None => outside.keyed(&keyed, &wanted.place, rival.as_deref(), &object.status),
         };
         let (retry, is_unanswered) = (retry(&keyed, &answer, pause), is_unanswered(&keyed, &answer));
@@ -261,11 +269,11 @@ impl Reconciler {
         let asked = (&reached.client, home, wanted.credentials());
         let pending_jobs = self.pending_jobs(&object.key, asked, tags, left()).await;
         Ok(External {
-            object: store.object,
+            object: store.object().clone(),
             keyed: Some(keyed),
             organization: Some(organization),
             pending_jobs: Some(pending_jobs),
-            is_entitled: is_entitled(&answer),
+            is_entitled: answer.is_entitled(),
             is_news,
             is_left_alone,
             is_unanswered,
@@ -282,11 +290,12 @@ impl Reconciler {
         deadline: &Deadline,
     ) -> KeyWork<'a> {
         let time = TimeLimit { until: deadline.until(), reserved: RESERVED };
-        let mut homes = Homes::new(&self.access, &self.control_planes, &wanted.owner.namespace, time);
+        let namespace = &wanted.owner.namespace;
+        let mut homes = Homes::new(Coderds::new(&self.access, &self.control_planes, namespace, time));
         homes.know(&desired.home.control_plane, &desired.home.deployment, &reached.client);
         let object = &wanted.subject.object;
         KeyWork {
-            secrets: Secrets { kube: &self.kube, owner: &wanted.owner },
+            secrets: Secrets { kube: &self.kube, owner: &wanted.owner, mark: annotation::KEY_OF },
             homes,
             client: &reached.client,
             desired,
@@ -315,7 +324,7 @@ impl Reconciler {
     fn is_news(&self, wanted: &Wanted<'_>, proven: &Proven) -> bool {
         let object = &wanted.subject.object;
         let control_plane = wanted.control_plane.metadata.uid.clone().unwrap_or_default();
-        let known = ProvenKey { uid: object.uid.clone(), control_plane, proven: proven.clone() };
+        let known = ProvenSecret { uid: object.uid.clone(), control_plane, proven: proven.clone() };
         self.note_proven(&object.key, known)
     }
 }
@@ -381,10 +390,6 @@ pub(super) fn told_place(object: &Object<CoderProvisioner>) -> Option<SecretPlac
 fn read_place(deployment: Option<&Value>) -> Option<SecretPlace> {
     let runs = deployment.and_then(running_values::daemons)?;
     Some(SecretPlace { secret: runs.key.secret, data_key: runs.key.key })
-}
-
-fn is_entitled(answer: &ExternalProvisioners) -> bool {
-    matches!(answer, ExternalProvisioners::Entitled | ExternalProvisioners::Grace)
 }
 
 /// What every pod runs with, if a rollout to it is complete and no other pod is left.

@@ -5,6 +5,7 @@ use super::apply::Applied;
 use super::key::steps::Wait;
 use super::observe::External;
 use super::reasons::Reason;
+use crate::controller::attached::outside::{self, AccessStates};
 use crate::controller::children::gate::Gate;
 use crate::controller::object::Subject;
 use crate::controller::object_writer::Finalizing;
@@ -13,24 +14,7 @@ use crate::controller::workload::rollout;
 use crds::CoderProvisioner;
 
 /// How far something outside has come.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum State {
-    /// Nobody asked for it, or nobody could be asked yet.
-    Unknown(Reason, String),
-    /// It is as it should be.
-    Yes(Reason, String),
-    /// It comes by itself, or is tried again.
-    Pending(Reason, String),
-    /// It will not come before somebody acts.
-    Refused(Reason, String),
-}
-
-impl State {
-    /// Something that nobody can tell before the control plane answers.
-    pub(super) fn waiting() -> Self {
-        Self::Unknown(Reason::WaitingForControlPlane, "waiting for the control plane".to_owned())
-    }
-}
+pub(super) type State = outside::State<Reason>;
 
 /// What coderd and the Secret show of the key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,17 +77,7 @@ impl Observed {
 
     /// Nothing was looked at but this of the object.
     pub(super) fn only(object: ObservedObject) -> Self {
-        let outside = Outside {
-            control_plane: State::waiting(),
-            access: State::waiting(),
-            bootstrap: None,
-            entitled: State::waiting(),
-            key: State::waiting(),
-            secret: State::waiting(),
-            wait: None,
-            daemons: None,
-            is_unasked: false,
-        };
+        let outside = Outside::of(AccessStates::unasked(false));
         Self { object, unaddressed: None, ready_replicas: 0, outside }
     }
 }

@@ -7,81 +7,28 @@ use super::key::work::{self, Keyed};
 use super::observed::{Outside, State};
 use super::reasons::Reason;
 use crate::coderd::Error;
-use crate::control_plane_access::entitlement::ExternalProvisioners;
-use crate::control_plane_access::unreached::{About, Unreached};
+use crate::controller::attached::outside::AccessStates;
 use crate::controller::checksum_key::KeyError;
 use crds::CoderProvisionerStatus;
 use crds::well_known::condition;
 use std::collections::BTreeSet;
 
 impl Outside {
-    /// Nothing outside could be asked.
-    fn unasked(with_bootstrap: bool) -> Self {
-        let not_asked = || State::waiting();
+    /// What is known of the way to coderd, and nothing of the keys.
+    pub(super) fn of(states: AccessStates<Reason>) -> Self {
+        let AccessStates { control_plane, access, bootstrap, entitled, rate_limited } = states;
+        let limited = rate_limited.map(|why| State::Pending(Reason::RateLimited, why));
         Self {
-            control_plane: not_asked(),
-            access: if with_bootstrap { not_used() } else { not_asked() },
-            bootstrap: with_bootstrap.then(not_asked),
-            entitled: not_asked(),
-            key: not_asked(),
-            secret: not_asked(),
+            control_plane,
+            access,
+            bootstrap,
+            entitled,
+            key: limited.unwrap_or_else(State::waiting),
+            secret: State::waiting(),
             wait: None,
             daemons: None,
             is_unasked: false,
         }
-    }
-
-    /// There is no control plane to be asked.
-    pub(super) fn without_control_plane(with_bootstrap: bool, why: String) -> Self {
-        // It may come later, as the order of a Git repository wants it.
-        let control_plane = State::Pending(Reason::ControlPlaneUnavailable, why);
-        Self { control_plane, ..Self::unasked(with_bootstrap) }
-    }
-
-    /// Nobody knows yet which control planes there are.
-    pub(super) fn unlisted(with_bootstrap: bool) -> Self {
-        let why = "listing the control planes of the cluster".to_owned();
-        Self {
-            control_plane: State::Pending(Reason::WaitingForControlPlane, why),
-            ..Self::unasked(with_bootstrap)
-        }
-    }
-
-    /// The control plane could not be reached.
-    pub(super) fn unreached(with_bootstrap: bool, unreached: &Unreached) -> Self {
-        let said = Self::unasked(with_bootstrap);
-        let (about, why) = (unreached.about(), unreached.to_string());
-        match about {
-            About::ControlPlane => {
-                Self { control_plane: State::Pending(Reason::ControlPlaneUnavailable, why), ..said }
-            }
-            About::RateLimit => {
-                Self { control_plane: there(), key: State::Pending(Reason::RateLimited, why), ..said }
-            }
-            About::OperatorAccess => Self { control_plane: there(), access: access(unreached, why), ..said },
-            About::Bootstrap => {
-                let bootstrap = Some(bootstrap(unreached, why));
-                Self { control_plane: there(), bootstrap, ..said }
-            }
-        }
-    }
-
-    /// The control plane answered; the organization, or what the license covers, is not known.
-    pub(super) fn reached(with_bootstrap: bool) -> Self {
-        let ready = State::Yes(Reason::OperatorAccessReady, "coderd accepts the operator's token".to_owned());
-        let given =
-            State::Yes(Reason::BootstrapSecretReady, "coderd accepts the token that was given".to_owned());
-        Self {
-            control_plane: there(),
-            access: if with_bootstrap { not_used() } else { ready },
-            bootstrap: with_bootstrap.then_some(given),
-            ..Self::unasked(with_bootstrap)
-        }
-    }
-
-    /// With what the license covers.
-    pub(super) fn licensed(self, answer: &ExternalProvisioners) -> Self {
-        Self { entitled: entitled(answer), ..self }
     }
 
     /// With what became of the keys; with what a status has told of them where there was no time to ask.
@@ -102,16 +49,7 @@ impl Outside {
 
     /// As a status has told it, for a coderd that asked to be left alone: nothing is known better.
     pub(super) fn as_told(status: &CoderProvisionerStatus) -> Self {
-        let told = |about: &str| {
-            let one = status.conditions.iter().find(|one| one.type_ == about);
-            let (one, reason) = one.and_then(|one| Some((one, Reason::parse(&one.reason)?)))?;
-            let message = one.message.clone();
-            Some(match one.status.as_str() {
-                "True" => State::Yes(reason, message),
-                "False" => State::Pending(reason, message),
-                _ => State::Unknown(reason, message),
-            })
-        };
+        let told = |about: &str| State::as_told(&status.conditions, about);
         let state = |about: &str| told(about).unwrap_or_else(State::waiting);
         Self {
             control_plane: state(condition::CONTROL_PLANE_READY),
@@ -143,67 +81,6 @@ impl Outside {
             error => failed(error),
         };
         Self { key, ..self }
-    }
-}
-
-fn there() -> State {
-    State::Yes(Reason::ControlPlaneAvailable, "the control plane answers".to_owned())
-}
-
-fn not_used() -> State {
-    State::Unknown(Reason::NotRequested, "spec.bootstrap.credentialsSecretRef is used instead".to_owned())
-}
-
-fn access(unreached: &Unreached, why: String) -> State {
-    match unreached {
-        Unreached::AccessDisabled { .. } => State::Refused(Reason::OperatorAccessDisabled, why),
-        Unreached::TokenSecretRefMissing { .. } => State::Refused(Reason::OperatorTokenSecretRefMissing, why),
-        Unreached::TokenSecretRefInvalid { .. } | Unreached::TokenSecretForeign { .. } => {
-            State::Refused(Reason::OperatorTokenSecretRefInvalid, why)
-        }
-        Unreached::TokenSecretUnavailable { .. } | Unreached::TokenSecretUnread { .. } => {
-            State::Pending(Reason::OperatorTokenSecretUnavailable, why)
-        }
-        Unreached::AdmissionDisabled { .. } => State::Refused(Reason::AdmissionDisabled, why),
-        _ => State::Pending(Reason::OperatorAccessNotReady, why),
-    }
-}
-
-fn bootstrap(unreached: &Unreached, why: String) -> State {
-    match unreached {
-        Unreached::TokenSecretRefInvalid { .. } => State::Refused(Reason::BootstrapSecretUnavailable, why),
-        Unreached::AdmissionDisabled { .. } => State::Refused(Reason::AdmissionDisabled, why),
-        _ => State::Pending(Reason::BootstrapSecretUnavailable, why),
-    }
-}
-
-fn entitled(answer: &ExternalProvisioners) -> State {
-    match answer {
-        ExternalProvisioners::Entitled => {
-            State::Yes(Reason::Entitled, "the license covers external provisioners".to_owned())
-        }
-        ExternalProvisioners::Grace => {
-            let why = "the license has expired; external provisioners keep working during its grace period; renew it";
-            State::Yes(Reason::InGracePeriod, why.to_owned())
-        }
-        ExternalProvisioners::NotEntitled => {
-            let why = "coderd's license does not include external provisioners; add one that does. Running daemons are left \
-                       alone; no key is created or deleted until then";
-            // The license may be on its way, with everything else of the same Git repository.
-            State::Pending(Reason::NotEntitled, why.to_owned())
-        }
-        ExternalProvisioners::NotSupported => {
-            let why = "this build of coderd (open source) has no external provisioners; set spec.image of the CoderControlPlane to \
-                       a ghcr.io/coder/coder image";
-            State::Refused(Reason::NotSupported, why.to_owned())
-        }
-        ExternalProvisioners::Forbidden(error) => State::Refused(
-            Reason::Forbidden,
-            format!("{error}; check for a proxy or service mesh in front of the coderd Service"),
-        ),
-        ExternalProvisioners::Failed(error) => {
-            State::Pending(Reason::EntitlementsQueryFailed, error.to_string())
-        }
     }
 }
 
@@ -341,8 +218,8 @@ fn failed(error: &Error) -> State {
 
 #[cfg(test)]
 mod tests {
-    use super::super::key::work::Proven;
     use super::*;
+    use crate::controller::attached::secret::Proven;
     use serde_json::{from_value, json};
 
     fn keyed(wait: Option<Wait>) -> Keyed {
@@ -379,7 +256,7 @@ mod tests {
             "lastTransitionTime": "2026-01-01T00:00:00Z" });
         let status: CoderProvisionerStatus = from_value(json!({ "conditions": [told] })).unwrap();
         let cut = Keyed { is_cut: true, ..Keyed::default() };
-        let outside = Outside::reached(false).keyed(&cut, &place(), None, &status);
+        let outside = Outside::of(AccessStates::reached(false)).keyed(&cut, &place(), None, &status);
         assert_eq!(outside.key, State::Yes(Reason::ProvisionerKeyReady, "as it was".to_owned()));
         assert_eq!(outside.secret, State::waiting(), "nothing was ever said of it");
         assert!(outside.is_unasked && matches!(outside.access, State::Yes(..)), "that was asked");

@@ -1,6 +1,7 @@
 //! Every reason a CoderProvisioner has in a condition or an Event, once. Logic compares these variants, never text.
 //! The tables in `docs/` are made of them; which one holds is decided in `status` and in the steps.
 
+use crate::controller::attached::outside::access_reasons;
 use crate::controller::status::reasons::reasons;
 
 reasons! {
@@ -76,3 +77,5 @@ reasons! {
         }
     }
 }
+
+access_reasons!(Reason);

@@ -7,6 +7,7 @@ use super::dereference::{Dereferenced, Unread};
 use super::key::steps::Wait;
 use super::observe::External;
 use super::observed::Observed;
+use super::reasons::Reason;
 use super::reconciler::Reconciler;
 use super::requeue::{action, is_waiting, sooner};
 use super::resolve::resolve;
@@ -19,8 +20,8 @@ use crate::controller::runtime::deadline::Deadline;
 use crate::controller::runtime::schedule::Action;
 use crate::controller::runtime::{reconcile, telemetry};
 use crate::kubernetes::CallError;
-use crds::CoderProvisioner;
 use crds::well_known::condition;
+use crds::{CoderProvisioner, CoderProvisionerStatus};
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
@@ -45,7 +46,12 @@ impl Reconciler {
         }
         match complete::<CoderProvisioner>(&object.value, &self.config) {
             Err(error) => self.write_unreadable(&object, format!("the object cannot be read: {error}")).await,
-            Ok(complete) if complete.spec.suspend == Some(true) => self.write_suspended(&object).await,
+            Ok(complete) if complete.spec.suspend == Some(true) => {
+                // Nobody counts now, and an autoscaler would follow a number of before.
+                self.jobs.forget(&object.key);
+                let status = CoderProvisionerStatus { pending_jobs: None, ..object.status.clone() };
+                self.write_suspended(&object, status, Reason::Suspended).await
+            }
             Ok(complete) => {
                 let broken = broken_rules::<CoderProvisioner>(&object.value);
                 Box::pin(self.work_on(&Subject { object, complete, broken })).await

@@ -28,7 +28,7 @@ pub(super) fn action(observed: &Observed, pruned: bool, retry: Option<Retry>, re
     let states = [control_plane, access, entitled, key, secret].into_iter().chain(bootstrap);
     let blocked = observed.object.is_blocked()
         || observed.unaddressed.is_some()
-        || states.into_iter().any(|state| matches!(state, State::Refused(..) | State::Pending(..)));
+        || states.into_iter().any(State::is_open);
     match wait {
         _ if is_waiting(observed) => Action::RequeueAfter(recheck),
         // Watches tell of pods; the timer is for a watch that was cut.

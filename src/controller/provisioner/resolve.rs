@@ -6,15 +6,15 @@
 //! follow the spec. Where nothing runs either, there is no Deployment until all of it is known. The same holds for a control
 //! plane that daemons cannot be led to: they keep all they have, the key too, which belongs to the address.
 
-use super::address::{Address, NoAddress};
 use super::build::URL;
 use super::running_values;
+use crate::controller::attached::attachment::{Attachment, ControlPlaneFacts, Given, SecretSource};
 use crate::controller::children::ChildOwner;
+use crate::controller::workload::monitoring;
 use crate::controller::workload::pods::{self, PodSettings};
-use crate::controller::workload::{monitoring, volumes};
 use crds::names::provisioner::{key_secret, key_secret_key, service_account, workload};
 use crds::well_known::app_name;
-use crds::{CoderControlPlane, CoderProvisioner, CoderProvisionerSpec};
+use crds::{CoderProvisioner, CoderProvisionerSpec};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde_json::Value;
 
@@ -27,31 +27,6 @@ pub(crate) struct Facts<'a> {
     pub(crate) key_checksum: Option<&'a str>,
     /// The Deployment that runs, if it is this object's.
     pub(crate) running: Option<&'a Value>,
-}
-
-/// What daemons have from their control plane.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ControlPlaneFacts {
-    /// The image that daemons of it run.
-    pub(crate) image: String,
-    /// Where daemons find it; or why they cannot.
-    pub(crate) address: Result<Address, NoAddress>,
-    /// The Secrets it serves HTTPS with, each once.
-    pub(crate) tls: Vec<String>,
-    /// Changes when what is in them has to be trusted anew; none without TLS.
-    pub(crate) certificates: Option<String>,
-}
-
-impl ControlPlaneFacts {
-    /// Of a control plane that runs this image, at its Service; what its certificates are is not known yet. None where it has
-    /// no name or namespace yet.
-    pub(crate) fn of(control_plane: &CoderControlPlane, image: &str, cluster_domain: &str) -> Option<Self> {
-        let tls = control_plane.spec.tls.as_ref().map_or(&[][..], |tls| &tls.secret_names);
-        let url = webhooks::cluster_url(control_plane, cluster_domain)?;
-        let tls = volumes::resolve(tls, &[]).tls;
-        let address = Ok(Address { url, alias: None });
-        Some(Self { image: image.to_owned(), address, tls, certificates: None })
-    }
 }
 
 /// A provisioner with every value that its children are built from.
@@ -94,27 +69,10 @@ pub(crate) struct Permissions {
 /// What daemons run with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Daemons {
-    /// Their image.
-    pub(crate) image: String,
-    /// The address of their control plane; none where the spec gives it.
-    pub(crate) address: Option<Address>,
-    /// The Secrets whose certificates they trust for it.
-    pub(crate) trusted: Vec<String>,
-    /// Another one rolls the Deployment.
-    pub(crate) certificates: Option<String>,
+    /// What they have from their control plane.
+    pub(crate) attachment: Attachment,
     /// Where their key is.
-    pub(crate) key: KeySource,
-}
-
-/// Where a key is kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct KeySource {
-    /// The Secret.
-    pub(crate) secret: String,
-    /// The key inside it.
-    pub(crate) key: String,
-    /// Another one rolls the Deployment.
-    pub(crate) checksum: String,
+    pub(crate) key: SecretSource,
 }
 
 /// The provisioner with every value that its children are built from. `complete` has every default of admission in it.
@@ -154,38 +112,27 @@ fn permissions(spec: &CoderProvisionerSpec) -> Option<Permissions> {
 }
 
 fn daemons(name: &str, spec: &CoderProvisionerSpec, facts: Facts<'_>) -> Option<Daemons> {
-    let running = facts.running.and_then(running_values::daemons);
-    let runs = running.as_ref();
-    let is_given = gives_address(spec);
+    let has_address = gives_address(spec);
     let (plane, key_checksum) = match facts.control_plane {
-        Some(plane) if plane.address.is_err() && !is_given => (None, None),
+        Some(plane) if plane.address.is_err() && !has_address => (None, None),
         plane => (plane, facts.key_checksum),
     };
-    let image =
-        named_image(spec).or(plane.map(|plane| &plane.image)).or(runs.map(|runs| &runs.image))?.clone();
-    let (found, trusted, certificates) = plane
-        .map(|plane| (plane.address.as_ref().ok(), &plane.tls, &plane.certificates))
-        .or(runs.map(|runs| (runs.address.as_ref(), &runs.trusted, &runs.certificates)))?;
-    let address = if is_given { None } else { Some(unless_given(found?, spec)) };
-    let proven = key_checksum.map(|checksum| KeySource {
+    let running = facts.running.and_then(running_values::daemons);
+    let given = Given { image: named_image(spec), has_address, host_aliases: &spec.host_aliases };
+    let runs = running.as_ref().map(|runs| &runs.attachment);
+    let attachment = Attachment::resolve(plane, runs, given)?;
+    let proven = key_checksum.map(|checksum| SecretSource {
         secret: key_secret(name, spec),
         key: key_secret_key(spec).to_owned(),
         checksum: checksum.to_owned(),
     });
-    let key = proven.or_else(|| runs.map(|runs| runs.key.clone()))?;
-    Some(Daemons { image, address, trusted: trusted.clone(), certificates: certificates.clone(), key })
+    let key = proven.or_else(|| running.map(|runs| runs.key))?;
+    Some(Daemons { attachment, key })
 }
 
 /// Whether the spec says itself where the control plane is.
 pub(super) fn gives_address(spec: &CoderProvisionerSpec) -> bool {
     spec.extra_env.iter().any(|variable| variable.name == URL)
-}
-
-/// An address without the alias, where the spec leads its name somewhere.
-fn unless_given(found: &Address, spec: &CoderProvisionerSpec) -> Address {
-    let mut given = spec.host_aliases.iter().filter_map(|alias| alias.hostnames.as_ref()).flatten();
-    let alias = found.alias.clone().filter(|alias| !given.any(|name| *name == alias.host));
-    Address { url: found.url.clone(), alias }
 }
 
 #[cfg(test)]
@@ -195,7 +142,7 @@ mod tests {
 
     #[test]
     fn the_image_follows_the_control_plane_unless_the_spec_names_one() {
-        let image = |given: Provisioner| given.resolved().daemons.unwrap().image;
+        let image = |given: Provisioner| given.resolved().daemons.unwrap().attachment.image;
         let given = || Provisioner::test().of_control_plane_with_image("coder:v2");
         assert_eq!(image(given()), "coder:v2");
         assert_eq!(image(given().with("image", json!("mine:v1"))), "mine:v1");
@@ -215,7 +162,10 @@ mod tests {
         let running = || Provisioner::test().running(before.deployment());
         assert_eq!(running().without_control_plane().without_key().resolved().daemons, ran);
         let rotated = running().without_control_plane().with_key_checksum("new").resolved().daemons.unwrap();
-        assert_eq!((rotated.key.checksum.as_str(), rotated.address), ("new", ran.clone().unwrap().address));
+        assert_eq!(
+            (rotated.key.checksum.as_str(), rotated.attachment.address),
+            ("new", ran.clone().unwrap().attachment.address)
+        );
         let moved = running().without_key().with("key", json!({"secretName": "other"})).resolved();
         assert_eq!(moved.daemons.unwrap().key, ran.unwrap().key, "the new Secret is not proven yet");
         let scaled = running().without_control_plane().with("replicas", json!(0)).resolved();
@@ -232,7 +182,7 @@ mod tests {
         let given = json!([{"name": "CODER_URL", "value": "https://coder.example.com"}]);
         let mended = lost(running.with("extraEnv", given)).resolved().daemons.unwrap();
         assert_eq!(
-            (mended.address, mended.key.checksum.as_str()),
+            (mended.attachment.address, mended.key.checksum.as_str()),
             (None, "new"),
             "the spec knows the address"
         );

@@ -1,15 +1,16 @@
 //! Finds what other provisioners of the cluster ask for and have recorded, among those that the shared watch has. Which of two
 //! that ask for one key waits is decided in `claims`.
 
-use super::claims::{self, Claim};
 use super::key::record::{Home, Key};
 use super::key::seen::{Desired, is_same};
 use super::key::store::RecordStore;
-use super::key::stored::{self, Sealer};
+use super::key::stored;
 use super::observe::organization_name;
 use super::reconciler::Reconciler;
 use crate::coderd::Uuid;
 use crate::coderd::client::Organization;
+use crate::controller::attached::claims::{self, Claim};
+use crate::controller::attached::seal::Sealer;
 use crate::controller::object::Object;
 use crate::kubernetes::Kept;
 use crds::CoderProvisioner;
@@ -82,7 +83,7 @@ impl Reconciler {
         sealing: &hmac::Key,
         is_near: impl Fn(&ObjectMeta) -> bool,
     ) -> impl Iterator<Item = Option<Vec<Key>>> {
-        let (all, uid) = (self.provisioners.all(), object.uid.clone());
+        let (all, uid) = (self.all.all(), object.uid.clone());
         let others =
             all.into_iter().filter(move |one| is_near(one.meta()) && one.meta().uid.as_deref() != Some(&uid));
         others.map(move |one| recorded(&one, sealing))
@@ -100,16 +101,14 @@ impl Reconciler {
             name: object.key.name.clone(),
             uid: object.uid.clone(),
             created: created.cloned(),
-            has_key: has_key(&object.value),
-            control_plane: desired.home.control_plane.clone(),
-            organization: organization.id.to_string(),
-            key: desired.base.clone(),
+            has_it: has_key(&object.value),
+            of: vec![desired.home.control_plane.clone(), organization.id.to_string(), desired.base.clone()],
         };
-        let all = self.provisioners.all();
+        let all = self.all.all();
         let may_be = |one: &&Arc<Kept<CoderProvisioner>>| {
             // References stay within a namespace, and so do claims on a control plane.
             let is_here = one.meta().namespace.as_ref() == Some(&object.key.namespace);
-            let is_called = one.meta().name.as_ref().is_some_and(|name| is_same(name, &mine.key));
+            let is_called = one.meta().name.as_ref().is_some_and(|name| is_same(name, &desired.base));
             is_here && (is_called || one.mentions("\"key\""))
         };
         let others: Vec<Claim> =
@@ -128,10 +127,12 @@ impl Reconciler {
         Some(Claim {
             uid: metadata.uid.clone()?,
             created: metadata.creation_timestamp.clone(),
-            has_key: kept.object().is_some_and(|object| has_key(&object)),
-            control_plane: control_plane.meta().uid.clone()?,
-            organization: organization_of(organization_name(&object), mine),
-            key: key_base(&name, &object.spec).to_owned(),
+            has_it: kept.object().is_some_and(|object| has_key(&object)),
+            of: vec![
+                control_plane.meta().uid.clone()?,
+                organization_of(organization_name(&object), mine),
+                key_base(&name, &object.spec).to_owned(),
+            ],
             name,
         })
     }

@@ -1,9 +1,9 @@
 //! Decides what of a running Deployment stays where nothing better is known: what its daemons run, whom they serve and which
 //! key they use. Pure, and it never looks at a status.
 
-use super::address::{self, Address, Alias};
-use super::build::{CONTAINER, KEY, TRUST_VOLUME, URL};
-use super::resolve::{Daemons, KeySource};
+use super::build::{CONTAINER, KEY, URL};
+use super::resolve::Daemons;
+use crate::controller::attached::attachment::{Attachment, SecretSource};
 use crate::controller::workload::running;
 use crds::well_known::annotation;
 use jiff::Timestamp;
@@ -16,51 +16,15 @@ pub(super) fn with_running_values(object: &Value, deployment: Option<&Value>) ->
     running::with_running_replicas(object, deployment)
 }
 
-/// What the daemons of a Deployment run with, as far as it is all there: one that somebody changed beyond that is no
-/// authority. Where they find their control plane is left open if it is not written there.
+/// What the daemons of a Deployment run with, as far as it is all there.
 pub(super) fn daemons(deployment: &Value) -> Option<Daemons> {
-    let container = running::container(deployment, CONTAINER)?;
-    let template = &deployment["spec"]["template"];
-    Some(Daemons {
-        image: text(&container["image"])?,
-        address: address(container, &template["spec"]),
-        trusted: trusted(&template["spec"]),
-        certificates: text(&template["metadata"]["annotations"][annotation::CHECKSUM]),
-        key: key(deployment)?,
-    })
+    let attachment = Attachment::of_running(deployment, CONTAINER, URL)?;
+    Some(Daemons { attachment, key: key(deployment)? })
 }
 
-/// The key that the pods of a Deployment are started with, and where it is. Nothing else of them matters: what the spec
-/// overrides is no reason to doubt it.
-pub(super) fn key(deployment: &Value) -> Option<KeySource> {
-    let container = running::container(deployment, CONTAINER)?;
-    let reference = &variable(container, KEY)?["valueFrom"]["secretKeyRef"];
-    let annotations = &deployment["spec"]["template"]["metadata"]["annotations"];
-    Some(KeySource {
-        secret: text(&reference["name"])?,
-        key: text(&reference["key"])?,
-        checksum: text(&annotations[annotation::KEY_CHECKSUM])?,
-    })
-}
-
-fn variable<'a>(container: &'a Value, name: &str) -> Option<&'a Value> {
-    container["env"].as_array()?.iter().find(|variable| variable["name"] == name)
-}
-
-fn text(value: &Value) -> Option<String> {
-    value.as_str().filter(|text| !text.is_empty()).map(str::to_owned)
-}
-
-/// Where the daemons of a pod find their control plane, and what leads its name there.
-fn address(container: &Value, pod: &Value) -> Option<Address> {
-    let url = text(&variable(container, URL)?["value"])?;
-    let host = address::host(&url).unwrap_or_default().to_ascii_lowercase();
-    let leads = |entry: &&Value| {
-        entry["hostnames"].as_array().into_iter().flatten().any(|name| name.as_str() == Some(host.as_str()))
-    };
-    let entry = pod["hostAliases"].as_array().into_iter().flatten().find(leads);
-    let alias = entry.and_then(|entry| Some(Alias { host: host.clone(), ip: text(&entry["ip"])? }));
-    Some(Address { url, alias })
+/// The key that the pods of a Deployment are started with, and where it is.
+pub(super) fn key(deployment: &Value) -> Option<SecretSource> {
+    SecretSource::of_running(deployment, CONTAINER, KEY, annotation::KEY_CHECKSUM)
 }
 
 /// Since when the rollout of a Deployment's template is complete: every pod of another was told to stop by then.
@@ -71,18 +35,11 @@ pub(super) fn complete_since(deployment: &Value) -> Option<Timestamp> {
     conditions.iter().find(is_complete)?["lastUpdateTime"].as_str()?.parse().ok()
 }
 
-/// The Secrets whose certificates the daemons trust for their control plane.
-fn trusted(pod: &Value) -> Vec<String> {
-    let volumes = pod["volumes"].as_array().into_iter().flatten();
-    let volume = volumes.filter(|volume| volume["name"] == TRUST_VOLUME);
-    let sources = volume.filter_map(|volume| volume.pointer("/projected/sources")?.as_array()).flatten();
-    sources.filter_map(|source| source.pointer("/secret/name")?.as_str().map(str::to_owned)).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::build::fixtures::Provisioner;
     use super::*;
+    use crate::controller::attached::address::Address;
     use serde_json::json;
 
     #[test]
@@ -109,11 +66,16 @@ mod tests {
             "metadata": {"annotations": {"checksum/provisioner-key": "abc"}},
             "spec": {"containers": [{"name": "provisioner", "image": "coder:v1", "env": env}]}}}});
         let expected = Daemons {
-            image: "coder:v1".to_owned(),
-            address: Some(Address { url: "http://coder.ns.svc.cluster.local:80".to_owned(), alias: None }),
-            trusted: Vec::new(),
-            certificates: None,
-            key: KeySource { secret: "s".to_owned(), key: "k".to_owned(), checksum: "abc".to_owned() },
+            attachment: Attachment {
+                image: "coder:v1".to_owned(),
+                address: Some(Address {
+                    url: "http://coder.ns.svc.cluster.local:80".to_owned(),
+                    alias: None,
+                }),
+                trusted: Vec::new(),
+                certificates: None,
+            },
+            key: SecretSource { secret: "s".to_owned(), key: "k".to_owned(), checksum: "abc".to_owned() },
         };
         assert_eq!(daemons(&deployment), Some(expected));
         deployment["spec"]["template"]["metadata"] = json!({});

@@ -3,12 +3,13 @@
 
 use super::observed::{Observed, Outside, State};
 use super::reasons::Reason;
+use crate::controller::attached::outside::deployment;
 use crate::controller::status::conditions::Finding;
 use crate::controller::status::summary::{self, Standing};
 use crate::controller::workload::rollout::Rollout;
 use crds::well_known::condition::{
-    BOOTSTRAP_SECRET_READY, CONTROL_PLANE_READY, DEPLOYMENT_READY, EXTERNAL_PROVISIONERS_ENTITLED,
-    OPERATOR_ACCESS_READY, PROVISIONER_KEY_READY, PROVISIONER_KEY_SECRET_READY,
+    BOOTSTRAP_SECRET_READY, CONTROL_PLANE_READY, EXTERNAL_PROVISIONERS_ENTITLED, OPERATOR_ACCESS_READY,
+    PROVISIONER_KEY_READY, PROVISIONER_KEY_SECRET_READY,
 };
 
 /// The rule that daemons have the key that the operator made for them.
@@ -19,27 +20,17 @@ pub(super) fn findings(observed: &Observed) -> Vec<Finding> {
     let Outside { control_plane, access, bootstrap, entitled, key, secret, .. } = &observed.outside;
     let mut findings = summary(observed).to_vec();
     findings.extend([
-        outside(CONTROL_PLANE_READY, control_plane),
-        outside(OPERATOR_ACCESS_READY, access),
-        outside(EXTERNAL_PROVISIONERS_ENTITLED, entitled),
-        outside(PROVISIONER_KEY_READY, key),
-        outside(PROVISIONER_KEY_SECRET_READY, secret),
-        deployment(observed),
+        control_plane.finding(CONTROL_PLANE_READY),
+        access.finding(OPERATOR_ACCESS_READY),
+        entitled.finding(EXTERNAL_PROVISIONERS_ENTITLED),
+        key.finding(PROVISIONER_KEY_READY),
+        secret.finding(PROVISIONER_KEY_SECRET_READY),
+        deployment::<Reason>(&observed.object.rollout, observed.ready_replicas),
         summary::accepted::<Reason>(&observed.object),
     ]);
-    findings.extend(bootstrap.iter().map(|state| outside(BOOTSTRAP_SECRET_READY, state)));
+    findings.extend(bootstrap.iter().map(|state| state.finding(BOOTSTRAP_SECRET_READY)));
     findings.extend(summary::authority::<Reason>(&observed.object));
     findings
-}
-
-fn outside(type_: &'static str, state: &State) -> Finding {
-    match state {
-        State::Unknown(reason, message) => Finding::unknown(type_, *reason, &**message),
-        State::Yes(reason, message) => Finding::yes(type_, *reason, &**message),
-        State::Pending(reason, message) | State::Refused(reason, message) => {
-            Finding::no(type_, *reason, &**message)
-        }
-    }
 }
 
 /// A reason and what it means here.
@@ -69,32 +60,18 @@ fn summary(observed: &Observed) -> [Finding; 3] {
     standing.summary(observed.object.late.as_deref())
 }
 
-fn refused(state: &State) -> Option<Because> {
-    match state {
-        State::Refused(reason, message) => Some((*reason, message.clone())),
-        State::Unknown(..) | State::Yes(..) | State::Pending(..) => None,
-    }
-}
-
-fn pending(state: &State) -> Option<Because> {
-    match state {
-        State::Pending(reason, message) => Some((*reason, message.clone())),
-        State::Unknown(..) | State::Yes(..) | State::Refused(..) => None,
-    }
-}
-
 /// Why nothing will move before somebody acts.
 fn stalled(observed: &Observed) -> Option<Because> {
     let Outside { control_plane, access, bootstrap, entitled, key, secret, .. } = &observed.outside;
     let object = &observed.object;
     None.or_else(|| summary::blocked(object))
         .or_else(|| summary::finalizer_refused(object))
-        .or_else(|| refused(control_plane))
-        .or_else(|| refused(access))
-        .or_else(|| bootstrap.as_ref().and_then(refused))
-        .or_else(|| refused(entitled))
-        .or_else(|| refused(key))
-        .or_else(|| refused(secret))
+        .or_else(|| control_plane.is_refused())
+        .or_else(|| access.is_refused())
+        .or_else(|| bootstrap.as_ref().and_then(State::is_refused))
+        .or_else(|| entitled.is_refused())
+        .or_else(|| key.is_refused())
+        .or_else(|| secret.is_refused())
         .or_else(|| Some((Reason::CertificateNameMissing, observed.unaddressed.clone()?)))
         .or_else(|| key_of_others(observed))
         .or_else(|| summary::stuck(object))
@@ -133,37 +110,15 @@ fn unfinished(observed: &Observed) -> Option<Because> {
         outside.is_unasked.then_some((Reason::Progressing, why))
     };
     None.or_else(|| summary::failed(&observed.object))
-        .or_else(|| pending(&outside.control_plane))
-        .or_else(|| pending(&outside.access))
-        .or_else(|| outside.bootstrap.as_ref().and_then(pending))
-        .or_else(|| pending(&outside.entitled))
-        .or_else(|| pending(&outside.key))
-        .or_else(|| pending(&outside.secret))
+        .or_else(|| outside.control_plane.is_pending())
+        .or_else(|| outside.access.is_pending())
+        .or_else(|| outside.bootstrap.as_ref().and_then(State::is_pending))
+        .or_else(|| outside.entitled.is_pending())
+        .or_else(|| outside.key.is_pending())
+        .or_else(|| outside.secret.is_pending())
         .or_else(unasked)
         .or_else(rollout)
         .or_else(daemons)
-}
-
-fn deployment(observed: &Observed) -> Finding {
-    let about = DEPLOYMENT_READY;
-    match &observed.object.rollout {
-        Rollout::ScaledToZero => {
-            Finding::yes(about, Reason::ScaledToZero, "no replicas are requested and none run")
-        }
-        Rollout::Unseen | Rollout::Absent => {
-            Finding::no(about, Reason::NoReplicasReady, "there is no Deployment yet; Ready says why")
-        }
-        _ if observed.ready_replicas > 0 => {
-            let ready = observed.ready_replicas;
-            let pods = if ready == 1 { "pod is" } else { "pods are" };
-            Finding::yes(about, Reason::MinimumReplicasReady, format!("{ready} {pods} ready"))
-        }
-        Rollout::Stuck(message)
-        | Rollout::Slow(message)
-        | Rollout::UnderWay(message)
-        | Rollout::Unavailable(message) => Finding::no(about, Reason::NoReplicasReady, &**message),
-        Rollout::Complete(_) => Finding::no(about, Reason::NoReplicasReady, "no pod is ready"),
-    }
 }
 
 #[cfg(test)]

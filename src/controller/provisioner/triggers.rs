@@ -3,10 +3,10 @@
 
 use super::reconciler::{KIND, Provisioners};
 use crate::control_plane_access::control_planes::ControlPlanes;
+use crate::controller::attached::triggers::{Reference, controller_of, follow, read, serving_with};
 use crate::controller::children::ChildKind;
 use crate::controller::identity::ObjectKey;
 use crate::controller::runtime::queue::Queue;
-use crate::controller::runtime::replaced::{Difference, Replaced};
 use crate::controller::runtime::watches::{Changed, WatchHandler};
 use crate::controller::workload::consumed::Source;
 use crate::kubernetes::{Change, Kept};
@@ -14,7 +14,6 @@ use crds::{CoderControlPlane, CoderProvisioner};
 use kube::Resource;
 use kube::core::ObjectMeta;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
 
 /// Enqueues provisioners when something changed that concerns them.
@@ -36,9 +35,7 @@ impl Triggers {
 
     /// Enqueues the provisioners of every control plane that serves with this Secret: their daemons trust what is in it.
     fn enqueue_trusting(&self, secret: &ObjectMeta) {
-        let all = self.control_planes.all();
-        let serving = all.iter().filter(|one| serves_with(one, secret));
-        let serving: BTreeSet<ObjectKey> = serving.map(|one| ObjectKey::of(one.meta())).collect();
+        let serving = serving_with(&self.control_planes, secret);
         if !serving.is_empty() {
             self.enqueue(|provisioner| refers_to(provisioner, &serving));
         }
@@ -46,7 +43,7 @@ impl Triggers {
 
     /// Enqueues the provisioners of the control plane that a Service belongs to: their pods may have its address.
     fn enqueue_led_to(&self, service: &ObjectMeta) {
-        if let Some(key) = owner::<CoderControlPlane>(service) {
+        if let Some(key) = controller_of::<CoderControlPlane>(service) {
             let control_plane = BTreeSet::from([key]);
             self.enqueue(|provisioner| refers_to(provisioner, &control_plane));
         }
@@ -60,19 +57,12 @@ impl Triggers {
 
     /// Enqueues the owner of an object, by the controller it names.
     fn enqueue_controller(&self, metadata: &ObjectMeta) {
-        if let Some(key) = owner::<CoderProvisioner>(metadata)
+        if let Some(key) = controller_of::<CoderProvisioner>(metadata)
             && self.provisioners.named(&key.namespace, &key.name).is_some()
         {
             self.queue.enqueue(key);
         }
     }
-}
-
-/// The object of a kind of ours that controls an object.
-fn owner<K: Resource<DynamicType = ()>>(metadata: &ObjectMeta) -> Option<ObjectKey> {
-    let mut owners = metadata.owner_references.iter().flatten();
-    let owner = owners.find(|owner| owner.controller == Some(true) && owner.kind == K::kind(&()))?;
-    Some(ObjectKey { namespace: metadata.namespace.clone()?, name: owner.name.clone() })
 }
 
 /// Whether a provisioner refers to a Secret of this name in its namespace.
@@ -84,17 +74,6 @@ fn names_secret(provisioner: &Kept<CoderProvisioner>, metadata: &ObjectMeta) -> 
     here && provisioner.mentions(name) && read(provisioner).and_then(is_named).is_some()
 }
 
-/// Whether a control plane serves HTTPS with a Secret of this name in its namespace.
-fn serves_with(control_plane: &Kept<CoderControlPlane>, secret: &ObjectMeta) -> bool {
-    let here = control_plane.meta().namespace == secret.namespace;
-    let name = secret.name.as_deref().unwrap_or_default();
-    let is_named = |spec: Serving| {
-        let mut names = spec.tls.iter().flat_map(|tls| tls.secret_names.iter().flatten());
-        names.any(|one| one.trim() == name)
-    };
-    here && control_plane.mentions(name) && read(control_plane).is_some_and(is_named)
-}
-
 /// Whether a provisioner is of one of these control planes. It is read once, however many there are: all watches wait meanwhile.
 fn refers_to(provisioner: &Kept<CoderProvisioner>, control_planes: &BTreeSet<ObjectKey>) -> bool {
     let Some(namespace) = &provisioner.meta().namespace else { return false };
@@ -102,11 +81,6 @@ fn refers_to(provisioner: &Kept<CoderProvisioner>, control_planes: &BTreeSet<Obj
     let name = is_here.then(|| read::<_, References>(provisioner)?.control_plane_ref?.name).flatten();
     let key = |name: String| ObjectKey { namespace: namespace.clone(), name: name.trim().to_owned() };
     name.is_some_and(|name| control_planes.contains(&key(name)))
-}
-
-/// What is looked at of a spec, and nothing else of it: it may be of any size.
-fn read<K, S: DeserializeOwned>(object: &Kept<K>) -> Option<S> {
-    object.spec().and_then(Result::ok)
 }
 
 /// What a provisioner refers to.
@@ -121,23 +95,6 @@ struct References {
 #[serde(rename_all = "camelCase")]
 struct Bootstrap {
     credentials_secret_ref: Option<Reference>,
-}
-
-#[derive(Deserialize)]
-struct Reference {
-    name: Option<String>,
-}
-
-/// What a control plane serves with.
-#[derive(Deserialize)]
-struct Serving {
-    tls: Option<Tls>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Tls {
-    secret_names: Option<Vec<String>>,
 }
 
 impl WatchHandler for Triggers {
@@ -185,26 +142,11 @@ impl WatchHandler for Triggers {
 /// Enqueues the provisioners of every control plane that changed, its status included: a token that is ready now, a coderd that
 /// answers. Until it is dropped.
 pub(crate) async fn follow_control_planes(
-    mut control_planes: ControlPlanes,
+    control_planes: ControlPlanes,
     provisioners: Provisioners,
     queue: Queue<ObjectKey>,
 ) {
-    let mut seen = Replaced::default();
-    loop {
-        control_planes.changed().await;
-        let all = provisioners.all();
-        if all.is_empty() {
-            // Nobody has to be told, and whoever comes later looks at its control plane itself.
-            seen = Replaced::default();
-            continue;
-        }
-        let Difference { now, before } = seen.update(control_planes.all());
-        let changed: BTreeSet<ObjectKey> =
-            now.iter().chain(&before).map(|one| ObjectKey::of(one.meta())).collect();
-        for one in all.iter().filter(|one| refers_to(one, &changed)) {
-            queue.enqueue(ObjectKey::of(one.meta()));
-        }
-    }
+    follow(control_planes, provisioners, queue, refers_to).await;
 }
 
 #[cfg(test)]
@@ -220,10 +162,10 @@ mod tests {
             let metadata: ObjectMeta =
                 from_value(json!({ "name": "x", "namespace": "team", "ownerReferences": owners })).unwrap();
             assert_eq!(
-                owner::<CoderControlPlane>(&metadata).is_some(),
+                controller_of::<CoderControlPlane>(&metadata).is_some(),
                 controller && kind == "CoderControlPlane"
             );
-            owner::<CoderProvisioner>(&metadata)
+            controller_of::<CoderProvisioner>(&metadata)
         };
         let builders = ObjectKey { namespace: "team".to_owned(), name: "builders".to_owned() };
         assert_eq!(of("CoderProvisioner", true), Some(builders));
@@ -257,18 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_concerns_the_provisioners_of_whoever_serves_with_it() {
-        let text = json!({ "metadata": { "name": "coder", "namespace": "team" },
-            "spec": { "tls": { "secretNames": ["coder-tls"] }, "license": { "secretRef": { "name": "other" } } } });
-        let plane: Kept<CoderControlPlane> = from_str(&text.to_string()).unwrap();
-        let secret = |namespace: &str, name: &str| -> ObjectMeta {
-            from_value(json!({ "name": name, "namespace": namespace })).unwrap()
-        };
-        assert!(serves_with(&plane, &secret("team", "coder-tls")));
-        assert!(
-            !serves_with(&plane, &secret("other", "coder-tls"))
-                && !serves_with(&plane, &secret("team", "other"))
-        );
+    fn a_control_plane_concerns_the_provisioners_that_refer_to_it() {
         let text = json!({ "metadata": { "name": "b", "namespace": "team" }, "spec": { "controlPlaneRef": { "name": "coder" } } });
         let provisioner: Kept<CoderProvisioner> = from_str(&text.to_string()).unwrap();
         let key = |namespace: &str| {

@@ -4,7 +4,7 @@
 use super::key::steps::Wait;
 use super::key::work::{KeyError, Keyed};
 use crate::coderd::Retry;
-use crate::control_plane_access::entitlement::ExternalProvisioners;
+use crate::control_plane_access::entitlement::FeatureEntitlement;
 use crate::control_plane_access::reach::Reached;
 use crate::control_plane_access::unreached::Unreached;
 use std::time::Duration;
@@ -18,26 +18,26 @@ pub(super) fn lost(reached: &Reached, keyed: &Keyed) -> Option<Unreached> {
 }
 
 /// When to ask again, if something failed.
-pub(super) fn retry(keyed: &Keyed, answer: &ExternalProvisioners, pause: Duration) -> Option<Retry> {
+pub(super) fn retry(keyed: &Keyed, answer: &FeatureEntitlement, pause: Duration) -> Option<Retry> {
     let of_key = keyed.error.as_ref().map(|error| match error {
         KeyError::Coderd(error) => error.retry(),
         KeyError::Kubernetes(_) | KeyError::Unlisted | KeyError::Late => Retry::Backoff,
         KeyError::Filtered => Retry::WhenChanged,
     });
     of_key.or(match answer {
-        ExternalProvisioners::Failed(error) => Some(error.retry()),
+        FeatureEntitlement::Failed(error) => Some(error.retry()),
         _ if keyed.wait == Some(Wait::Pause) => Some(Retry::After(pause)),
         _ => keyed.is_cut.then_some(Retry::Backoff),
     })
 }
 
 /// Whether coderd did not answer a question that it may answer the next time.
-pub(super) fn is_unanswered(keyed: &Keyed, answer: &ExternalProvisioners) -> bool {
+pub(super) fn is_unanswered(keyed: &Keyed, answer: &FeatureEntitlement) -> bool {
     if keyed.is_unasked() || matches!(keyed.error, Some(KeyError::Unlisted)) {
         return true;
     }
     let error = match (&keyed.error, answer) {
-        (Some(KeyError::Coderd(error)), _) | (None, ExternalProvisioners::Failed(error)) => error,
+        (Some(KeyError::Coderd(error)), _) | (None, FeatureEntitlement::Failed(error)) => error,
         _ => return false,
     };
     error.retry() == Retry::Backoff
@@ -46,17 +46,17 @@ pub(super) fn is_unanswered(keyed: &Keyed, answer: &ExternalProvisioners) -> boo
 #[cfg(test)]
 mod tests {
     use super::super::key::record::SecretPlace;
-    use super::super::key::work::Proven;
     use super::*;
+    use crate::controller::attached::secret::Proven;
 
     #[test]
     fn a_look_that_was_cut_short_says_nothing_and_is_no_failure_of_the_first_time() {
         let cut = Keyed { is_cut: true, ..Keyed::default() };
-        assert!(is_unanswered(&cut, &ExternalProvisioners::Entitled));
+        assert!(is_unanswered(&cut, &FeatureEntitlement::Entitled));
         let place = SecretPlace { secret: "s".to_owned(), data_key: "key".to_owned() };
         let proven = Some(Proven { checksum: "c".to_owned(), place });
         let later = Keyed { is_cut: true, proven, ..Keyed::default() };
-        assert!(!is_unanswered(&later, &ExternalProvisioners::Entitled), "what was seen counts");
-        assert!(!is_unanswered(&Keyed::default(), &ExternalProvisioners::Entitled));
+        assert!(!is_unanswered(&later, &FeatureEntitlement::Entitled), "what was seen counts");
+        assert!(!is_unanswered(&Keyed::default(), &FeatureEntitlement::Entitled));
     }
 }

@@ -6,14 +6,14 @@ use super::key_event::KeyEvent;
 use super::observe::{External, organization_name, place};
 use super::observed::Observed;
 use super::pending_jobs::Jobs;
-use super::reasons::Reason;
 use super::reconciler::Reconciler;
 use super::resolve::owner;
 use super::status::findings;
+use crate::controller::attached::reconciler::now;
 use crate::controller::object::{Object, Origin, Subject};
 use crate::controller::runtime::schedule::Action;
 use crate::controller::status::observed::ObservedObject;
-use crate::controller::status::{partial, summary};
+use crate::controller::status::summary;
 use crate::controller::workload::rollout;
 use crate::kubernetes::CallError;
 use crate::kubernetes::events::EventDraft;
@@ -21,8 +21,6 @@ use crds::provisioner::ResolvedProvisioner;
 use crds::shared::SecretKeySelector;
 use crds::well_known::condition;
 use crds::{CoderProvisioner, CoderProvisionerStatus};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use k8s_openapi::jiff::Timestamp;
 use std::time::Duration;
 
 /// Events about keys in one reconcile at most.
@@ -52,7 +50,8 @@ impl Reconciler {
         object: &Object<CoderProvisioner>,
         why: String,
     ) -> Result<Action, CallError> {
-        self.write_summary(object, &Observed::only(ObservedObject::failed(why))).await?;
+        let observed = Observed::only(ObservedObject::failed(why));
+        self.write_summary(object, findings(&observed), &[]).await?;
         Ok(Action::BackOff(Duration::ZERO))
     }
 
@@ -62,31 +61,8 @@ impl Reconciler {
         object: &Object<CoderProvisioner>,
         why: String,
     ) -> Result<Action, CallError> {
-        self.write_summary(object, &Observed::only(ObservedObject::unreadable(why))).await?;
-        Ok(Action::AwaitChange)
-    }
-
-    async fn write_summary(
-        &self,
-        object: &Object<CoderProvisioner>,
-        observed: &Observed,
-    ) -> Result<(), CallError> {
-        let is_unreadable = observed.object.unreadable.is_some();
-        let besides = if is_unreadable { &[condition::SPEC_ACCEPTED][..] } else { &[] };
-        let status = partial::summary(object, object.status.clone(), findings(observed), besides, &now());
-        self.writer().write_status(object, &status, &[]).await
-    }
-
-    /// Only that it is suspended: nothing is changed and nothing asked.
-    pub(super) async fn write_suspended(
-        &self,
-        object: &Object<CoderProvisioner>,
-    ) -> Result<Action, CallError> {
-        // Nobody counts now, and an autoscaler would follow a number of before.
-        self.jobs.forget(&object.key);
-        let status = CoderProvisionerStatus { pending_jobs: None, ..object.status.clone() };
-        let status = partial::suspended(object, status, Reason::Suspended, Vec::new(), &now());
-        self.writer().write_status(object, &status, &[]).await?;
+        let observed = Observed::only(ObservedObject::unreadable(why));
+        self.write_summary(object, findings(&observed), &[condition::SPEC_ACCEPTED]).await?;
         Ok(Action::AwaitChange)
     }
 
@@ -100,10 +76,6 @@ impl Reconciler {
         let drafts: Vec<EventDraft> = all.map(|event| event.draft()).collect();
         self.writer().publish(object, &drafts).await;
     }
-}
-
-fn now() -> Time {
-    Time(Timestamp::now())
 }
 
 /// What there is to report besides conditions. What could not be asked now stays as it was told.

@@ -26,6 +26,40 @@ pub(crate) fn resolve(spec: Option<&ExposeSpec>) -> Option<Expose> {
     ingress.or_else(|| spec.gateway.clone().map(Expose::Gateway))
 }
 
+/// The Ingress and the HTTPRoute that it asks for, to this port of the Service: at most one of them.
+pub(crate) fn children(
+    owner: &ChildOwner,
+    expose: Option<&Expose>,
+    port: i32,
+) -> (Option<Child>, Option<Child>) {
+    match expose {
+        Some(Expose::Ingress(spec)) => (Some(ingress(owner, spec, port)), None),
+        Some(Expose::Gateway(spec)) => (None, Some(http_route(owner, spec, port))),
+        None => (None, None),
+    }
+}
+
+impl Expose {
+    /// The host by which users reach the pods, and whether by HTTPS: an Ingress says so, of a Gateway it is taken for granted.
+    pub(crate) fn host(&self) -> (&str, bool) {
+        match self {
+            Self::Ingress(spec) => {
+                let is_secure = spec.tls.as_ref().is_some_and(|tls| trimmed(&tls.secret_name).is_some());
+                (spec.host.trim(), is_secure)
+            }
+            Self::Gateway(spec) => (spec.host.trim(), true),
+        }
+    }
+
+    /// The wildcard for subdomains, if there is one.
+    pub(crate) fn wildcard_host(&self) -> Option<&str> {
+        match self {
+            Self::Ingress(spec) => trimmed(&spec.wildcard_host),
+            Self::Gateway(spec) => trimmed(&spec.wildcard_host),
+        }
+    }
+}
+
 /// A text without blanks around it; one that is empty counts as not given.
 fn trimmed(text: &Option<String>) -> Option<&str> {
     text.as_deref().map(str::trim).filter(|text| !text.is_empty())

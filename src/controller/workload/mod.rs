@@ -19,4 +19,5 @@ pub(crate) mod running;
 pub(crate) mod scratch;
 pub(crate) mod security;
 pub(crate) mod service;
+pub(crate) mod trust;
 pub(crate) mod volumes;

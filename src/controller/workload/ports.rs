@@ -5,6 +5,8 @@ use k8s_openapi::api::core::v1::ContainerPort;
 
 /// Plain HTTP.
 pub(crate) const HTTP: i32 = 8080;
+/// Plain HTTP of a workspace proxy.
+pub(crate) const PROXY: i32 = 3001;
 /// HTTPS.
 pub(crate) const HTTPS: i32 = 8443;
 

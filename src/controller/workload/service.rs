@@ -17,17 +17,20 @@ pub struct Front {
     type_: String,
     port: i32,
     annotations: StringMap,
+    /// Where the pods serve plain HTTP.
+    target: i32,
     /// Whether the pods serve HTTPS themselves.
     tls: bool,
 }
 
-/// The Service that a spec asks for, whether or not the pods serve HTTPS.
-pub(crate) fn resolve(spec: Option<&Given>, tls: bool) -> Front {
+/// The Service that a spec asks for, to pods that serve plain HTTP on this port, whether or not they serve HTTPS.
+pub(crate) fn resolve(spec: Option<&Given>, target: i32, tls: bool) -> Front {
     let spec = spec.cloned().unwrap_or_default();
     Front {
         type_: spec.type_or_default().to_owned(),
         port: spec.port_or_default(),
         annotations: spec.annotations,
+        target,
         tls,
     }
 }
@@ -40,7 +43,7 @@ impl Front {
 
     /// The port of the spec comes first. With HTTPS there are always both: 443, and one that speaks plain HTTP.
     fn ports(&self) -> Vec<ServicePort> {
-        let plain = port("http", self.plain_port(), ports::HTTP);
+        let plain = port("http", self.plain_port(), self.target);
         if !self.tls {
             return vec![plain];
         }

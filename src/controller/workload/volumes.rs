@@ -3,10 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::environment::variable;
+use super::ports;
 use crate::controller::children::last_by_key;
 use crds::names::control_plane::{SecretVolume, secret_volume};
 use crds::workload::CertSecretSelector;
-use k8s_openapi::api::core::v1::{SecretVolumeSource, Volume, VolumeMount};
+use k8s_openapi::api::core::v1::{EnvVar, SecretVolumeSource, Volume, VolumeMount};
 
 /// Where certificates of CAs are trusted from.
 const TRUSTED: &str = "/etc/ssl/certs";
@@ -73,6 +75,19 @@ impl Certificates {
     /// The files of this name in the folders of the certificates it serves with, as one list.
     pub fn tls_files(&self, name: &str) -> String {
         self.tls.iter().map(|secret| format!("{}/{name}", tls_folder(secret))).collect::<Vec<_>>().join(",")
+    }
+
+    /// What makes the pod serve HTTPS; nothing if it does not.
+    pub(crate) fn environment(&self) -> Vec<EnvVar> {
+        if !self.serve_tls() {
+            return Vec::new();
+        }
+        vec![
+            variable("CODER_TLS_ENABLE", "true"),
+            variable("CODER_TLS_ADDRESS", &format!("0.0.0.0:{}", ports::HTTPS)),
+            variable("CODER_TLS_CERT_FILE", &self.tls_files("tls.crt")),
+            variable("CODER_TLS_KEY_FILE", &self.tls_files("tls.key")),
+        ]
     }
 
     /// The volumes of the pod, with those that the spec adds.

@@ -22,7 +22,8 @@ const SCALES: &[&str] =
     &["codercontrolplanes/scale", "coderprovisioners/scale", "coderworkspaceproxies/scale"];
 
 /// The kinds whose children name them as owners that wait for them.
-const OWNERS_OF_CHILDREN: &[&str] = &["codercontrolplanes/finalizers", "coderprovisioners/finalizers"];
+const OWNERS_OF_CHILDREN: &[&str] =
+    &["codercontrolplanes/finalizers", "coderprovisioners/finalizers", "coderworkspaceproxies/finalizers"];
 
 /// A Role or ClusterRole and everything it allows.
 #[derive(Debug, Clone, Copy)]

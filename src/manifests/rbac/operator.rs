@@ -17,20 +17,21 @@ pub(super) const EVERYWHERE: Role = Role {
             reason: "The operator follows the objects it is there for.",
         },
         Grant {
-            on: On::Resources {
-                group: well_known::GROUP,
-                resources: &["codercontrolplanes", "coderprovisioners"],
-            },
+            on: On::Resources { group: well_known::GROUP, resources: KINDS },
             verbs: &["get", "patch"],
             reason: "A reconcile reads the object as it is now; the patch is for our finalizer alone.",
         },
         Grant {
             on: On::Resources {
                 group: well_known::GROUP,
-                resources: &["codercontrolplanes/status", "coderprovisioners/status"],
+                resources: &[
+                    "codercontrolplanes/status",
+                    "coderprovisioners/status",
+                    "coderworkspaceproxies/status",
+                ],
             },
             verbs: &["patch"],
-            reason: "It says what it observed; of a provisioner's keys before it makes or deletes one.",
+            reason: "It says what it observed; of a provisioner's keys and a proxy's registration before it makes or deletes one.",
         },
         Grant {
             on: On::Resources { group: well_known::GROUP, resources: OWNERS_OF_CHILDREN },
@@ -48,13 +49,13 @@ pub(super) const EVERYWHERE: Role = Role {
         Grant {
             on: On::Resources { group: "", resources: &["secrets"] },
             verbs: &["create", "patch", "delete"],
-            reason: "The key of a provisioner is kept in a Secret beside it, under a name that the spec may give. Only Secrets \
-                     that the provisioner controls are changed or removed.",
+            reason: "The key of a provisioner and the token of a workspace proxy are kept in a Secret beside it, under a name that \
+                     the spec may give. Only Secrets that the object controls are changed or removed.",
         },
         Grant {
             on: On::Resources { group: "", resources: &["services"] },
             verbs: &["get", "list", "watch", "create", "patch"],
-            reason: "A child of every control plane; it goes with its owner.",
+            reason: "A child of every control plane and workspace proxy; it goes with its owner.",
         },
         Grant {
             on: On::Resources { group: "", resources: &["serviceaccounts"] },
@@ -88,7 +89,7 @@ pub(super) const EVERYWHERE: Role = Role {
         Grant {
             on: On::Resources { group: "networking.k8s.io", resources: &["ingresses"] },
             verbs: &["get", "list", "watch", "create", "patch", "delete"],
-            reason: "How users reach coderd from outside the cluster; removed when it is no longer asked for.",
+            reason: "How users reach coderd and its proxies from outside the cluster; removed when it is no longer asked for.",
         },
         Grant {
             on: On::Resources { group: "gateway.networking.k8s.io", resources: &["httproutes"] },

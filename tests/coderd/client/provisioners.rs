@@ -2,7 +2,7 @@
 //! Every plaintext stays in its header and in what the caller is given.
 
 use super::{client, limits, organization, owner_and_client};
-use coder_k8s::coderd::client::{Deletion, Entitlement, Feature, PendingJobs, Tags};
+use coder_k8s::coderd::client::{Deletion, EXTERNAL_PROVISIONERS, Entitlement, Feature, PendingJobs, Tags};
 use coder_k8s::coderd::error::Operation;
 use coder_k8s::coderd::{Client, Error, Uuid};
 use coder_k8s::confidential::Confidential;
@@ -168,9 +168,9 @@ async fn without_a_license_keys_are_refused_but_a_plaintext_is_still_identified(
     let (coderd, _, client) = owner_and_client(limits()).await;
     let default = organization(&coderd, "default");
     let secret = plaintext(&coderd.add_provisioner_key("default", "eu", &[]));
-    let now = async || client.entitlements().await.unwrap().external_provisioners();
+    let now = async || client.entitlements().await.unwrap().feature(EXTERNAL_PROVISIONERS);
     assert_eq!(now().await, Feature { entitlement: Entitlement::Entitled, enabled: true });
-    let feature = "external_provisioner_daemons";
+    let feature = EXTERNAL_PROVISIONERS;
     coderd.set_feature(feature, coderd::Entitlement::GracePeriod, true);
     assert_eq!(now().await, Feature { entitlement: Entitlement::GracePeriod, enabled: true });
     coderd.set_feature(feature, coderd::Entitlement::Entitled, false);

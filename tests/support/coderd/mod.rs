@@ -41,5 +41,6 @@ pub use routes::entitlements::Entitlement;
 pub use routes::licenses::license_with;
 pub use routes::provisioner_daemons::{DaemonArrival, DaemonSession, DialRefused};
 pub use routes::provisioner_keys::{KeyDeletion, ProvisionerKey};
+pub use routes::workspace_proxies::{ProxyRefused, ProxyStatus, RegisteredProxy};
 pub use server::{Coderd, CoderdBuilder};
 pub use strictness::Violation;

@@ -18,6 +18,7 @@ use super::reply::Reply;
 use super::route::{self, Found, Route, Wanted};
 use super::routes;
 use super::routes::provisioner_keys::DAEMON_KEY_HEADER;
+use super::routes::workspace_proxies::PROXY_TOKEN_HEADER;
 use super::server::Shared;
 use super::state::{Build, ServerState};
 use super::strictness::{self, Violation};
@@ -78,7 +79,7 @@ impl Inbound {
     /// The credentials sent in their headers, to be searched for where they must not be. Short garbage is left out:
     /// it would be found by chance.
     pub(super) fn presented_secrets(&self) -> impl Iterator<Item = &str> {
-        let headers = [SESSION_HEADER, DAEMON_KEY_HEADER].into_iter();
+        let headers = [SESSION_HEADER, DAEMON_KEY_HEADER, PROXY_TOKEN_HEADER].into_iter();
         let values = headers.filter_map(|name| self.headers.get(name)?.to_str().ok());
         values.filter(|value| value.len() >= SHORTEST_SECRET)
     }
@@ -149,6 +150,10 @@ fn credential(state: &ServerState, inbound: &Inbound) -> Credential {
     if let Some(plaintext) = inbound.headers.get(DAEMON_KEY_HEADER) {
         let key = plaintext.to_str().ok().and_then(|plaintext| state.key_by_plaintext(plaintext));
         return key.map_or(Credential::UnknownProvisionerKey, |key| Credential::ProvisionerKey(key.id));
+    }
+    if let Some(token) = inbound.headers.get(PROXY_TOKEN_HEADER) {
+        let proxy = token.to_str().ok().and_then(|token| state.proxy_by_token(token).ok());
+        return proxy.map_or(Credential::RefusedProxyToken, Credential::WorkspaceProxy);
     }
     if !inbound.headers.contains_key(SESSION_HEADER) {
         return Credential::None;
@@ -235,6 +240,9 @@ fn process(shared: &Shared, found: &Found, inbound: &mut Inbound) -> Reply {
     let mut reply = match found {
         Found::Route(route, _) if route.premium && state.build == Build::Agpl => {
             missing_in_agpl(&state, inbound, caller)
+        }
+        Found::Route(Route { feature: Some(feature), .. }, _) if !state.entitlements.enabled(feature) => {
+            state.entitlements.require(feature).err().unwrap_or_else(Reply::not_found)
         }
         Found::Route(route, _) => match (route.wanted, caller) {
             // The enterprise half does not know the access URL there, and takes the place it was asked at.

@@ -27,6 +27,10 @@ pub enum Credential {
     ProvisionerKey(Uuid),
     /// A provisioner key coderd does not know.
     UnknownProvisionerKey,
+    /// The token of this workspace proxy.
+    WorkspaceProxy(Uuid),
+    /// A token of a workspace proxy that coderd refuses.
+    RefusedProxyToken,
 }
 
 impl fmt::Display for Credential {
@@ -37,6 +41,8 @@ impl fmt::Display for Credential {
             Self::RefusedToken => out.write_str("a refused token"),
             Self::ProvisionerKey(id) => write!(out, "provisioner key {id}"),
             Self::UnknownProvisionerKey => out.write_str("an unknown provisioner key"),
+            Self::WorkspaceProxy(id) => write!(out, "workspace proxy {id}"),
+            Self::RefusedProxyToken => out.write_str("a refused token of a workspace proxy"),
         }
     }
 }

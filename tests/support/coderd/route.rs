@@ -21,6 +21,8 @@ pub(super) enum Wanted {
     Session,
     /// `Coder-Provisioner-Daemon-Key` and no session token.
     DaemonKey,
+    /// `Coder-External-Proxy-Token` and no session token.
+    ProxyToken,
 }
 
 /// One route with everything the client may send to it.
@@ -30,6 +32,8 @@ pub(super) struct Route {
     pub(super) path: &'static str,
     pub(super) wanted: Wanted,
     pub(super) premium: bool,
+    /// What must be licensed before anybody is asked who they are.
+    pub(super) feature: Option<&'static str>,
     pub(super) query: &'static [&'static str],
     pub(super) body: &'static [&'static str],
     pub(super) secret_fields: &'static [&'static str],
@@ -43,13 +47,29 @@ impl Route {
         wanted: Wanted,
         handle: Handler,
     ) -> Self {
-        Self { method, path, wanted, premium: false, query: &[], body: &[], secret_fields: &[], handle }
+        Self {
+            method,
+            path,
+            wanted,
+            premium: false,
+            feature: None,
+            query: &[],
+            body: &[],
+            secret_fields: &[],
+            handle,
+        }
     }
 
     /// Exists only in the enterprise build.
     pub(super) const fn premium(mut self) -> Self {
         self.premium = true;
         self
+    }
+
+    /// Exists only in the enterprise build, and works for nobody without the feature.
+    pub(super) const fn licensed_for(mut self, feature: &'static str) -> Self {
+        self.feature = Some(feature);
+        self.premium()
     }
 
     /// The query parameters coderd reads.

@@ -1,12 +1,23 @@
 //! Makes the random material coderd hands out and the hash it keeps of it.
-//! It never stores or prints a secret.
+//! It never prints a secret.
 
+use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 
 use rustls::SupportedCipherSuite;
 use rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
 
 const ALPHABET: &[u8] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+/// What coderd showed once, for the test that made it happen.
+#[derive(Clone, Default)]
+pub(super) struct Plaintext(pub(super) String);
+
+impl fmt::Debug for Plaintext {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("<redacted>")
+    }
+}
 
 /// Sixty-four fresh bits: the standard library seeds each hasher state from the operating system.
 pub(super) fn random_bits() -> u64 {

@@ -196,7 +196,7 @@ impl Coderd {
     }
 
     /// Puts another database behind the same URL, as after a restore of the wrong one: another deployment id, one default
-    /// organisation, no key, daemon or job. Users and their tokens are taken over, as if they had been made there too.
+    /// organisation, no key, daemon, job or proxy. Users and their tokens are taken over, as if they had been made there too.
     pub fn replace_deployment(&self) {
         let now = self.clock().now();
         self.state().replace_deployment(now);

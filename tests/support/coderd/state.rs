@@ -11,6 +11,7 @@ use super::routes::organizations::Organization;
 use super::routes::provisioner_daemons::{Daemon, DaemonArrival};
 use super::routes::provisioner_jobs::PendingJob;
 use super::routes::provisioner_keys::{self, KeyDeletion, StoredKey};
+use super::routes::workspace_proxies::StoredProxy;
 
 /// Which of coder's two main packages the double plays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +43,8 @@ pub(super) struct ServerState {
     pub(super) daemon_arrival: DaemonArrival,
     /// Oldest first.
     pub(super) jobs: Vec<PendingJob>,
+    /// Oldest first, with the deleted.
+    pub(super) proxies: Vec<StoredProxy>,
 }
 
 impl ServerState {
@@ -65,6 +68,7 @@ impl ServerState {
             daemon_arrival: DaemonArrival::Immediately,
             key_deletions: Vec::new(),
             jobs: Vec::new(),
+            proxies: Vec::new(),
         }
     }
 
@@ -76,6 +80,7 @@ impl ServerState {
         self.organizations = fresh.organizations;
         self.daemons = fresh.daemons;
         self.jobs = fresh.jobs;
+        self.proxies = fresh.proxies;
         let default = self.organizations.iter().map(|organization| organization.id).collect::<Vec<_>>();
         self.users.iter_mut().for_each(|user| user.organizations.clone_from(&default));
     }

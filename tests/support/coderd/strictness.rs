@@ -12,6 +12,7 @@ use super::limits::BYPASS_HEADER;
 use super::pipeline::Inbound;
 use super::route::{Route, Wanted};
 use super::routes::provisioner_keys::DAEMON_KEY_HEADER;
+use super::routes::workspace_proxies::PROXY_TOKEN_HEADER;
 use super::server::Coderd;
 
 const HEADERS: [&str; 9] = [
@@ -63,6 +64,7 @@ fn strange_headers(route: &Route, inbound: &Inbound) -> Vec<String> {
     let allowed = |name: &str| match name {
         SESSION_HEADER => matches!(route.wanted, Wanted::Session | Wanted::OptionalSession),
         DAEMON_KEY_HEADER => route.wanted == Wanted::DaemonKey,
+        PROXY_TOKEN_HEADER => route.wanted == Wanted::ProxyToken,
         other => HEADERS.contains(&other),
     };
     let names = inbound.headers.keys().map(http::HeaderName::as_str);

@@ -12,8 +12,13 @@ pub(crate) struct Needs {
     pub license: bool,
     /// A provisioner refers to it.
     pub provisioners: bool,
-    /// The status of a provisioner says that a key of it is there, or may say so. Anybody who may write a status can say that.
+    /// A workspace proxy is to be registered with it.
+    pub proxies: bool,
+    /// The status of a provisioner or proxy says that something of it is there, or may say so. Anybody who may write a status can
+    /// say that.
     pub recorded: bool,
+    /// The same of a registration: only an owner can remove it.
+    pub recorded_proxies: bool,
     /// There is an aggregated API, which shows its workspaces and templates.
     pub aggregated: bool,
 }
@@ -32,12 +37,15 @@ pub(crate) enum Need {
 }
 
 impl Needs {
-    /// The least role that serves. coderd lets only an owner add a license; a template administrator manages
+    /// The least role that serves. coderd lets only an owner add a license or register a workspace proxy; a template administrator manages
     /// provisioner keys and templates and reads every workspace.
     pub(crate) fn need(self) -> Need {
         match self {
             Self { license: true, .. } => Need::Token(Role::Owner),
             Self { known: false, .. } => Need::Unknown,
+            Self { proxies: true, .. } => Need::Token(Role::Owner),
+            Self { provisioners: true, recorded_proxies: true, .. }
+            | Self { aggregated: true, recorded_proxies: true, .. } => Need::Token(Role::Owner),
             Self { provisioners: true, .. } | Self { aggregated: true, .. } => {
                 Need::Token(Role::TemplateAdmin)
             }
@@ -60,7 +68,15 @@ mod tests {
     use super::*;
 
     fn needs(known: bool, license: bool, provisioners: bool, aggregated: bool) -> Needs {
-        Needs { known, license, provisioners, recorded: false, aggregated }
+        Needs {
+            known,
+            license,
+            provisioners,
+            proxies: false,
+            recorded: false,
+            recorded_proxies: false,
+            aggregated,
+        }
     }
 
     #[test]
@@ -80,6 +96,9 @@ mod tests {
             // What a status says never adds to what others ask for.
             let kept = if need == Need::Nothing { Need::Kept } else { need };
             assert_eq!(Needs { recorded: true, ..needs }.need(), kept, "{needs:?}");
+            // Only an owner may register a proxy.
+            let owner = if need == Need::Unknown { need } else { Need::Token(Role::Owner) };
+            assert_eq!(Needs { proxies: true, ..needs }.need(), owner, "{needs:?}");
         }
     }
 }

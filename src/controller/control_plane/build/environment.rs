@@ -22,24 +22,10 @@ pub(super) fn environment(plane: &ResolvedControlPlane) -> Vec<EnvVar> {
         variable("CODER_DERP_SERVER_RELAY_URL", &relay),
     ];
     environment.extend(plane.access_url.iter().map(|url| variable(ACCESS_URL, url)));
-    environment.extend(tls(plane));
+    environment.extend(plane.pods.certificates.environment());
     environment.extend(plane.pods.metrics.iter().flat_map(|_| monitoring::environment()));
     environment.extend(given.iter().filter(|variable| variable.name != POD_IP).cloned());
     last_by_key(environment, |variable| &variable.name)
-}
-
-/// What makes coderd serve HTTPS.
-fn tls(plane: &ResolvedControlPlane) -> Vec<EnvVar> {
-    let certificates = &plane.pods.certificates;
-    if !certificates.serve_tls() {
-        return Vec::new();
-    }
-    vec![
-        variable("CODER_TLS_ENABLE", "true"),
-        variable("CODER_TLS_ADDRESS", &format!("0.0.0.0:{}", ports::HTTPS)),
-        variable("CODER_TLS_CERT_FILE", &certificates.tls_files("tls.crt")),
-        variable("CODER_TLS_KEY_FILE", &certificates.tls_files("tls.key")),
-    ]
 }
 
 /// Whether a source of `envFrom` with this prefix and these keys gives a variable. A prefix that is the whole name does

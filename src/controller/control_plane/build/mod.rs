@@ -15,8 +15,7 @@ mod tests;
 use super::resolve::{Facts, ResolvedControlPlane, resolve};
 use crate::controller::children::{Child, ChildKind};
 use crate::controller::workload::consumed::{self, Consumed};
-use crate::controller::workload::exposure::{self, Expose};
-use crate::controller::workload::{account, deployment, disruption, monitoring, service};
+use crate::controller::workload::{account, deployment, disruption, exposure, monitoring, service};
 use crds::CoderControlPlane;
 
 pub(crate) use environment::provides_access_url;
@@ -97,11 +96,7 @@ impl Children {
 /// The objects a control plane consists of.
 pub fn build(plane: &ResolvedControlPlane) -> Children {
     let (owner, port) = (&plane.owner, plane.service.plain_port());
-    let (ingress, http_route) = match &plane.expose {
-        Some(Expose::Ingress(spec)) => (Some(exposure::ingress(owner, spec, port)), None),
-        Some(Expose::Gateway(spec)) => (None, Some(exposure::http_route(owner, spec, port))),
-        None => (None, None),
-    };
+    let (ingress, http_route) = exposure::children(owner, plane.expose.as_ref(), port);
     let settings = &plane.pods;
     let monitor = settings.metrics.as_ref().and_then(|metrics| metrics.monitor.as_ref());
     Children {

@@ -1,13 +1,11 @@
 //! Decides the pods of provisioner daemons: one container `provisioner` that runs `coder provisioner start`.
 //! Never sets a probe: a daemon answers nobody, and whether it is alive is asked of its control plane.
 
-use super::super::address::Alias;
 use super::super::resolve::{Daemons, ResolvedProvisioner};
 use super::environment::environment;
-use super::trust;
 use crate::controller::children::non_empty;
 use crate::controller::workload::pods::Pods;
-use crate::controller::workload::{monitoring, scratch};
+use crate::controller::workload::{monitoring, scratch, trust};
 use crds::well_known::annotation;
 use k8s_openapi::api::core::v1::{Container, PodTemplateSpec};
 
@@ -16,17 +14,16 @@ pub(crate) const CONTAINER: &str = "provisioner";
 
 /// The template of the pods.
 pub(super) fn template(provisioner: &ResolvedProvisioner, daemons: &Daemons) -> PodTemplateSpec {
-    let own = trust::volume(&daemons.trusted)
+    let own = trust::volume(&daemons.attachment.trusted)
         .into_iter()
         .chain(scratch::volume(&provisioner.pods, provisioner.names_image()));
     let (volumes, mounts) = own.unzip();
     let ResolvedProvisioner { owner, pods: settings, spec, .. } = provisioner;
-    let alias = daemons.address.as_ref().and_then(|address| address.alias.as_ref());
-    let aliases = alias.map(Alias::entry).into_iter().collect();
+    let aliases = daemons.attachment.aliases();
     let pods = Pods { owner, settings, fields: spec.pod_fields(), volumes, mounts, aliases };
     let checksum = (annotation::KEY_CHECKSUM, Some(daemons.key.checksum.as_str()));
     let mut template = pods.template(container(provisioner, daemons), checksum);
-    if let Some(certificates) = &daemons.certificates {
+    if let Some(certificates) = &daemons.attachment.certificates {
         let annotations = template.metadata.get_or_insert_default().annotations.get_or_insert_default();
         annotations.insert(annotation::CHECKSUM.to_owned(), certificates.clone());
     }
@@ -40,7 +37,7 @@ fn container(provisioner: &ResolvedProvisioner, daemons: &Daemons) -> Container 
     let ports: Vec<_> = provisioner.pods.metrics.iter().map(|_| monitoring::port()).collect();
     Container {
         name: CONTAINER.to_owned(),
-        image: Some(daemons.image.clone()),
+        image: Some(daemons.attachment.image.clone()),
         command: Some(vec!["coder".to_owned()]),
         args: Some(args),
         env: Some(environment(provisioner, daemons)),

@@ -2,10 +2,9 @@
 //! Never sets tags or an organization: both belong to the key, and a daemon refuses them besides it.
 
 use super::super::resolve::{Daemons, ResolvedProvisioner};
-use super::trust;
 use crate::controller::children::last_by_key;
 use crate::controller::workload::environment::{of_pod, of_secret, variable};
-use crate::controller::workload::{monitoring, scratch};
+use crate::controller::workload::{monitoring, scratch, trust};
 use k8s_openapi::api::core::v1::EnvVar;
 
 /// Where the control plane is.
@@ -19,10 +18,10 @@ pub(crate) const NAME: &str = "CODER_PROVISIONER_DAEMON_NAME";
 pub(super) fn environment(provisioner: &ResolvedProvisioner, daemons: &Daemons) -> Vec<EnvVar> {
     let key = &daemons.key;
     let mut environment: Vec<EnvVar> =
-        daemons.address.iter().map(|address| variable(URL, &address.url)).collect();
+        daemons.attachment.address.iter().map(|address| variable(URL, &address.url)).collect();
     environment.push(of_secret(KEY, &key.secret, &key.key));
     environment.push(of_pod(NAME, name_field(&provisioner.owner.workload)));
-    environment.extend(trust::variable(&daemons.trusted));
+    environment.extend(trust::variable(&daemons.attachment.trusted));
     environment.extend(scratch::variable(&provisioner.pods, provisioner.names_image()));
     environment.extend(provisioner.pods.metrics.iter().flat_map(|_| monitoring::environment()));
     environment.extend(provisioner.spec.extra_env.iter().cloned());

@@ -5,10 +5,11 @@ use crds::CoderProvisioner;
 use serde_json::{Value, json};
 use webhooks::{Config, Kind};
 
-use super::super::address::{Address, Alias, NoAddress};
-use super::super::resolve::{ControlPlaneFacts, Facts, ResolvedProvisioner, resolve};
+use super::super::resolve::{Facts, ResolvedProvisioner, resolve};
 use super::super::running_values;
 use super::{Children, build};
+use crate::controller::attached::address::{Address, Alias, NoAddress};
+use crate::controller::attached::attachment::ControlPlaneFacts;
 
 /// A manifest and what the cluster would say about it.
 #[derive(Clone)]

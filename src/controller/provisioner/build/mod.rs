@@ -4,7 +4,6 @@
 
 mod daemon;
 mod environment;
-mod trust;
 
 #[cfg(test)]
 pub(super) mod fixtures;
@@ -19,7 +18,6 @@ use crate::controller::workload::{account, deployment, disruption, monitoring, r
 
 pub(super) use daemon::CONTAINER;
 pub(super) use environment::{KEY, NAME as DAEMON_NAME, URL};
-pub(super) use trust::VOLUME as TRUST_VOLUME;
 
 /// Seconds that a daemon has to stay up before an older one is replaced by it. Nobody can be asked whether it works: it serves
 /// no health endpoint, and its metrics, which are there only if the spec wants them, answer whether it is connected or not. But

@@ -3,12 +3,12 @@
 
 use super::homes::Silent;
 use super::lists::{Keys, Wanted};
+use super::mark::Mark;
 use super::record::{Home, Key, Record, SecretPlace};
-use super::secret::{Content, Found, Mark};
 use super::seen::{Daemons, Desired, KeyFacts, Material, Seen, Sight};
-use super::work::{KeyError, KeyWork, Proven};
+use super::work::{KeyError, KeyWork};
 use crate::confidential::Confidential;
-use crds::names::provisioner::key_checksum;
+use crate::controller::attached::secret::{Content, Found, Proven};
 use jiff::Timestamp;
 use ring::digest::{SHA256, digest};
 use std::collections::BTreeSet;
@@ -75,14 +75,15 @@ impl KeyWork<'_> {
 
     async fn look_once(&mut self, record: &Record) -> Result<Look, KeyError> {
         let asked_for = self.secrets.read(&self.desired.place).await?;
-        let mut materials = vec![(self.desired.place.clone(), self.material(record, &asked_for).await?)];
+        let mut materials =
+            vec![(self.desired.place.clone(), self.material(record, &self.desired.place, &asked_for).await?)];
         let mut others = Vec::new();
         for place in self.other_places(record) {
             let found = self.secrets.read(&place).await?;
-            if !found.content.is_marked() && self.is_only_told(&place, record) {
+            if !is_marked(&found.content, &place) && self.is_only_told(&place, record) {
                 continue;
             }
-            materials.push((place.clone(), self.material(record, &found).await?));
+            materials.push((place.clone(), self.material(record, &place, &found).await?));
             others.push((place, found));
         }
         let wanted = Wanted { desired: Some(self.desired), record, materials: &materials };
@@ -128,11 +129,18 @@ impl KeyWork<'_> {
 
     /// What a place holds. A plaintext is shown to the coderd that it is marked for; one without a mark, which the older
     /// operator left, to the one that is asked for, unless the key in use is known, or told, to be elsewhere.
-    async fn material(&mut self, record: &Record, found: &Found) -> Result<Material, KeyError> {
+    async fn material(
+        &mut self,
+        record: &Record,
+        place: &SecretPlace,
+        found: &Found,
+    ) -> Result<Material, KeyError> {
         let (plaintext, mark) = match &found.content {
             Content::Nothing => return Ok(Material::Absent),
             Content::Foreign => return Ok(Material::Foreign),
-            Content::Plaintext(plaintext, mark) => (plaintext, mark),
+            Content::Plaintext(plaintext, mark) => {
+                (plaintext, mark.as_deref().and_then(|text| Mark::read(text, &place.data_key)))
+            }
         };
         let current =
             record.current.as_ref().map(|key| Mark { home: key.home.clone(), name: key.name.clone() });
@@ -146,7 +154,7 @@ impl KeyWork<'_> {
         if let Some(known) = self.identified.get(&identity) {
             return Ok(known.clone());
         }
-        let left = self.homes.time.left();
+        let left = self.homes.time().left();
         let asked = timeout(left, self.client.identify_provisioner_key(plaintext)).await;
         let material = match asked.map_err(|_| KeyError::Late)?? {
             Some(key) => Material::Is(KeyFacts::of(key)),
@@ -215,19 +223,9 @@ impl Look {
     }
 }
 
-impl Content {
-    /// Whether the Secret says itself that this is a plaintext of ours.
-    fn is_marked(&self) -> bool {
-        matches!(self, Self::Plaintext(_, Some(_)))
-    }
-
-    /// What the annotation of pods is that are started with it.
-    fn checksum(&self) -> Option<String> {
-        match self {
-            Self::Plaintext(plaintext, _) => Some(key_checksum(plaintext.expose().as_bytes())),
-            Self::Nothing | Self::Foreign => None,
-        }
-    }
+/// Whether the Secret says itself that this is a plaintext of ours.
+fn is_marked(content: &Content, place: &SecretPlace) -> bool {
+    matches!(content, Content::Plaintext(_, Some(mark)) if Mark::read(mark, &place.data_key).is_some())
 }
 
 /// What a plaintext is known by while coderd's answers are kept. The checksum that pods carry is too short for that: whoever may
@@ -256,6 +254,7 @@ fn is_filtered(keys: &Keys, materials: &[(SecretPlace, Material)], home: &Home) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crds::names::provisioner::key_checksum;
 
     #[test]
     fn two_plaintexts_of_one_checksum_are_two() {

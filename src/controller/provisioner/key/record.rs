@@ -5,6 +5,8 @@ use super::seen::{CLOCK_SKEW, Listed, UNDER_WAY};
 use crate::coderd::Uuid;
 use jiff::Timestamp;
 
+pub(crate) use crate::controller::attached::secret::SecretPlace;
+
 /// Which coderd a key is in, and which organization of it. An organization is its id: coderd lets it be renamed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Home {
@@ -47,15 +49,6 @@ pub(crate) struct Key {
     pub attempted: bool,
     /// Whether pods may have been started with it.
     pub used: bool,
-}
-
-/// A data key of a Secret in the namespace of the provisioner.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct SecretPlace {
-    /// Name of the Secret.
-    pub secret: String,
-    /// Key inside it.
-    pub data_key: String,
 }
 
 /// Everything that is recorded.

@@ -8,6 +8,8 @@ use crds::names::provisioner::{numbered_key, tags_hash};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 
+pub(crate) use crate::controller::attached::claims::is_same;
+
 /// How much the clocks of coderd and the operator may differ.
 pub(super) const CLOCK_SKEW: SignedDuration = SignedDuration::from_mins(5);
 /// How long a request to make a key may be under way.
@@ -209,9 +211,4 @@ impl Listed {
 /// The key of a name.
 pub(super) fn find<'a>(listed: &'a [Listed], name: &str) -> Option<&'a Listed> {
     listed.iter().find(|one| is_same(&one.facts.name, name))
-}
-
-/// Whether two names are one for coderd, which does not tell upper and lower case apart.
-pub(crate) fn is_same(one: &str, other: &str) -> bool {
-    one.eq_ignore_ascii_case(other) || one.to_lowercase() == other.to_lowercase()
 }

@@ -2,23 +2,21 @@
 //! and only if nobody else has changed the object since it was read.
 
 use super::record::{Key, Record};
-use super::stored::{self, Sealer};
+use super::stored;
+use crate::controller::attached::seal::Sealer;
+use crate::controller::attached::status_record::StatusRecord;
 use crate::controller::identity::ObjectKey;
 use crate::kubernetes::{CallError, KindName, Kube};
 use crds::well_known::annotation;
-use serde_json::{Value, from_value, json};
+use serde_json::{Value, json};
 use std::mem::take;
 
 /// The record, and the object it is kept on.
 pub(crate) struct RecordStore<'a> {
-    kube: &'a Kube,
-    kind: KindName,
-    key: &'a ObjectKey,
+    stored: StatusRecord<'a>,
     sealer: Sealer<'a>,
     /// What is recorded.
     pub record: Record,
-    /// The object as it is now.
-    pub object: Value,
     /// Keys in its status that the operator cannot prove to have written: they are gone from it with the next write.
     unsealed: Vec<String>,
     /// Those that are gone from it.
@@ -34,15 +32,21 @@ impl<'a> RecordStore<'a> {
         object: Value,
         sealer: Sealer<'a>,
     ) -> Self {
-        let status = stored::parsed(&object["status"]["key"]);
+        let kept = StatusRecord::new(kube, kind, key, "key", object);
+        let status = stored::parsed(kept.value());
         let (mut record, unsealed) =
             (stored::read(status.as_ref(), sealer), stored::unsealed(status.as_ref(), sealer));
         // What was taken over before is not known then: what the annotation names now may be another key of that name.
         if status.as_ref().is_some_and(|status| !stored::is_whole(status, sealer)) {
-            let annotation = &object["metadata"]["annotations"][annotation::ADOPT_KEY];
+            let annotation = &kept.object["metadata"]["annotations"][annotation::ADOPT_KEY];
             record.adopted = annotation.as_str().map(str::to_owned);
         }
-        Self { kube, kind, key, sealer, record, object, unsealed, dropped: Vec::new() }
+        Self { stored: kept, sealer, record, unsealed, dropped: Vec::new() }
+    }
+
+    /// The object as it is now.
+    pub(crate) fn object(&self) -> &Value {
+        &self.stored.object
     }
 
     /// What its seals are made with.
@@ -64,19 +68,7 @@ impl<'a> RecordStore<'a> {
 
     /// Records something else.
     pub(crate) async fn save(&mut self, record: Record) -> Result<(), CallError> {
-        let written = json!(stored::written(&record, self.sealer));
-        let version = &self.object["metadata"]["resourceVersion"];
-        let change = if self.object["status"].is_object() {
-            json!({ "op": "add", "path": "/status/key", "value": written })
-        } else {
-            json!({ "op": "add", "path": "/status", "value": { "key": written } })
-        };
-        let operations =
-            json!([{ "op": "test", "path": "/metadata/resourceVersion", "value": version }, change]);
-        let patch = from_value(operations).unwrap_or_default();
-        let version = self.kube.write_status(self.key.target(self.kind), patch).await?;
-        self.object["status"]["key"] = written;
-        self.object["metadata"]["resourceVersion"] = json!(version);
+        self.stored.save(json!(stored::written(&record, self.sealer))).await?;
         self.record = record;
         // What the Secret proves is recorded anew.
         let lost = take(&mut self.unsealed).into_iter();
@@ -86,8 +78,8 @@ impl<'a> RecordStore<'a> {
 
     /// Whether a key is recorded as pending by the object as it is now, whoever wrote that.
     pub(crate) async fn is_still_pending(&self, key: &Key) -> Result<bool, CallError> {
-        let Some(object) = self.kube.read(self.key.target(self.kind)).await? else { return Ok(false) };
-        let record = stored::read(stored::parsed(&object["status"]["key"]).as_ref(), self.sealer);
+        let Some(written) = self.stored.now().await? else { return Ok(false) };
+        let record = stored::read(stored::parsed(&written).as_ref(), self.sealer);
         Ok(record.pending.as_ref() == Some(key))
     }
 }

@@ -3,72 +3,47 @@
 //! delete, nor a Secret that we then look into.
 
 use super::record::{Home, Key, Record, SecretPlace};
+use crate::controller::attached::seal::Sealer;
 use crds::provisioner::{ProvisionerKeyStatus, RecordedKey};
 use crds::shared::SecretKeySelector;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use ring::hmac;
 use serde_json::{Value, from_value};
 
+/// What is sealed here.
+const WHAT: &str = "provisioner-key";
+/// What the seal of where plaintexts are and what was taken over is made for.
+const REST: &str = "provisioner-key-places";
 /// No provisioner ever has more keys: a higher number was written by somebody else.
 const MOST_KEYS_EVER: u64 = 1_000_000_000;
 
-/// What the seals of one provisioner are made with.
-#[derive(Clone, Copy)]
-pub(crate) struct Sealer<'a> {
-    /// The operator's own key.
-    pub key: &'a hmac::Key,
-    /// Uid of the provisioner: an entry counts for no other.
-    pub uid: &'a str,
+/// What of a key is sealed. Whether it is in use, being made or on its way out is not part of it: entries move from one to the
+/// other as they are, and `used`, `attempted` and `number` say what may be done with them wherever they are.
+fn sealed(key: &Key) -> [String; 10] {
+    let Home { control_plane, deployment, organization } = &key.home;
+    let mark = |is: bool, text: &str| if is { text.to_owned() } else { String::new() };
+    [
+        key.name.clone(),
+        key.id.map(|id| id.to_string()).unwrap_or_default(),
+        key.number.to_string(),
+        control_plane.clone(),
+        deployment.clone(),
+        organization.to_string(),
+        key.tags_hash.clone(),
+        key.since.as_second().to_string(),
+        mark(key.attempted, "attempted"),
+        mark(key.used, "used"),
+    ]
 }
 
-impl Sealer<'_> {
-    fn seal(&self, text: &[u8]) -> String {
-        let tag = hmac::sign(self.key, text);
-        tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
-    }
-
-    fn is_sealed(&self, text: &[u8], seal: &str) -> bool {
-        let digit = |at: usize| u8::from_str_radix(seal.get(at..at + 2)?, 16).ok();
-        let tag: Option<Vec<u8>> = (0..seal.len()).step_by(2).map(digit).collect();
-        tag.is_some_and(|tag| hmac::verify(self.key, text, &tag).is_ok())
-    }
-
-    /// What is sealed of all that is no key.
-    fn text_of_rest(&self, number: i64, places: &[SecretKeySelector], adopted: Option<&str>) -> Vec<u8> {
-        let number = number.to_string();
-        let places =
-            places.iter().flat_map(|one| [one.name.as_str(), one.key.as_deref().unwrap_or_default()]);
-        let first = ["provisioner-key-places", self.uid, &number, adopted.unwrap_or_default()];
-        with_lengths(first.into_iter().chain(places))
-    }
-
-    /// What is sealed, each field with its length before it: coderd chooses names, and no character in one may move the border
-    /// to the next field. Whether the key is in use, being made or on its way out is not part of it: entries move from one to
-    /// the other as they are, and `used`, `attempted` and `number` say what may be done with them wherever they are.
-    fn text(&self, key: &Key) -> Vec<u8> {
-        let id = key.id.map(|id| id.to_string()).unwrap_or_default();
-        let Home { control_plane, deployment, organization } = &key.home;
-        let fields = [
-            "provisioner-key",
-            self.uid,
-            &key.name,
-            &id,
-            &key.number.to_string(),
-            control_plane,
-            deployment,
-            &organization.to_string(),
-            &key.tags_hash,
-            &key.since.as_second().to_string(),
-            if key.attempted { "attempted" } else { "" },
-            if key.used { "used" } else { "" },
-        ];
-        with_lengths(fields)
-    }
+fn is_sealed(sealer: Sealer<'_>, key: &Key, seal: &str) -> bool {
+    sealer.is_sealed(WHAT, &sealed(key), seal)
 }
 
-fn with_lengths<'a>(fields: impl IntoIterator<Item = &'a str>) -> Vec<u8> {
-    let one = |field: &str| [&field.len().to_be_bytes(), field.as_bytes()].concat();
-    fields.into_iter().flat_map(one).collect()
+/// What is sealed of all that is no key.
+fn sealed_rest(number: i64, places: &[SecretKeySelector], adopted: Option<&str>) -> Vec<String> {
+    let place = |one: &SecretKeySelector| [one.name.clone(), one.key.clone().unwrap_or_default()];
+    let first = [number.to_string(), adopted.unwrap_or_default().to_owned()];
+    first.into_iter().chain(places.iter().flat_map(place)).collect()
 }
 
 /// What is recorded in a status, entry by entry: one that cannot be read loses no other.
@@ -88,25 +63,23 @@ pub(crate) fn parsed(key: &Value) -> Option<ProvisionerKeyStatus> {
 
 /// Whether the operator wrote where plaintexts are and what was taken over.
 pub(crate) fn is_whole(status: &ProvisionerKeyStatus, sealer: Sealer<'_>) -> bool {
-    let text = sealer.text_of_rest(status.generation, &status.secrets, status.adopted.as_deref());
-    status.seal.as_ref().is_some_and(|seal| sealer.is_sealed(&text, seal))
+    let rest = sealed_rest(status.generation, &status.secrets, status.adopted.as_deref());
+    status.seal.as_ref().is_some_and(|seal| sealer.is_sealed(REST, &rest, seal))
 }
 
 /// The names of the keys in a status that the operator did not write, or wrote with a key that is lost.
 pub(crate) fn unsealed(status: Option<&ProvisionerKeyStatus>, sealer: Sealer<'_>) -> Vec<String> {
     let Some(status) = status else { return Vec::new() };
     let entries = status.current.iter().chain(&status.pending).chain(&status.retiring);
-    let is_sealed = |entry: &RecordedKey| {
-        self::key(entry).is_some_and(|key| sealer.is_sealed(&sealer.text(&key), &entry.seal))
-    };
+    let is_sealed =
+        |entry: &RecordedKey| self::key(entry).is_some_and(|key| is_sealed(sealer, &key, &entry.seal));
     entries.filter(|entry| !is_sealed(entry)).map(|entry| entry.name.clone()).collect()
 }
 
 /// The record of a status; entries that the operator did not write count for nothing, and neither do places.
 pub(crate) fn read(status: Option<&ProvisionerKeyStatus>, sealer: Sealer<'_>) -> Record {
     let Some(status) = status else { return Record::default() };
-    let key =
-        |entry: &RecordedKey| self::key(entry).filter(|key| sealer.is_sealed(&sealer.text(key), &entry.seal));
+    let key = |entry: &RecordedKey| self::key(entry).filter(|key| is_sealed(sealer, key, &entry.seal));
     let is_whole = is_whole(status, sealer);
     let place = |reference: &SecretKeySelector| SecretPlace {
         secret: reference.name.clone(),
@@ -158,7 +131,7 @@ pub(crate) fn written(record: &Record, sealer: Sealer<'_>) -> Option<Provisioner
     };
     let generation = i64::try_from(record.number).unwrap_or(i64::MAX);
     let secrets: Vec<SecretKeySelector> = record.places.iter().map(reference).collect();
-    let rest = sealer.text_of_rest(generation, &secrets, record.adopted.as_deref());
+    let rest = sealed_rest(generation, &secrets, record.adopted.as_deref());
     Some(ProvisionerKeyStatus {
         current: record.current.as_ref().map(entry),
         pending: record.pending.as_ref().map(entry),
@@ -166,7 +139,7 @@ pub(crate) fn written(record: &Record, sealer: Sealer<'_>) -> Option<Provisioner
         generation,
         secrets,
         adopted: record.adopted.clone(),
-        seal: Some(sealer.seal(&rest)),
+        seal: Some(sealer.seal(REST, &rest)),
     })
 }
 
@@ -182,7 +155,7 @@ fn entry(key: &Key, sealer: Sealer<'_>) -> RecordedKey {
         since: Time(key.since),
         attempted: key.attempted,
         used: key.used,
-        seal: sealer.seal(&sealer.text(key)),
+        seal: sealer.seal(WHAT, &sealed(key)),
     }
 }
 
@@ -191,6 +164,7 @@ mod tests {
     use super::*;
     use crate::coderd::Uuid;
     use jiff::Timestamp;
+    use ring::hmac;
     use serde_json::json;
 
     fn key(number: u64) -> Key {
@@ -251,7 +225,7 @@ mod tests {
                 key.name = whole[..first].to_owned();
                 key.home.control_plane = middle.to_owned();
                 key.home.deployment = whole[second..].to_owned();
-                texts.insert(sealer.text(&key));
+                texts.insert(sealer.text(WHAT, &sealed(&key)));
                 count += 1;
             }
         }
@@ -262,8 +236,8 @@ mod tests {
             Key { number: 11, ..plain.clone() },
             Key { tags_hash: "\0used".to_owned(), ..plain.clone() },
         ];
-        texts.extend(marked.iter().map(|key| sealer.text(key)));
-        texts.insert(Sealer { uid: "u1\0a", ..sealer }.text(&plain));
+        texts.extend(marked.iter().map(|key| sealer.text(WHAT, &sealed(key))));
+        texts.insert(Sealer { uid: "u1\0a", ..sealer }.text(WHAT, &sealed(&plain)));
         assert_eq!(texts.len(), count + 5);
     }
 

@@ -4,18 +4,20 @@
 use super::homes::{Homes, Silent};
 use super::lists::Wanted;
 use super::look::{Look, now};
+use super::mark::Mark;
 use super::record::{Key, Record, SecretPlace};
-use super::secret::{Content, Mark, Secrets};
 use super::seen::{Desired, Material, find};
 use super::steps::{Left, Step, Unrecorded, Wait, next, unrecorded};
 use super::store::RecordStore;
 use crate::coderd::client::Deletion;
-use crate::coderd::{Client, Error, Lost, Uuid};
+use crate::coderd::{Client, Error, Uuid};
 use crate::confidential::Confidential;
+use crate::controller::attached::refusal::is_refusal;
+use crate::controller::attached::secret::{Content, Proven, Secrets};
 use crate::kubernetes::CallError;
 use jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Steps in one reconcile: more than any rotation needs.
 const MOST_STEPS: usize = 24;
@@ -44,15 +46,6 @@ pub(crate) enum KeyError {
     /// There was no time to ask.
     #[error("there was no time to ask coderd")]
     Late,
-}
-
-/// What is known of the plaintext that pods are started with.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Proven {
-    /// What the annotation of the pod template is to be.
-    pub checksum: String,
-    /// The place it is in.
-    pub place: SecretPlace,
 }
 
 /// A rollout that is complete.
@@ -197,7 +190,7 @@ impl KeyWork<'_> {
     }
 
     fn is_late(&self) -> bool {
-        self.homes.time.left().is_zero()
+        self.homes.time().left().is_zero()
     }
 
     /// One step; returns whether another may follow.
@@ -299,7 +292,7 @@ impl KeyWork<'_> {
     async fn undo(&mut self, pending: &Key, plaintext: &Confidential<String>) -> Result<(), KeyError> {
         tracing::warn!(key = pending.name, "somebody else works on this provisioner; the new key is deleted");
         // It must end, however late it is.
-        self.homes.time.until = self.homes.time.until.max(Instant::now() + UNDO);
+        self.homes.extend(UNDO);
         let Some(made) = self.client.identify_provisioner_key(plaintext).await? else { return Ok(()) };
         let record = Record { pending: Some(pending.clone()), ..Record::default() };
         let keys = self.homes.keys(&pending.home, Wanted::recorded(&record)).await?;
@@ -320,7 +313,7 @@ impl KeyWork<'_> {
         pending: &Key,
     ) -> Result<(), KeyError> {
         let place = &self.desired.place;
-        let mark = Mark { home: pending.home.clone(), name: pending.name.clone() };
+        let mark = Mark { home: pending.home.clone(), name: pending.name.clone() }.written(&place.data_key);
         let mut kept = self.secrets.put(place, &look.asked_for, plaintext, &mark).await;
         for _ in 0..MOST_WRITES {
             let Err(error) = &kept else { break };
@@ -340,6 +333,7 @@ impl KeyWork<'_> {
     async fn copy(&self, record: &Record, look: &Look, from: &SecretPlace) -> Result<(), KeyError> {
         let (Some(current), Some(plaintext)) = (&record.current, look.plaintext(from)) else { return Ok(()) };
         let mark = Mark { home: current.home.clone(), name: current.name.clone() };
+        let mark = mark.written(&self.desired.place.data_key);
         Ok(self.secrets.put(&self.desired.place, &look.asked_for, plaintext, &mark).await?)
     }
 
@@ -375,30 +369,5 @@ impl KeyWork<'_> {
             Err(why) => self.homes.fail(&key.home, &why),
         }
         Ok(())
-    }
-}
-
-/// Whether a request to make a key certainly made none: it was never sent, or coderd refused it.
-fn is_refusal(error: &Error) -> bool {
-    match error {
-        Error::Unreachable { lost: Lost::Name | Lost::Connect, .. }
-        | Error::Tls { .. }
-        | Error::Refused { .. }
-        | Error::Unauthorized { .. }
-        | Error::Forbidden { .. }
-        | Error::NotLicensed { .. }
-        | Error::NotFoundOrForbidden { .. }
-        | Error::RouteMissing { .. }
-        | Error::Conflict { .. }
-        | Error::RateLimited { .. }
-        | Error::Invalid { .. } => true,
-        Error::NotCoderd { .. }
-        | Error::Unreachable { lost: Lost::Cut, .. }
-        | Error::TimedOut { .. }
-        | Error::Server { .. }
-        | Error::Redirected { .. }
-        | Error::Unexpected { .. }
-        | Error::TooLarge { .. }
-        | Error::Malformed { .. } => false,
     }
 }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::controller::status::conditions::ConditionStatus;
 use crate::controller::status::observed::ObservedObject;
+use crds::well_known::condition::DEPLOYMENT_READY;
 use crds::well_known::condition::{AUTHORITY_APPLIED, READY, RECONCILING, SPEC_ACCEPTED, STALLED};
 use serde_json::json;
 

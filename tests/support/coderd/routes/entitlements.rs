@@ -13,6 +13,7 @@ use crate::coderd::server::Coderd;
 use crate::coderd::state::ServerState;
 
 pub(in crate::coderd) const EXTERNAL_PROVISIONER_DAEMONS: &str = "external_provisioner_daemons";
+pub(in crate::coderd) const WORKSPACE_PROXY: &str = "workspace_proxy";
 
 /// The features of coderd 2.36 a client may ask for.
 const FEATURES: [&str; 27] = [
@@ -42,7 +43,7 @@ const FEATURES: [&str; 27] = [
     "workspace_batch_actions",
     "workspace_external_agent",
     "workspace_prebuilds",
-    "workspace_proxy",
+    WORKSPACE_PROXY,
 ];
 
 /// How far a license covers a feature.

@@ -10,9 +10,11 @@ pub(super) mod provisioner_jobs;
 pub(super) mod provisioner_keys;
 pub(super) mod tags;
 pub(super) mod users;
+pub(super) mod workspace_proxies;
 
 use super::route::Route;
-use super::route::Wanted::{DaemonKey, Nothing, OptionalSession, Session};
+use super::route::Wanted::{DaemonKey, Nothing, OptionalSession, ProxyToken, Session};
+use entitlements::WORKSPACE_PROXY;
 
 /// Every route the double knows; all others are violations.
 pub(super) const TABLE: &[Route] = &[
@@ -59,6 +61,19 @@ pub(super) const TABLE: &[Route] = &[
         .query(&["limit", "ids", "status", "tags", "offline", "max_age"]),
     Route::new("GET", "/api/v2/organizations/{org}/provisionerjobs", Session, provisioner_jobs::list)
         .query(&["limit", "status", "tags"]),
+    Route::new("POST", "/api/v2/workspaceproxies", Session, workspace_proxies::create)
+        .licensed_for(WORKSPACE_PROXY)
+        .body(&["name", "display_name", "icon"]),
+    Route::new("GET", "/api/v2/workspaceproxies", Session, workspace_proxies::list)
+        .licensed_for(WORKSPACE_PROXY),
+    Route::new("GET", "/api/v2/workspaceproxies/{proxy}", Session, workspace_proxies::show)
+        .licensed_for(WORKSPACE_PROXY),
+    Route::new("PATCH", "/api/v2/workspaceproxies/{proxy}", Session, workspace_proxies::change)
+        .licensed_for(WORKSPACE_PROXY)
+        .body(&["id", "name", "display_name", "icon", "regenerate_token"]),
+    Route::new("DELETE", "/api/v2/workspaceproxies/{proxy}", Session, workspace_proxies::delete)
+        .licensed_for(WORKSPACE_PROXY),
+    Route::new("GET", "/api/v2/workspaceagents/connection", ProxyToken, workspace_proxies::agent_connection),
 ];
 
 /// The table's name of a route a test wrote with or without `/api/v2`.

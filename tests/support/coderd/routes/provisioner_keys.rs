@@ -15,7 +15,7 @@ use crate::coderd::pipeline::Inbound;
 use crate::coderd::reply::{Answer, Reply};
 use crate::coderd::routes::entitlements::EXTERNAL_PROVISIONER_DAEMONS;
 use crate::coderd::routes::organizations::Organization;
-use crate::coderd::secrets;
+use crate::coderd::secrets::{self, Plaintext};
 use crate::coderd::server::Coderd;
 use crate::coderd::state::ServerState;
 
@@ -34,16 +34,6 @@ pub(in crate::coderd) struct StoredKey {
     created_at: Timestamp,
     hashed_secret: Vec<u8>,
     plaintext: Plaintext,
-}
-
-/// What coderd showed once, for the test that made it happen.
-#[derive(Clone)]
-struct Plaintext(String);
-
-impl fmt::Debug for Plaintext {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("<redacted>")
-    }
 }
 
 impl StoredKey {
@@ -72,7 +62,7 @@ pub(in crate::coderd) fn reserved(organization: Uuid, now: Timestamp) -> Vec<Sto
         tags: BTreeMap::new(),
         created_at: now,
         hashed_secret: Vec::new(),
-        plaintext: Plaintext(String::new()),
+        plaintext: Plaintext::default(),
     };
     RESERVED.into_iter().map(seed).collect()
 }

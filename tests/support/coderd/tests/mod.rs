@@ -12,6 +12,7 @@ mod provisioner_jobs;
 mod provisioner_keys;
 mod record;
 mod strictness;
+mod workspace_proxies;
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! How daemons trust a control plane that serves HTTPS.
 
 use super::super::fixtures::Provisioner;
-use crate::controller::provisioner::resolve::ControlPlaneFacts;
+use crate::controller::attached::attachment::ControlPlaneFacts;
 use serde_json::{Value, from_value, json};
 
 #[test]

@@ -1,0 +1,21 @@
+//! What every kind has that belongs to a control plane without being one: what its pods have from that control plane, how it is
+//! reached, what is recorded of things in coderd, and what is said of all that. It knows no kind of ours.
+
+pub(crate) mod address;
+pub(crate) mod attachment;
+pub(crate) mod certificates;
+pub(crate) mod claims;
+pub(crate) mod coderds;
+mod ending;
+pub(crate) mod facts;
+pub(crate) mod followed_image;
+pub(crate) mod outside;
+pub(crate) mod pause;
+pub(crate) mod pruning;
+pub(crate) mod public_address;
+pub(crate) mod reconciler;
+pub(crate) mod refusal;
+pub(crate) mod seal;
+pub(crate) mod secret;
+pub(crate) mod status_record;
+pub(crate) mod triggers;

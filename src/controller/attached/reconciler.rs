@@ -1,0 +1,272 @@
+//! What every reconcile of a kind works with that belongs to a control plane, and what is remembered between two of them. Nothing
+//! that is remembered is an authority: a restart forgets all of it.
+
+use super::pause::Pause;
+use super::secret::Proven;
+use crate::control_plane_access::ControlPlaneAccess;
+use crate::control_plane_access::control_planes::ControlPlanes;
+use crate::controller::checksum_key::ChecksumKey;
+use crate::controller::children::ChildCache;
+use crate::controller::children::pruned::PruneMemory;
+use crate::controller::children::requests::Requests;
+use crate::controller::identity::ObjectKey;
+use crate::controller::object::{Object, ReconciledKind};
+use crate::controller::object_writer::ObjectWriter;
+use crate::controller::runtime::context::ReconcilerContext;
+use crate::controller::runtime::object_reader::ObjectReader;
+use crate::controller::runtime::schedule::Action;
+use crate::controller::runtime::telemetry::Telemetry;
+use crate::controller::status::conditions::Finding;
+use crate::controller::status::partial;
+use crate::kubernetes::events::{EventDraft, Events};
+use crate::kubernetes::{CallError, Kept, Kube, Reflected};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use webhooks::Config;
+
+/// How long the first wait for something takes that only coderd knows.
+const FIRST_WAIT: Duration = Duration::from_secs(10);
+
+/// A plaintext that was proven to work, and in which control plane's coderd.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ProvenSecret {
+    /// Uid of the object.
+    pub(crate) uid: String,
+    /// Uid of the control plane, or the address of one that is none of ours.
+    pub(crate) control_plane: String,
+    pub(crate) proven: Proven,
+}
+
+/// What a reconciler works with and remembers.
+pub(crate) struct AttachedReconciler<K: ReconciledKind> {
+    pub(crate) kube: Kube,
+    pub(crate) objects: ObjectReader<K>,
+    /// Every object of the kind, as the shared watch has it.
+    pub(crate) all: Reflected<Kept<K>>,
+    pub(crate) control_planes: ControlPlanes,
+    pub(crate) config: Config,
+    pub(crate) access: ControlPlaneAccess,
+    pub(crate) events: Events,
+    pub(crate) telemetry: Telemetry,
+    pub(crate) pruned: PruneMemory,
+    pub(crate) child_cache: ChildCache,
+    pub(crate) requests: Requests,
+    /// How often what works is verified.
+    pub(crate) verify_interval: Duration,
+    checksum_key: Mutex<Arc<ChecksumKey>>,
+    /// What pods may be started with: the last plaintext that was proven for each.
+    proven: Mutex<BTreeMap<ObjectKey, ProvenSecret>>,
+    /// Of which objects coderd was asked in this term, by their uid.
+    looked: Mutex<BTreeMap<ObjectKey, String>>,
+    /// How often in a row each waited for what only coderd knows.
+    waits: Mutex<BTreeMap<ObjectKey, u32>>,
+    /// Of which objects a question had no answer the last time, by their uid.
+    unanswered: Mutex<BTreeMap<ObjectKey, String>>,
+    /// What each had to give up, one after another.
+    pauses: Mutex<BTreeMap<ObjectKey, Pause>>,
+}
+
+impl<K: ReconciledKind> AttachedReconciler<K> {
+    /// For the objects of a kind.
+    pub(crate) fn new(
+        context: ReconcilerContext,
+        all: Reflected<Kept<K>>,
+        control_planes: ControlPlanes,
+        verify_interval: Duration,
+    ) -> Self {
+        let ReconcilerContext { kube, children: child_cache, events, telemetry, config, access } = context;
+        Self {
+            objects: ObjectReader::new(kube.clone(), all.clone()),
+            kube,
+            all,
+            control_planes,
+            config,
+            access,
+            events,
+            telemetry,
+            pruned: PruneMemory::default(),
+            child_cache,
+            requests: Requests::default(),
+            verify_interval,
+            checksum_key: Mutex::default(),
+            proven: Mutex::default(),
+            looked: Mutex::default(),
+            waits: Mutex::default(),
+            unanswered: Mutex::default(),
+            pauses: Mutex::default(),
+        }
+    }
+
+    /// Forgets what another leader may have changed meanwhile.
+    pub(crate) fn begin_term(&self) {
+        self.objects.forget_all();
+        self.pruned.clear();
+        self.requests.clear();
+        lock(&self.proven).clear();
+        lock(&self.looked).clear();
+        lock(&self.waits).clear();
+        *lock(&self.checksum_key) = Arc::default();
+    }
+
+    /// Forgets an object that is gone.
+    pub(crate) fn forget(&self, key: &ObjectKey) {
+        self.objects.forget(key);
+        self.pruned.forget(key);
+        self.requests.forget(key);
+        lock(&self.proven).remove(key);
+        lock(&self.looked).remove(key);
+        lock(&self.waits).remove(key);
+        lock(&self.unanswered).remove(key);
+        lock(&self.pauses).remove(key);
+    }
+
+    /// The key of the checksums, as it was read in this term.
+    pub(crate) fn checksum_key(&self) -> Arc<ChecksumKey> {
+        lock(&self.checksum_key).clone()
+    }
+
+    /// Who writes to the objects.
+    pub(crate) fn writer(&self) -> ObjectWriter<'_, K> {
+        ObjectWriter {
+            kube: &self.kube,
+            objects: &self.objects,
+            events: &self.events,
+            telemetry: &self.telemetry,
+        }
+    }
+
+    /// Whether coderd was asked about this object since this replica leads.
+    pub(crate) fn has_looked(&self, key: &ObjectKey, uid: &str) -> bool {
+        lock(&self.looked).get(key).is_some_and(|known| known == uid)
+    }
+
+    /// Notes that it was.
+    pub(crate) fn note_looked(&self, key: &ObjectKey, uid: &str) {
+        lock(&self.looked).insert(key.clone(), uid.to_owned());
+    }
+
+    /// How long to wait before coderd is asked again whether something has come to be: longer each time.
+    pub(crate) fn patience(&self, key: &ObjectKey, is_waiting: bool) -> Duration {
+        let mut all = lock(&self.waits);
+        if !is_waiting {
+            all.remove(key);
+            return self.verify_interval;
+        }
+        let waits = all.entry(key.clone()).or_default();
+        *waits = waits.saturating_add(1);
+        (FIRST_WAIT * 2_u32.pow((*waits - 1).min(6))).min(self.verify_interval)
+    }
+
+    /// Notes whether a question had no answer; returns whether that is so for the first time in a row.
+    pub(crate) fn is_first_silence(&self, key: &ObjectKey, uid: &str, is_unanswered: bool) -> bool {
+        let mut all = lock(&self.unanswered);
+        if !is_unanswered {
+            all.remove(key);
+            return false;
+        }
+        all.insert(key.clone(), uid.to_owned()).is_none_or(|before| before != uid)
+    }
+
+    /// How long coderd is not asked for another key or token of an object.
+    pub(crate) fn pause_left(&self, object: &Object<K>) -> Duration {
+        let all = lock(&self.pauses);
+        all.get(&object.key).map_or(Duration::ZERO, |pause| pause.left(&object.uid, Instant::now()))
+    }
+
+    /// Notes whether one had to be given up, or whether what is there is what is asked for; returns how long no further one is
+    /// asked for.
+    pub(crate) fn note_given_up(&self, object: &Object<K>, gave_up: bool, is_asked_for: bool) -> Duration {
+        let mut all = lock(&self.pauses);
+        if gave_up {
+            let pause = Pause::after(all.get(&object.key), &object.uid, Instant::now());
+            all.insert(object.key.clone(), pause);
+        } else if is_asked_for {
+            all.remove(&object.key);
+        }
+        drop(all);
+        self.pause_left(object)
+    }
+
+    /// What pods of this object may be started with for this control plane.
+    pub(crate) fn proven(&self, key: &ObjectKey, uid: &str, control_plane: &str) -> Option<Proven> {
+        let all = lock(&self.proven);
+        let known = all.get(key).filter(|known| known.uid == uid && known.control_plane == control_plane)?;
+        Some(known.proven.clone())
+    }
+
+    /// Notes what was proven; returns whether it is something else than before.
+    pub(crate) fn note_proven(&self, key: &ObjectKey, proven: ProvenSecret) -> bool {
+        lock(&self.proven).insert(key.clone(), proven.clone()) != Some(proven)
+    }
+
+    /// Writes only what sums up an object of which no more was found out, and `besides` these conditions.
+    pub(crate) async fn write_summary(
+        &self,
+        object: &Object<K>,
+        findings: Vec<Finding>,
+        besides: &[&str],
+    ) -> Result<(), CallError> {
+        let status = partial::summary(object, object.status.clone(), findings, besides, &now());
+        self.writer().write_status(object, &status, &[]).await
+    }
+
+    /// Writes only that it is suspended, besides what this status says: nothing is changed and nothing asked.
+    pub(crate) async fn write_suspended(
+        &self,
+        object: &Object<K>,
+        status: K::Status,
+        reason: K::Reason,
+    ) -> Result<Action, CallError> {
+        let status = partial::suspended(object, status, reason, Vec::new(), &now());
+        self.writer().write_status(object, &status, &[]).await?;
+        Ok(Action::AwaitChange)
+    }
+
+    /// Says on an object that is going why it is still there: whoever waits for the deletion looks at it, not at our log.
+    pub(crate) async fn tell_held(
+        &self,
+        object: &Object<K>,
+        reason: K::Reason,
+        progressing: K::Reason,
+        why: &str,
+    ) -> Result<(), CallError> {
+        let status = partial::cleanup_failed(object, reason, progressing, why, &now());
+        self.writer().write_status(object, &status, &[]).await
+    }
+
+    /// Tells what is left behind and takes our finalizer off; returns why the object is held all the same, if it is.
+    pub(crate) async fn let_go(
+        &self,
+        object: &Object<K>,
+        told: &[EventDraft],
+    ) -> Result<Option<NotLetGo>, CallError> {
+        self.writer().publish(object, told).await;
+        match self.writer().release(object).await {
+            Ok(None) => Ok(None),
+            Ok(Some(why)) => Ok(Some(NotLetGo::Refused(why))),
+            Err(error) if error.is_outdated() || error.is_not_found() => Err(error),
+            Err(error) => Ok(Some(NotLetGo::Failed(error.to_string()))),
+        }
+    }
+}
+
+/// Why an object is held although nothing is left to do.
+pub(crate) enum NotLetGo {
+    /// The API server does not let us.
+    Refused(String),
+    /// It did not work this time.
+    Failed(String),
+}
+
+/// What a map of memories holds.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The time, as a condition has it.
+pub(crate) fn now() -> Time {
+    Time(Timestamp::now())
+}

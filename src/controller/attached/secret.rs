@@ -1,0 +1,210 @@
+//! The Secrets that hold what coderd shows once, the plaintext of a key or a token: reads a place, puts a plaintext into it,
+//! empties it. Every write fails if somebody else was faster, and a Secret that is not the object's own is never touched.
+
+use crate::confidential::{Confidential, decoded};
+use crate::controller::children::ChildOwner;
+use crate::kubernetes::{CallError, KindName, Kube, Target, is_controlled_by};
+use crds::names::hash::hex32;
+use k8s_openapi::ByteString;
+use serde_json::{Value, from_value, json};
+
+const SECRET: KindName = ["v1", "Secret", "secrets"];
+
+/// A data key of a Secret in the namespace of an object.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct SecretPlace {
+    /// Name of the Secret.
+    pub secret: String,
+    /// Key inside it.
+    pub data_key: String,
+}
+
+/// What is known of the plaintext that pods are started with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Proven {
+    /// What the annotation of the pod template is to be.
+    pub checksum: String,
+    /// The place it is in.
+    pub place: SecretPlace,
+}
+
+/// What is in a place.
+#[derive(Debug)]
+pub(crate) enum Content {
+    /// Nothing.
+    Nothing,
+    /// The Secret is not this object's.
+    Foreign,
+    /// A plaintext, and what it is marked to be of.
+    Plaintext(Confidential<String>, Option<String>),
+}
+
+/// A Secret as it was read: writes are for this version of it only.
+#[derive(Debug)]
+pub(crate) struct Found {
+    /// What is in the place.
+    pub content: Content,
+    /// The Secret, if there is one.
+    secret: Option<Value>,
+}
+
+impl Found {
+    /// Whether the API server lets nobody change it any more, us included.
+    pub(crate) fn is_immutable(&self) -> bool {
+        self.secret.as_ref().is_some_and(|secret| secret["immutable"] == true)
+    }
+}
+
+/// The Secrets of one object.
+#[derive(Clone, Copy)]
+pub(crate) struct Secrets<'a> {
+    /// The API server.
+    pub kube: &'a Kube,
+    /// Whose they are.
+    pub owner: &'a ChildOwner,
+    /// The annotation that says what a plaintext is of. It is no secret, and no proof: coderd is asked.
+    pub mark: &'static str,
+}
+
+impl Secrets<'_> {
+    fn target<'a>(&'a self, place: &'a SecretPlace) -> Target<'a> {
+        Target::of(SECRET, &self.owner.namespace, &place.secret)
+    }
+
+    /// What is in a place now.
+    pub(crate) async fn read(&self, place: &SecretPlace) -> Result<Found, CallError> {
+        let secret = self.kube.read(self.target(place)).await?;
+        let uid = self.owner.uid.as_deref().unwrap_or_default();
+        let content = secret
+            .as_ref()
+            .map_or(Content::Nothing, |secret| content(secret, &place.data_key, uid, self.mark));
+        Ok(Found { content, secret })
+    }
+
+    /// Puts a plaintext into a place, if it is still as it was found.
+    pub(crate) async fn put(
+        &self,
+        place: &SecretPlace,
+        found: &Found,
+        plaintext: &Confidential<String>,
+        mark: &str,
+    ) -> Result<(), CallError> {
+        let value = json!(ByteString(plaintext.expose().clone().into_bytes()));
+        let Some(secret) = &found.secret else {
+            let mut manifest = json!({ "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+                "metadata": self.owner.metadata(&place.secret), "data": { &place.data_key: value } });
+            manifest["metadata"]["annotations"] = json!({ self.mark: mark });
+            return self.kube.create(self.target(place), &manifest).await.map(drop);
+        };
+        let mut operations = vec![unchanged(secret)];
+        operations.push(member(secret, "/data", &place.data_key, value));
+        operations.push(member(secret, "/metadata/annotations", self.mark, json!(mark)));
+        self.patch(place, operations).await
+    }
+
+    /// Empties a place that is no longer asked for: the whole Secret, unless another place is in it as well.
+    pub(crate) async fn empty(
+        &self,
+        place: &SecretPlace,
+        found: &Found,
+        whole: bool,
+    ) -> Result<(), CallError> {
+        let (Some(secret), Content::Plaintext(..)) = (&found.secret, &found.content) else { return Ok(()) };
+        let text = |pointer: &str| secret.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        // The older operator took over Secrets with whatever else was in them.
+        let is_alone = secret["data"].as_object().is_some_and(|data| data.len() == 1);
+        if whole && is_alone {
+            let version = Some(text("/metadata/resourceVersion").to_owned());
+            return self
+                .kube
+                .remove_version(self.target(place), text("/metadata/uid"), version)
+                .await
+                .map(drop);
+        }
+        let path = format!("/data/{}", escaped(&place.data_key));
+        self.patch(place, vec![unchanged(secret), json!({ "op": "remove", "path": path })]).await
+    }
+
+    async fn patch(&self, place: &SecretPlace, operations: Vec<Value>) -> Result<(), CallError> {
+        self.kube.patch(self.target(place), from_value(json!(operations)).unwrap_or_default()).await.map(drop)
+    }
+}
+
+fn content(secret: &Value, data_key: &str, uid: &str, mark: &str) -> Content {
+    if !is_controlled_by(secret, uid) {
+        return Content::Foreign;
+    }
+    let mark = secret["metadata"]["annotations"][mark].as_str();
+    match decoded(&secret["data"][data_key]).filter(|plaintext| !plaintext.is_blank()) {
+        Some(plaintext) => Content::Plaintext(plaintext, mark.map(str::to_owned)),
+        None => Content::Nothing,
+    }
+}
+
+impl Content {
+    /// What the annotation of pods is that are started with it.
+    pub(crate) fn checksum(&self) -> Option<String> {
+        match self {
+            Self::Plaintext(plaintext, _) => Some(hex32(plaintext.expose().as_bytes())),
+            Self::Nothing | Self::Foreign => None,
+        }
+    }
+}
+
+/// That the Secret is as it was read.
+fn unchanged(secret: &Value) -> Value {
+    json!({ "op": "test", "path": "/metadata/resourceVersion", "value": secret["metadata"]["resourceVersion"] })
+}
+
+/// Sets one member of a map that may not be there yet.
+fn member(secret: &Value, map: &str, key: &str, value: Value) -> Value {
+    if secret.pointer(map).is_some_and(Value::is_object) {
+        json!({ "op": "add", "path": format!("{map}/{}", escaped(key)), "value": value })
+    } else {
+        json!({ "op": "add", "path": map, "value": { key: value } })
+    }
+}
+
+/// A name as part of a JSON pointer.
+fn escaped(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secret(owner: &str, data: Value) -> Value {
+        let owners = json!([{ "apiVersion": "coder.com/v1alpha1", "kind": "CoderProvisioner", "name": "b", "uid": owner,
+            "controller": true }]);
+        json!({ "metadata": { "resourceVersion": "7", "ownerReferences": owners }, "data": data })
+    }
+
+    #[test]
+    fn only_a_secret_of_this_very_object_holds_its_plaintext() {
+        let data = json!({ "key": "cGxhaW4=", "blank": "IA==" });
+        let holds = |owner: &str, key: &str| match content(&secret(owner, data.clone()), key, "u1", "mark") {
+            Content::Nothing => "nothing",
+            Content::Foreign => "foreign",
+            Content::Plaintext(text, None) if text.expose() == "plain" => "plain",
+            Content::Plaintext(..) => "else",
+        };
+        assert_eq!(holds("u1", "key"), "plain");
+        assert_eq!((holds("u1", "other"), holds("u1", "blank")), ("nothing", "nothing"));
+        assert_eq!(holds("u2", "key"), "foreign");
+    }
+
+    #[test]
+    fn a_value_is_set_whether_its_map_is_there_or_not() {
+        let empty = json!({ "metadata": {} });
+        let with = json!({ "data": { "a/b": "x" } });
+        assert_eq!(
+            member(&empty, "/data", "a/b", json!("y")),
+            json!({ "op": "add", "path": "/data", "value": { "a/b": "y" } })
+        );
+        assert_eq!(
+            member(&with, "/data", "a/b", json!("y")),
+            json!({ "op": "add", "path": "/data/a~1b", "value": "y" })
+        );
+    }
+}

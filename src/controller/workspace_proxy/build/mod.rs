@@ -1,0 +1,95 @@
+//! Decides which objects a CoderWorkspaceProxy consists of, each exactly as it is applied under the field manager `coder-k8s`: only
+//! fields we mean to own. Never reads anything and knows no default: `resolve` gives every value. The Secret of the token is none
+//! of them: it is never applied.
+
+mod environment;
+mod pod;
+
+#[cfg(test)]
+pub(super) mod fixtures;
+#[cfg(test)]
+mod tests;
+
+use super::resolve::ResolvedProxy;
+use crate::controller::children::{Child, ChildKind};
+use crate::controller::workload::{account, deployment, disruption, exposure, monitoring, service};
+
+pub(super) use environment::{PRIMARY_URL, TOKEN};
+pub(super) use pod::CONTAINER;
+pub(super) use webhooks::defaults::ACCESS_URL;
+
+/// Every object a workspace proxy consists of. What is `None` should not exist, but for the Deployment: one that runs stays.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Children {
+    /// ServiceAccount, unless somebody else makes it. It has no rights.
+    pub(crate) service_account: Option<Child>,
+    /// Deployment; none while it is not known what pods would run with.
+    pub(crate) deployment: Option<Child>,
+    /// Service.
+    pub(crate) service: Child,
+    /// Ingress.
+    pub(crate) ingress: Option<Child>,
+    /// HTTPRoute.
+    pub(crate) http_route: Option<Child>,
+    /// PodDisruptionBudget.
+    pub(crate) disruption_budget: Option<Child>,
+    /// ServiceMonitor.
+    pub(crate) service_monitor: Option<Child>,
+}
+
+impl Children {
+    /// All of them, in the order in which they are best made. Taken apart without `..`: a new one is shown, too.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Child> {
+        let Self {
+            service_account,
+            deployment,
+            service,
+            ingress,
+            http_route,
+            disruption_budget,
+            service_monitor,
+        } = self;
+        let first = service_account.iter().chain(deployment).chain([service]);
+        first.chain([ingress, http_route, disruption_budget, service_monitor].into_iter().flatten())
+    }
+
+    /// The kinds of which there is at most one, called like the Deployment, and now none: what an earlier spec asked for is
+    /// to be pruned. Taken apart without `..`: a new child says how it goes.
+    pub(crate) fn absent(&self) -> Vec<ChildKind> {
+        let Self {
+            // Its name is its own: accounts have a prune of their own.
+            service_account: _,
+            // A proxy that runs is never taken away because something about it is not known.
+            deployment: _,
+            service: _,
+            ingress,
+            http_route,
+            disruption_budget,
+            service_monitor,
+        } = self;
+        let optional = [
+            (ChildKind::Ingress, ingress),
+            (ChildKind::HttpRoute, http_route),
+            (ChildKind::PodDisruptionBudget, disruption_budget),
+            (ChildKind::ServiceMonitor, service_monitor),
+        ];
+        optional.into_iter().filter(|(_, child)| child.is_none()).map(|(kind, _)| kind).collect()
+    }
+}
+
+/// The objects a workspace proxy consists of.
+pub(crate) fn build(resolved: &ResolvedProxy) -> Children {
+    let ResolvedProxy { owner, replicas, service: front, pods, expose, proxy, .. } = resolved;
+    let (ingress, http_route) = exposure::children(owner, expose.as_ref(), front.plain_port());
+    let template = proxy.as_ref().map(|proxy| pod::template(resolved, proxy));
+    let monitor = pods.metrics.as_ref().and_then(|metrics| metrics.monitor.as_ref());
+    Children {
+        service_account: account::child(owner, &pods.account),
+        deployment: template.map(|template| deployment::child(owner, *replicas, None, template)),
+        service: service::child(owner, front),
+        ingress,
+        http_route,
+        disruption_budget: pods.budget.as_ref().map(|budget| disruption::child(owner, budget)),
+        service_monitor: monitor.map(|monitor| monitoring::service_monitor(owner, monitor)),
+    }
+}

@@ -1,0 +1,181 @@
+//! Reads what a reconcile of a workspace proxy works with, before it changes anything: the control plane it refers to, the
+//! Deployment that runs. What comes of it is decided by pure functions elsewhere.
+
+use super::reconciler::Reconciler;
+use super::resolve::{Facts, gives_address, owner};
+use super::running_values;
+use super::way::{Way, given_url, is_of, place};
+use crate::control_plane_access::control_planes::{self, Found};
+use crate::controller::attached::address::{Address, Words};
+use crate::controller::attached::attachment::ControlPlaneFacts;
+use crate::controller::attached::facts::FactsReader;
+use crate::controller::attached::secret::Proven;
+use crate::controller::children::deployment::{self, FoundDeployment};
+use crate::controller::children::drift;
+use crate::controller::object::{Subject, complete};
+use crate::kubernetes::CallError;
+use crds::{CoderControlPlane, CoderWorkspaceProxy};
+use serde_json::{Value, json};
+
+/// How proxies are spoken of.
+const WORDS: Words = Words { pods: "proxies", give: "set spec.primaryAccessURL" };
+
+/// What was read.
+pub(super) struct Dereferenced {
+    /// The Deployment as it is, whoever it belongs to.
+    pub(super) deployment: FoundDeployment,
+    /// The object with every default in it, and with what runs where it is silent.
+    pub(super) complete: CoderWorkspaceProxy,
+    /// The control plane that it refers to, or whose Service `bootstrap` names.
+    pub(super) control_plane: Option<Found>,
+    /// What tells this coderd from others in our memory: the uid of the control plane, else the address.
+    pub(super) coderd: String,
+    /// What pods have from it.
+    from_control_plane: Option<ControlPlaneFacts>,
+    /// What pods have from it once a token is proven for it.
+    facts_of_control_plane: Option<ControlPlaneFacts>,
+    /// The token that was proven for it, if one was.
+    proven: Option<Proven>,
+    /// Whether nobody was asked about the token yet since this replica leads.
+    is_first_look: bool,
+    uid: String,
+    cluster_domain: String,
+}
+
+impl Dereferenced {
+    /// The Deployment, if it is this object's.
+    pub(super) fn running(&self) -> Option<&Value> {
+        let labels = json!(owner(&self.complete).labels());
+        self.deployment.live.as_ref().filter(|live| drift::is_child_of(live, &self.uid, &labels))
+    }
+
+    /// What pods are built from. A token counts only where the spec wants it and where it was proven. As long as it is not known
+    /// whether one works, what runs is left as it is, so that it is rolled once.
+    pub(super) fn facts(&self) -> Facts<'_> {
+        let cluster_domain = self.cluster_domain.as_str();
+        if self.is_first_look && self.running().is_some() {
+            return Facts { control_plane: None, token_checksum: None, running: None, cluster_domain };
+        }
+        let proven = self.proven.as_ref().filter(|proven| proven.place == place(&self.complete));
+        Facts {
+            control_plane: self.from_control_plane.as_ref(),
+            token_checksum: proven.map(|proven| proven.checksum.as_str()),
+            running: self.running(),
+            cluster_domain,
+        }
+    }
+
+    /// Why pods cannot be led to their control plane, if somebody has to mend it.
+    pub(super) fn unaddressed(&self) -> Option<String> {
+        let facts = self.facts_of_control_plane.as_ref()?;
+        facts.address.as_ref().err().filter(|_| !gives_address(&self.complete.spec))?.told(WORDS)
+    }
+
+    /// The same with a token that was proven meanwhile.
+    pub(super) fn with_proven(self, proven: Option<Proven>) -> Self {
+        let from_control_plane = self.facts_of_control_plane.clone();
+        Self { proven, from_control_plane, is_first_look: false, ..self }
+    }
+}
+
+/// Why nothing is changed.
+pub(super) enum Unread {
+    /// Something could not be read this time.
+    Failed(CallError),
+    /// The object itself cannot be read.
+    Unreadable(String),
+}
+
+impl From<CallError> for Unread {
+    fn from(error: CallError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl Reconciler {
+    /// Reads it, and completes the object with what runs.
+    pub(super) async fn dereference(
+        &self,
+        subject: &Subject<CoderWorkspaceProxy>,
+    ) -> Result<Dereferenced, Unread> {
+        let (object, owner) = (&subject.object, owner(&subject.complete));
+        let (namespace, name) = (&owner.namespace, &owner.workload);
+        let deployment = deployment::find(&self.kube, &self.child_cache, namespace, name, false).await?;
+        let labels = json!(owner.labels());
+        let running = deployment.live.as_ref().filter(|live| drift::is_child_of(live, &object.uid, &labels));
+        let given = running_values::with_running_values(&object.value, running);
+        let complete: CoderWorkspaceProxy = complete(&given, &self.config).map_err(|error| {
+            Unread::Unreadable(format!("the object and what runs of it cannot be read together: {error}"))
+        })?;
+        let control_plane = self.control_plane_of(&object.key.namespace, &complete);
+        let there = match &control_plane {
+            Some(Found::There(there)) => Some(&**there),
+            _ => None,
+        };
+        let uid = there.and_then(|there| there.metadata.uid.clone());
+        let coderd = uid.unwrap_or_else(|| given_url(&complete.spec).unwrap_or_default().to_owned());
+        let proven = self.proven(&object.key, &object.uid, &coderd);
+        let facts = self.facts_of(there, &complete, running).await?;
+        let from_control_plane = match (facts.clone(), &proven) {
+            (Some(facts), None) => Some(facts.unproven(running.and_then(running_values::attachment))),
+            (facts, _) => facts,
+        };
+        Ok(Dereferenced {
+            is_first_look: !self.has_looked(&object.key, &object.uid),
+            uid: object.uid.clone(),
+            cluster_domain: self.config.cluster_domain.clone(),
+            deployment,
+            complete,
+            control_plane,
+            coderd,
+            from_control_plane,
+            facts_of_control_plane: facts,
+            proven,
+        })
+    }
+
+    /// The control plane that a spec refers to, or whose own Service its `bootstrap` names; none where there is none to be found.
+    pub(super) fn control_plane_of(&self, namespace: &str, complete: &CoderWorkspaceProxy) -> Option<Found> {
+        match Way::of(&complete.spec) {
+            Way::ControlPlane(name) => Some(control_planes::named(&self.control_planes, namespace, name)),
+            Way::Bootstrap(bootstrap) => {
+                let is_it = |one: &CoderControlPlane| {
+                    let is_here = one.metadata.namespace.as_deref() == Some(namespace);
+                    is_here && is_of(&bootstrap.coder_url, one, &self.config.cluster_domain)
+                };
+                let all = self.control_planes.all();
+                let found = all.iter().filter_map(|one| one.read().ok()).find(is_it)?;
+                let name = found.metadata.name.unwrap_or_default();
+                Some(control_planes::named(&self.control_planes, namespace, &name))
+            }
+            Way::Given(_) | Way::Nowhere => None,
+        }
+    }
+
+    /// What pods have from the control plane they refer to; without one, the image and the address that their spec gives.
+    async fn facts_of(
+        &self,
+        control_plane: Option<&CoderControlPlane>,
+        complete: &CoderWorkspaceProxy,
+        running: Option<&Value>,
+    ) -> Result<Option<ControlPlaneFacts>, CallError> {
+        let spec = &complete.spec;
+        let named = spec.image.clone().filter(|image| !image.is_empty());
+        let given = given_url(spec).map(|url| Ok(Address { url: url.to_owned(), alias: None }));
+        match (Way::of(spec), control_plane) {
+            (Way::ControlPlane(_), Some(control_plane)) => {
+                let runs = running.and_then(running_values::attachment);
+                let reader = FactsReader { kube: &self.kube, cluster_domain: &self.config.cluster_domain };
+                let facts = reader.read(control_plane, named, runs.as_ref()).await?;
+                Ok(facts.map(|facts| ControlPlaneFacts { address: given.unwrap_or(facts.address), ..facts }))
+            }
+            (Way::ControlPlane(_), None) => Ok(None),
+            _ => Ok(named.zip(given).map(|(image, address)| ControlPlaneFacts {
+                image,
+                address,
+                tls: Vec::new(),
+                certificates: None,
+            })),
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Decides what is said of what a workspace proxy has outside of Kubernetes: its registration, its token, its health. Pure: it words
+//! what was seen.
+
+use super::observed::{Outside, State};
+use super::reasons::Reason;
+use super::registration::steps::Wait;
+use super::registration::work::{Registered, RegistrationError};
+use crate::coderd::Error;
+use crate::coderd::client::{ProxyStatus, WorkspaceProxy};
+use crate::controller::attached::outside::AccessStates;
+use crate::controller::attached::secret::SecretPlace;
+
+impl Outside {
+    /// What is known of the way to coderd, and nothing of the registration.
+    pub(super) fn of(reach: AccessStates<Reason>) -> Self {
+        let limited = reach.rate_limited.clone().map(|why| State::Pending(Reason::RateLimited, why));
+        Self {
+            reach,
+            registered: limited.unwrap_or_else(State::waiting),
+            secret: State::waiting(),
+            health: State::waiting(),
+            wait: None,
+            is_given: false,
+        }
+    }
+
+    /// The author brings a token: coderd is not asked.
+    pub(super) fn given(secret: State) -> Self {
+        let not_asked = || {
+            let why = "spec.proxySessionTokenSecretRef is used; coderd is not asked".to_owned();
+            State::Unknown(Reason::NotRequested, why)
+        };
+        let reach = AccessStates {
+            control_plane: not_asked(),
+            access: not_asked(),
+            bootstrap: None,
+            entitled: not_asked(),
+            rate_limited: None,
+        };
+        Self { registered: not_asked(), health: not_asked(), secret, is_given: true, ..Self::of(reach) }
+    }
+
+    /// The address of `bootstrap` is not one that the operator may dial.
+    pub(super) fn not_allowed(url: &str) -> Self {
+        let why = format!(
+            "spec.bootstrap.coderURL is neither the Service of a CoderControlPlane in this namespace nor allowed; use \
+             spec.controlPlaneRef, or start the operator with --allow-url={url}"
+        );
+        Self {
+            registered: State::Refused(Reason::URLNotAllowed, why),
+            ..Self::of(AccessStates::unasked(true))
+        }
+    }
+
+    /// The spec has no way to a token.
+    pub(super) fn nowhere() -> Self {
+        let why = "set spec.controlPlaneRef, spec.bootstrap, or spec.primaryAccessURL with spec.proxySessionTokenSecretRef";
+        let registered = State::Refused(Reason::TokenSourceMissing, why.to_owned());
+        Self { registered, ..Self::of(AccessStates::unasked(false)) }
+    }
+
+    /// With something that keeps the operator from working on the registration.
+    pub(super) fn failed(self, why: String) -> Self {
+        Self { registered: State::Pending(Reason::RegistrationFailed, why), ..self }
+    }
+
+    /// With what became of the registration.
+    pub(super) fn registered(
+        self,
+        registered: &Registered,
+        name: &str,
+        place: &SecretPlace,
+        rival: Option<&str>,
+    ) -> Self {
+        let (state, secret) = states(registered, name, place, rival);
+        let health = registered.proxy.as_ref().map_or_else(State::waiting, health);
+        Self { registered: state, secret, health, wait: registered.wait, ..self }
+    }
+}
+
+/// What is said of the registration, and of the Secret.
+fn states(registered: &Registered, name: &str, place: &SecretPlace, rival: Option<&str>) -> (State, State) {
+    let works = registered.proven.is_some();
+    let secret = if works {
+        State::Yes(Reason::SecretReady, format!("Secret {} holds a token that coderd accepts", place.secret))
+    } else {
+        let why = "the Secret does not hold a token that coderd accepts yet";
+        State::Pending(Reason::Progressing, why.to_owned())
+    };
+    if let Some(error) = &registered.error {
+        return (error_of(error), secret);
+    }
+    let renamed = "delete it, or give another name for the Secret in spec.registration.tokenSecretName";
+    let secret = match registered.wait {
+        Some(Wait::SecretNotOurs) => {
+            let why = format!("Secret {} belongs to somebody else; {renamed}", place.secret);
+            State::Refused(Reason::SecretNotOurs, why)
+        }
+        Some(Wait::SecretImmutable) => {
+            let why = format!("Secret {} is immutable; {renamed}", place.secret);
+            State::Refused(Reason::SecretImmutable, why)
+        }
+        _ => secret,
+    };
+    (registration(registered, works, name, rival), secret)
+}
+
+fn registration(registered: &Registered, works: bool, name: &str, rival: Option<&str>) -> State {
+    let is_there = || State::Yes(Reason::ProxyRegistered, format!("coderd has the proxy {name}"));
+    match registered.wait {
+        Some(Wait::Claimed) => {
+            let rival = rival.unwrap_or_default();
+            let why = format!(
+                "CoderWorkspaceProxy {rival} is older and has the name {name}; choose another proxyName"
+            );
+            State::Refused(Reason::ProxyNameConflict, why)
+        }
+        Some(Wait::NameTaken) => {
+            let why = format!(
+                "coderd has a proxy {name} that this object did not register; choose another proxyName, or take it over with the \
+                 annotation coder.com/adopt-proxy: {name}, which ends the token it has"
+            );
+            State::Refused(Reason::ProxyNameConflict, why)
+        }
+        Some(Wait::TooMany) => {
+            let why = "too many earlier registrations are in control planes that cannot be reached; see status.registration";
+            State::Refused(Reason::TooManyRetiring, why.to_owned())
+        }
+        Some(Wait::Coderd) => {
+            let why = "coderd did not say what is needed; retrying";
+            State::Pending(Reason::RegistrationFailed, why.to_owned())
+        }
+        Some(Wait::Pause) => {
+            let why = "coderd did not accept a token that it had just made; another is made after a while";
+            State::Pending(Reason::RegistrationFailed, why.to_owned())
+        }
+        Some(Wait::Elsewhere) if works => {
+            let why = registered.elsewhere.as_deref().unwrap_or("its control plane cannot be asked");
+            let why = format!("the proxy is registered; a former registration cannot be removed yet: {why}");
+            State::Yes(Reason::ProxyMoving, why)
+        }
+        Some(Wait::Rollout) if works => {
+            let why = "the proxy is registered; its former registration or Secret goes when no pod uses it any more";
+            State::Yes(Reason::ProxyMoving, why.to_owned())
+        }
+        Some(Wait::Entitlement | Wait::SecretNotOurs | Wait::SecretImmutable) | None if works => is_there(),
+        Some(Wait::Entitlement) => {
+            let why = "waiting for a license that includes workspace proxies";
+            State::Pending(Reason::Progressing, why.to_owned())
+        }
+        Some(Wait::SecretNotOurs | Wait::SecretImmutable) => {
+            let why = "waiting for the Secret, see ProxyTokenSecretReady";
+            State::Pending(Reason::Progressing, why.to_owned())
+        }
+        Some(Wait::Elsewhere | Wait::Rollout) | None => {
+            State::Pending(Reason::Progressing, "the proxy is being registered".to_owned())
+        }
+    }
+}
+
+fn error_of(error: &RegistrationError) -> State {
+    match error {
+        RegistrationError::Coderd(Error::RateLimited { .. }) => {
+            State::Pending(Reason::RateLimited, error.to_string())
+        }
+        error => State::Pending(Reason::RegistrationFailed, error.to_string()),
+    }
+}
+
+/// What coderd's health check says of the proxy.
+fn health(proxy: &WorkspaceProxy) -> State {
+    let told = |what: &str| match proxy.health.errors.first() {
+        Some(error) => format!("{what}: {error}"),
+        None => what.to_owned(),
+    };
+    match proxy.health.status {
+        ProxyStatus::Ok => match proxy.health.warnings.first() {
+            Some(warning) => {
+                State::Yes(Reason::Healthy, format!("coderd reaches the proxy, with a warning: {warning}"))
+            }
+            None => State::Yes(Reason::Healthy, "coderd reaches the proxy".to_owned()),
+        },
+        ProxyStatus::Unreachable => {
+            State::Pending(Reason::ProxyUnreachable, told("coderd cannot reach the proxy at its access URL"))
+        }
+        ProxyStatus::Unhealthy => {
+            State::Pending(Reason::ProxyUnhealthy, told("coderd reaches the proxy, which reports errors"))
+        }
+        ProxyStatus::Unregistered => State::Pending(
+            Reason::WaitingForHealthCheck,
+            "the proxy has not told coderd its address yet; if this lasts, check the pod logs".to_owned(),
+        ),
+        ProxyStatus::Unknown => State::Pending(
+            Reason::WaitingForHealthCheck,
+            "coderd has not checked the proxy yet; it does so about once a minute".to_owned(),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controller::attached::secret::Proven;
+
+    fn said(wait: Option<Wait>, works: bool) -> (State, State) {
+        let place = SecretPlace { secret: "s".to_owned(), data_key: "token".to_owned() };
+        let proven = works.then(|| Proven { checksum: "c".to_owned(), place: place.clone() });
+        states(&Registered { proven, wait, ..Registered::default() }, "eu", &place, Some("older"))
+    }
+
+    #[test]
+    fn a_name_of_others_is_told_with_the_way_out() {
+        for works in [true, false] {
+            let State::Refused(Reason::ProxyNameConflict, why) = said(Some(Wait::NameTaken), works).0 else {
+                panic!("a conflict needs somebody");
+            };
+            assert!(why.contains("coder.com/adopt-proxy: eu"), "{why}");
+            let State::Refused(_, why) = said(Some(Wait::Claimed), works).0 else { panic!() };
+            assert!(why.contains("older"), "{why}");
+        }
+    }
+
+    #[test]
+    fn what_works_is_registered_whatever_is_left_to_tidy() {
+        for wait in [None, Some(Wait::Rollout), Some(Wait::Elsewhere), Some(Wait::Entitlement)] {
+            assert!(matches!(said(wait, true).0, State::Yes(..)), "{wait:?}");
+            assert!(matches!(said(wait, false), (State::Pending(..), State::Pending(..))), "{wait:?}");
+        }
+        assert!(matches!(said(Some(Wait::SecretNotOurs), false).1, State::Refused(Reason::SecretNotOurs, _)));
+    }
+
+    #[test]
+    fn an_address_that_is_not_allowed_names_the_flag() {
+        let State::Refused(reason, why) = Outside::not_allowed("https://a.example.com").registered else {
+            panic!()
+        };
+        assert_eq!(reason, Reason::URLNotAllowed);
+        assert!(why.contains("--allow-url=https://a.example.com"), "{why}");
+    }
+}

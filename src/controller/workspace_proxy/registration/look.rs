@@ -1,0 +1,263 @@
+//! Looks at everything the next step of a registration depends on: the Secret, what coderd has under names and ids, whose token
+//! something is. It changes nothing; what follows from it is decided in `steps`.
+
+use super::mark::Mark;
+use super::record::{Record, Registration};
+use super::seen::{Desired, Material, ProxyFacts, Seen, Sight};
+use super::work::{RegistrationError, RegistrationWork};
+use crate::coderd::client::{WorkspaceProxy, proxy_id_of_token};
+use crate::coderd::{Client, Error, Uuid};
+use crate::controller::attached::coderds::Coderd;
+use crate::controller::attached::secret::{Content, Found, Proven, SecretPlace};
+use jiff::Timestamp;
+use std::collections::BTreeSet;
+use std::future::Future;
+use tokio::time::timeout;
+
+/// What was seen before a step.
+pub(super) struct Look {
+    /// The Secret that is asked for: there is no look without it.
+    pub(super) asked_for: Found,
+    pub(super) material: Material,
+    /// The place that pods read so far, if it is another one.
+    pub(super) former: Option<(SecretPlace, Found, Material)>,
+    /// None if the license does not cover them.
+    pub(super) proxies: Option<Vec<WorkspaceProxy>>,
+    facts: Option<Vec<ProxyFacts>>,
+    retiring: Vec<Sight>,
+    pending_elsewhere: Option<Sight>,
+    rolled: bool,
+    now: Timestamp,
+}
+
+impl RegistrationWork<'_> {
+    /// What a step is decided from.
+    pub(super) fn seen<'b>(&'b self, record: &'b Record, look: &'b Look) -> Seen<'b> {
+        Seen {
+            has_finalizer: self.has_finalizer,
+            desired: self.desired,
+            record,
+            material: &look.material,
+            is_immutable: look.asked_for.is_immutable(),
+            former: look.former.as_ref().map(|(place, _, material)| (place, material)),
+            proxies: look.facts.as_deref(),
+            retiring: &look.retiring,
+            pending_elsewhere: look.pending_elsewhere.as_ref(),
+            rolled: look.rolled,
+            may_roll: self.may_roll,
+            entitled: self.entitled && look.proxies.is_some(),
+            claimed: self.claimed,
+            paused: self.paused,
+            of_others: &self.of_others,
+            now: look.now,
+        }
+    }
+
+    /// Looks, as long as there is time.
+    pub(super) async fn look(&mut self, record: &Record) -> Result<Look, RegistrationError> {
+        let asked_for = self.secrets.read(&self.desired.place).await?;
+        let material = self.material(record, &asked_for).await?;
+        let mut former = None;
+        if let Some(place) = self.former.clone().filter(|place| *place != self.desired.place) {
+            let found = self.secrets.read(&place).await?;
+            let material = self.material(record, &found).await?;
+            former = Some((place, found, material));
+        }
+        let others = former.as_ref().map(|(_, _, material)| material);
+        let proxies = self.proxies(record, [Some(&material), others].into_iter().flatten()).await?;
+        let mut retiring = Vec::new();
+        for one in &record.retiring {
+            retiring.push(self.sight(one).await);
+        }
+        let pending_elsewhere = match &record.pending {
+            Some(pending) if pending.home != self.desired.home => Some(self.sight(pending).await),
+            _ => None,
+        };
+        let checksum = asked_for.content.checksum();
+        let rolled = self.rolled.as_ref().is_some_and(|with| {
+            with.place == self.desired.place && Some(&with.checksum) == checksum.as_ref()
+        });
+        let facts = proxies.as_ref().map(|all| all.iter().map(facts).collect());
+        let now = now();
+        Ok(Look { asked_for, material, former, proxies, facts, retiring, pending_elsewhere, rolled, now })
+    }
+
+    /// The proxies of the coderd that is asked for that matter; none if its license does not cover them.
+    async fn proxies<'m>(
+        &self,
+        record: &Record,
+        materials: impl Iterator<Item = &'m Material>,
+    ) -> Result<Option<Vec<WorkspaceProxy>>, RegistrationError> {
+        let here = |one: &&Registration| one.home.deployment == self.desired.home.deployment;
+        let recorded = || record.current.iter().chain(&record.pending).filter(here);
+        let mut names: BTreeSet<&str> =
+            recorded().filter(|one| one.id.is_none()).map(|one| one.name.as_str()).collect();
+        names.insert(&self.desired.name);
+        let mut ids: BTreeSet<Uuid> = recorded().filter_map(|one| one.id).collect();
+        ids.extend(materials.filter_map(|material| match material {
+            Material::Is(id, _) => Some(*id),
+            _ => None,
+        }));
+        let mut found: Vec<WorkspaceProxy> = Vec::new();
+        for name in names {
+            match licensed(self.in_time(self.client()?.workspace_proxy(name)).await)? {
+                Some(proxy) => found.extend(proxy),
+                None => return Ok(None),
+            }
+        }
+        for id in ids {
+            if found.iter().any(|one| one.id == id) {
+                continue;
+            }
+            match licensed(self.in_time(self.client()?.workspace_proxy_by_id(id)).await)? {
+                Some(proxy) => found.extend(proxy),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(found))
+    }
+
+    /// What a place holds. A token is shown to the coderd that it is marked for; one without a mark, which the older operator
+    /// left, to the one that is asked for, unless the registration in use is known to be elsewhere.
+    async fn material(&mut self, record: &Record, found: &Found) -> Result<Material, RegistrationError> {
+        let (token, mark) = match &found.content {
+            Content::Nothing => return Ok(Material::Absent),
+            Content::Foreign => return Ok(Material::Foreign),
+            Content::Plaintext(token, mark) => (token, mark.as_deref().and_then(Mark::read)),
+        };
+        let current = record.current.as_ref();
+        let marked = mark.as_ref().map(|mark| &mark.home).or(current.map(|current| &current.home));
+        // Behind another control plane the same database is the same coderd, once that is recorded.
+        let is_current = current.is_some_and(|current| {
+            current.home == self.desired.home && mark.as_ref().is_some_and(|mark| current.id == Some(mark.id))
+        });
+        if let Some(home) = marked.filter(|home| **home != self.desired.home && !is_current) {
+            return Ok(Material::Elsewhere(home.clone()));
+        }
+        let Some(id) = proxy_id_of_token(token) else { return Ok(Material::Rejected) };
+        let rotation = mark.filter(|mark| mark.id == id).and_then(|mark| mark.rotation);
+        let checksum = found.content.checksum().unwrap_or_default();
+        let is_valid = match self.checked.get(&checksum) {
+            Some(known) => *known,
+            None => match licensed(self.in_time(self.client()?.is_proxy_token_valid(token)).await)? {
+                Some(is_valid) => is_valid,
+                None => return Ok(Material::Unproven),
+            },
+        };
+        self.checked.insert(checksum, is_valid);
+        Ok(if is_valid { Material::Is(id, rotation) } else { Material::Rejected })
+    }
+
+    /// What is seen of a registration where it is. One that does not answer holds nobody up.
+    pub(crate) async fn sight(&mut self, one: &Registration) -> Sight {
+        if self.failed.contains_key(&one.home) {
+            return Sight::Unreachable;
+        }
+        let client = match self.client_of(one).await {
+            Coderd::Client(client) => client,
+            Coderd::Unreachable(why) => {
+                self.fail(one, &why);
+                return Sight::Unreachable;
+            }
+            Coderd::Gone => return Sight::HomeGone,
+        };
+        match timeout(self.coderds.time.left_elsewhere(), of_registration(&client, one)).await {
+            Ok(Ok(Some(_))) => Sight::There,
+            Ok(Ok(None)) => Sight::Absent,
+            Ok(Err(Error::NotLicensed { .. } | Error::RouteMissing { .. })) => Sight::NotLicensed,
+            Ok(Err(error)) => {
+                self.fail(one, &error);
+                Sight::Unreachable
+            }
+            Err(_) => {
+                self.fail(one, &"it did not answer in time");
+                Sight::Unreachable
+            }
+        }
+    }
+
+    /// The coderd that a registration is in. For one that only an address and credentials of an earlier spec led to there is no
+    /// way any more.
+    pub(super) async fn client_of(&mut self, one: &Registration) -> Coderd {
+        if let Some(client) = self.client.filter(|_| one.home == self.desired.home) {
+            return Coderd::Client(client.clone());
+        }
+        match &one.home.control_plane {
+            Some(uid) => self.coderds.reach(uid, &one.home.deployment).await,
+            None => Coderd::Gone,
+        }
+    }
+
+    /// Notes that something failed in a coderd: it is not asked again in this reconcile.
+    pub(super) fn fail(&mut self, one: &Registration, why: &dyn std::fmt::Display) {
+        let told = match &one.home.control_plane {
+            Some(uid) => self.coderds.named(uid, why),
+            None => why.to_string(),
+        };
+        self.failed.insert(one.home.clone(), told);
+    }
+
+    /// An answer that comes as long as there is time.
+    pub(super) async fn in_time<T>(
+        &self,
+        asked: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, RegistrationError> {
+        let answer = timeout(self.coderds.time.left(), asked).await;
+        Ok(answer.map_err(|_| RegistrationError::Late)??)
+    }
+}
+
+/// The proxy of a registration, if it is there: of its id, or as it was asked for.
+pub(super) async fn of_registration(
+    client: &Client,
+    one: &Registration,
+) -> Result<Option<WorkspaceProxy>, Error> {
+    match one.id {
+        Some(id) => client.workspace_proxy_by_id(id).await,
+        None => {
+            let found = client.workspace_proxy(&one.name).await?;
+            Ok(found.filter(|found| facts(found).is_made_for(one)))
+        }
+    }
+}
+
+/// An answer; none where the license does not cover proxies.
+fn licensed<T>(answer: Result<T, RegistrationError>) -> Result<Option<T>, RegistrationError> {
+    match answer {
+        Ok(answer) => Ok(Some(answer)),
+        Err(RegistrationError::Coderd(Error::NotLicensed { .. } | Error::RouteMissing { .. })) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn facts(proxy: &WorkspaceProxy) -> ProxyFacts {
+    ProxyFacts {
+        id: proxy.id,
+        name: proxy.name.clone(),
+        display_name: proxy.display_name.clone(),
+        icon: proxy.icon.clone(),
+        created_at: proxy.created_at,
+    }
+}
+
+impl Look {
+    /// What pods may be started with: the token of the registration in use, where the spec asks for it.
+    pub(super) fn proven(&self, record: &Record, desired: &Desired) -> Option<Proven> {
+        let current = record.current.as_ref().filter(|current| current.home == desired.home)?;
+        let Material::Is(id, _) = &self.material else { return None };
+        let checksum = self.asked_for.content.checksum().filter(|_| Some(*id) == current.id)?;
+        Some(Proven { checksum, place: desired.place.clone() })
+    }
+
+    /// The proxy in use, as coderd tells of it.
+    pub(super) fn proxy(&self, record: &Record, desired: &Desired) -> Option<WorkspaceProxy> {
+        let current = record.current.as_ref().filter(|current| current.home == desired.home)?;
+        self.proxies.iter().flatten().find(|one| Some(one.id) == current.id).cloned()
+    }
+}
+
+/// The time, as exact as a status keeps it.
+pub(super) fn now() -> Timestamp {
+    let now = Timestamp::now();
+    Timestamp::from_second(now.as_second()).unwrap_or(now)
+}

@@ -1,0 +1,119 @@
+//! What is recorded of the registrations of a workspace proxy: the one in use, the one that is being made or whose token is being
+//! replaced, and those on their way out. It outlives the process; whatever is done in coderd is recorded here before it is done.
+
+use crate::coderd::Uuid;
+use jiff::Timestamp;
+
+/// Which coderd a registration is in.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Home {
+    /// Uid of the CoderControlPlane; none where `bootstrap` gives the address of another coderd.
+    pub control_plane: Option<String>,
+    /// Id of the deployment, which a database keeps: another database behind the same control plane is another coderd.
+    pub deployment: String,
+}
+
+/// A workspace proxy in coderd that is, or may be, ours.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Registration {
+    /// Where it is.
+    pub home: Home,
+    /// Its name in coderd.
+    pub name: String,
+    /// Its id; not known before it was seen there.
+    pub id: Option<Uuid>,
+    /// When it came to be what it is: intended, in use or retiring.
+    pub since: Timestamp,
+    /// Whether coderd was, or is about to be, asked to make it or to replace its token.
+    pub attempted: bool,
+}
+
+/// Everything that is recorded.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Record {
+    /// The registration whose token was proven to be in the Secret.
+    pub current: Option<Registration>,
+    /// The registration that is being made, or whose token is being replaced: then its id is known.
+    pub pending: Option<Registration>,
+    /// Registrations in other coderds that are no longer wanted and not gone yet.
+    pub retiring: Vec<Registration>,
+    /// The value of the annotation for which the token was last replaced.
+    pub rotated_for: Option<String>,
+    /// The registration that was taken over because an annotation names it: that is done once.
+    pub adopted: Option<String>,
+}
+
+impl Record {
+    /// Every registration, the one in use first.
+    pub(crate) fn registrations(&self) -> impl Iterator<Item = &Registration> {
+        self.current.iter().chain(&self.pending).chain(&self.retiring)
+    }
+
+    /// Whether a registration of this id is recorded in this coderd.
+    pub(super) fn knows(&self, home: &Home, id: Uuid) -> bool {
+        self.registrations().any(|one| one.home == *home && one.id == Some(id))
+    }
+
+    /// With a registration that is about to be made, or whose token is about to be replaced.
+    pub(super) fn intending(&self, registration: Registration) -> Self {
+        Self { pending: Some(registration), ..self.clone() }
+    }
+
+    /// With what was intended about to be done now.
+    pub(crate) fn attempting(&self, now: Timestamp) -> Self {
+        let pending = self.pending.clone().map(|one| Registration { attempted: true, since: now, ..one });
+        Self { pending, ..self.clone() }
+    }
+
+    /// With what was intended before an attempt that came to nothing.
+    pub(crate) fn unattempted(&self, before: Option<Registration>) -> Self {
+        Self { pending: before, ..self.clone() }
+    }
+
+    /// Without what was being made: it never came to be, or is not ours.
+    pub(crate) fn forgetting_pending(&self) -> Self {
+        Self { pending: None, ..self.clone() }
+    }
+
+    /// With a registration in use whose token is proven; the one before it, if it is another, is on its way out.
+    pub(super) fn using(
+        &self,
+        registration: Registration,
+        rotated_for: Option<String>,
+        now: Timestamp,
+    ) -> Self {
+        let mut record = Self { pending: None, rotated_for, ..self.clone() };
+        record.retiring.retain(|one| one.home != registration.home || one.id != registration.id);
+        let is_same = |one: &Registration| {
+            one.home.deployment == registration.home.deployment && one.id == registration.id
+        };
+        let before = record.current.take().filter(|before| !is_same(before));
+        record.retiring.extend(before.map(|before| Registration { since: now, ..before }));
+        record.current = Some(Registration { since: now, attempted: true, ..registration });
+        record
+    }
+
+    /// With another name of the registration in use, or another control plane in front of its coderd.
+    pub(super) fn known_as(&self, registration: Registration) -> Self {
+        Self { current: Some(registration), ..self.clone() }
+    }
+
+    /// Without a registration that is gone, or that is not ours to delete.
+    pub(crate) fn without(&self, registration: &Registration) -> Self {
+        let mut record = self.clone();
+        record.current.take_if(|one| one == registration);
+        record.pending.take_if(|one| one == registration);
+        record.retiring.retain(|one| one != registration);
+        record
+    }
+
+    /// Without any registration of this id in this coderd: somebody removed it there.
+    pub(super) fn without_id(&self, home: &Home, id: Uuid) -> Self {
+        let is_it = |one: &Registration| one.home == *home && one.id == Some(id);
+        let mut record = self.clone();
+        record.current.take_if(|one| is_it(one));
+        record.pending.take_if(|one| is_it(one));
+        record.retiring.retain(|one| !is_it(one));
+        record
+    }
+}

@@ -1,0 +1,257 @@
+//! What follows from what is seen, one situation at a time.
+
+use super::super::record::Home;
+use super::super::seen::Desired;
+use super::*;
+use jiff::{SignedDuration, Timestamp};
+use std::collections::BTreeSet;
+
+const MINE: u128 = 1;
+const THEIRS: u128 = 2;
+
+fn uuid(number: u128) -> Uuid {
+    format!("00000000-0000-4000-8000-{number:012x}").parse().unwrap()
+}
+
+fn now() -> Timestamp {
+    Timestamp::from_second(1_800_000_000).unwrap()
+}
+
+fn home(uid: &str, deployment: &str) -> Home {
+    Home { control_plane: Some(uid.to_owned()), deployment: deployment.to_owned() }
+}
+
+fn place(secret: &str) -> SecretPlace {
+    SecretPlace { secret: secret.to_owned(), data_key: "token".to_owned() }
+}
+
+fn desired() -> Desired {
+    Desired {
+        home: home("u1", "d1"),
+        name: "eu".to_owned(),
+        display_name: "Europe".to_owned(),
+        icon: "/globe.png".to_owned(),
+        place: place("eu-proxy-token"),
+        adopt: None,
+        rotate: None,
+    }
+}
+
+fn facts(id: u128, name: &str) -> ProxyFacts {
+    let (display_name, icon) = ("Europe".to_owned(), "/globe.png".to_owned());
+    ProxyFacts { id: uuid(id), name: name.to_owned(), display_name, icon, created_at: now() }
+}
+
+fn registration(id: Option<u128>, attempted: bool) -> Registration {
+    let (home, name, since) = (home("u1", "d1"), "eu".to_owned(), now());
+    Registration { home, name, id: id.map(uuid), since, attempted }
+}
+
+fn in_use() -> Record {
+    Record { current: Some(registration(Some(MINE), true)), ..Record::default() }
+}
+
+/// What is decided, and everything it is decided from.
+struct Case {
+    desired: Desired,
+    record: Record,
+    material: Material,
+    former: Option<(SecretPlace, Material)>,
+    proxies: Option<Vec<ProxyFacts>>,
+    retiring: Vec<Sight>,
+    rolled: bool,
+    entitled: bool,
+    claimed: bool,
+    paused: bool,
+    of_others: BTreeSet<Uuid>,
+}
+
+impl Case {
+    fn new(record: Record, material: Material, proxies: &[ProxyFacts]) -> Self {
+        Self {
+            desired: desired(),
+            record,
+            material,
+            former: None,
+            proxies: Some(proxies.to_vec()),
+            retiring: Vec::new(),
+            rolled: true,
+            entitled: true,
+            claimed: false,
+            paused: false,
+            of_others: BTreeSet::new(),
+        }
+    }
+
+    fn next(&self) -> Step {
+        next(&Seen {
+            has_finalizer: true,
+            desired: &self.desired,
+            record: &self.record,
+            material: &self.material,
+            is_immutable: false,
+            former: self.former.as_ref().map(|(place, material)| (place, material)),
+            proxies: self.proxies.as_deref(),
+            retiring: &self.retiring,
+            pending_elsewhere: None,
+            rolled: self.rolled,
+            may_roll: true,
+            entitled: self.entitled,
+            claimed: self.claimed,
+            paused: self.paused,
+            of_others: &self.of_others,
+            now: now(),
+        })
+    }
+
+    fn recorded(&self) -> Record {
+        match self.next() {
+            Step::Record(record, _) => *record,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn token(id: u128) -> Material {
+    Material::Is(uuid(id), None)
+}
+
+#[test]
+fn a_free_name_is_intended_and_then_made() {
+    let intended = Case::new(Record::default(), Material::Absent, &[]).recorded();
+    assert_eq!(intended.pending, Some(registration(None, false)));
+    assert_eq!(Case::new(intended, Material::Absent, &[]).next(), Step::Create);
+}
+
+#[test]
+fn after_a_crash_a_proxy_of_ours_has_its_token_replaced_and_one_of_others_is_left_alone() {
+    let record = Record { pending: Some(registration(None, true)), ..Record::default() };
+    let known = Case::new(record.clone(), Material::Absent, &[facts(MINE, "eu")]).recorded();
+    assert_eq!(known.pending.as_ref().unwrap().id, Some(uuid(MINE)));
+    let again = Case::new(known, Material::Absent, &[facts(MINE, "eu")]).next();
+    assert_eq!(again, Step::Regenerate(uuid(MINE)));
+    let old = ProxyFacts { created_at: now() - SignedDuration::from_mins(11), ..facts(THEIRS, "eu") };
+    assert_eq!(Case::new(record.clone(), Material::Absent, &[old]).recorded(), Record::default());
+    let kept = Case::new(record, token(MINE), &[facts(MINE, "eu")]).recorded();
+    assert_eq!(kept.current.unwrap().id, Some(uuid(MINE)), "its token was kept before the crash");
+}
+
+#[test]
+fn a_name_of_others_is_a_conflict_unless_an_annotation_names_it() {
+    let mut case = Case::new(Record::default(), Material::Absent, &[facts(THEIRS, "eu")]);
+    assert_eq!(case.next(), Step::Wait(Wait::NameTaken));
+    case.desired.adopt = Some("other".to_owned());
+    assert_eq!(case.next(), Step::Wait(Wait::NameTaken));
+    case.desired.adopt = Some("eu".to_owned());
+    let adopted = case.recorded();
+    assert_eq!(
+        (adopted.adopted.as_deref(), adopted.pending.as_ref().unwrap().id),
+        (Some("eu"), Some(uuid(THEIRS)))
+    );
+    case.record = Record { adopted: Some("eu".to_owned()), ..Record::default() };
+    assert_eq!(case.next(), Step::Wait(Wait::NameTaken), "it is done once");
+    case.record = Record::default();
+    case.of_others.insert(uuid(THEIRS));
+    assert_eq!(case.next(), Step::Wait(Wait::NameTaken), "another object has it");
+}
+
+#[test]
+fn a_token_that_works_is_taken_over_without_another() {
+    let taken_over = Case::new(Record::default(), token(MINE), &[facts(MINE, "eu")]).recorded();
+    assert_eq!(taken_over.current.unwrap().id, Some(uuid(MINE)));
+    let renamed = Case::new(Record::default(), token(MINE), &[facts(MINE, "old")]).recorded();
+    assert_eq!(renamed.current.unwrap().name, "old", "it is renamed afterwards");
+    let unknown = Case::new(Record::default(), Material::Unproven, &[facts(MINE, "eu")]).next();
+    assert_eq!(unknown, Step::Wait(Wait::Coderd), "nothing is concluded from silence");
+}
+
+#[test]
+fn a_lost_or_invalid_token_is_replaced_and_one_that_was_not_read_is_not() {
+    for lost in [Material::Absent, Material::Rejected, token(THEIRS)] {
+        let record = Case::new(in_use(), lost, &[facts(MINE, "eu")]).recorded();
+        assert_eq!(record.pending, Some(registration(Some(MINE), true)));
+        assert!(record.current.is_some());
+    }
+    let mut silent = Case::new(in_use(), Material::Unproven, &[facts(MINE, "eu")]);
+    assert_eq!(silent.next(), Step::Wait(Wait::Coderd));
+    silent.material = Material::Foreign;
+    assert_eq!(silent.next(), Step::Wait(Wait::SecretNotOurs));
+    (silent.material, silent.paused) = (Material::Rejected, true);
+    assert_eq!(silent.next(), Step::Wait(Wait::Pause));
+    (silent.paused, silent.entitled) = (false, false);
+    assert_eq!(silent.next(), Step::Wait(Wait::Entitlement));
+}
+
+#[test]
+fn another_value_of_the_annotation_replaces_the_token_once() {
+    let rotated = |rotation: Option<&str>| Material::Is(uuid(MINE), rotation.map(str::to_owned));
+    let mut case = Case::new(in_use(), rotated(None), &[facts(MINE, "eu")]);
+    case.desired.rotate = Some("1".to_owned());
+    case.record = case.recorded();
+    assert_eq!(case.next(), Step::Regenerate(uuid(MINE)), "also after a crash before the request");
+    case.material = rotated(Some("1"));
+    case.record = case.recorded();
+    assert_eq!((case.record.rotated_for.as_deref(), &case.record.pending), (Some("1"), &None));
+    assert_eq!(case.next(), Step::Rest);
+    let mut lost = Case::new(Record::default(), rotated(Some("1")), &[facts(MINE, "eu")]);
+    lost.desired.rotate = Some("1".to_owned());
+    lost.record = lost.recorded();
+    assert_eq!(lost.next(), Step::Rest, "the Secret knows for which rotation its token is");
+}
+
+#[test]
+fn a_new_name_renames_the_same_proxy_if_it_is_free() {
+    let mut case = Case::new(in_use(), token(MINE), &[facts(MINE, "eu")]);
+    assert_eq!(case.next(), Step::Rest);
+    case.desired.name = "us".to_owned();
+    assert_eq!(case.next(), Step::Update(uuid(MINE)));
+    case.proxies = Some(vec![facts(MINE, "eu"), facts(THEIRS, "us")]);
+    assert_eq!(case.next(), Step::Wait(Wait::NameTaken));
+    case.desired = Desired { icon: "/other.png".to_owned(), ..desired() };
+    assert_eq!(case.next(), Step::Update(uuid(MINE)));
+}
+
+#[test]
+fn one_that_somebody_removed_is_made_again() {
+    let record = Case::new(in_use(), Material::Rejected, &[]).recorded();
+    assert_eq!(record.current, None);
+    assert!(Case::new(record, Material::Rejected, &[]).recorded().pending.is_some());
+}
+
+#[test]
+fn in_another_coderd_it_registers_first_and_removes_the_former_after_the_rollout() {
+    let before = Registration { home: home("u0", "d0"), ..registration(Some(THEIRS), true) };
+    let record = Record { current: Some(before.clone()), ..Record::default() };
+    let elsewhere = Material::Elsewhere(before.home.clone());
+    let intended = Case::new(record, elsewhere, &[]).recorded();
+    assert_eq!((intended.current.as_ref(), intended.pending.is_some()), (Some(&before), true));
+    let attempted = intended.attempting(now());
+    let mut case = Case::new(attempted, token(MINE), &[facts(MINE, "eu")]);
+    case.record = case.recorded();
+    assert_eq!(case.record.retiring.len(), 1);
+    (case.retiring, case.rolled) = (vec![Sight::There], false);
+    assert_eq!(case.next(), Step::Wait(Wait::Rollout));
+    case.rolled = true;
+    assert!(matches!(case.next(), Step::Delete(one) if one.id == before.id));
+    case.retiring = vec![Sight::Unreachable];
+    assert_eq!(case.next(), Step::Wait(Wait::Elsewhere));
+}
+
+#[test]
+fn the_same_database_behind_another_control_plane_is_the_same_coderd() {
+    let mut case = Case::new(in_use(), Material::Elsewhere(home("u1", "d1")), &[facts(MINE, "eu")]);
+    case.desired.home = home("u2", "d1");
+    let moved = case.recorded();
+    assert_eq!(moved.current.unwrap().home, case.desired.home);
+}
+
+#[test]
+fn a_renamed_secret_gets_the_token_that_works() {
+    let mut case = Case::new(in_use(), Material::Absent, &[facts(MINE, "eu")]);
+    case.former = Some((place("old"), token(MINE)));
+    assert_eq!(case.next(), Step::Copy(place("old")));
+    (case.material, case.rolled) = (token(MINE), false);
+    assert_eq!(case.next(), Step::Wait(Wait::Rollout));
+    case.rolled = true;
+    assert_eq!(case.next(), Step::Empty(place("old")));
+}

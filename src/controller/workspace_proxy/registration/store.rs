@@ -1,0 +1,54 @@
+//! Keeps the record of a proxy's registrations in its status: each change is written by itself, before what it announces is done,
+//! and only if nobody else has changed the object since it was read.
+
+use super::record::{Record, Registration};
+use super::stored;
+use crate::controller::attached::seal::Sealer;
+use crate::controller::attached::status_record::StatusRecord;
+use crate::kubernetes::CallError;
+use serde_json::{Value, json};
+use std::mem::take;
+
+/// The record, and the object it is kept on.
+pub(crate) struct RecordStore<'a> {
+    field: StatusRecord<'a>,
+    sealer: Sealer<'a>,
+    /// What is recorded.
+    pub record: Record,
+    /// Names in its status that the operator cannot prove to have written.
+    unsealed: Vec<String>,
+}
+
+impl<'a> RecordStore<'a> {
+    /// What the field says.
+    pub(crate) fn new(field: StatusRecord<'a>, sealer: Sealer<'a>) -> Self {
+        let (record, unsealed) = stored::read(field.value(), sealer);
+        Self { field, sealer, record, unsealed }
+    }
+
+    /// The object as it is now.
+    pub(crate) fn object(&self) -> &Value {
+        &self.field.object
+    }
+
+    /// Records something else.
+    pub(crate) async fn save(&mut self, record: Record) -> Result<(), CallError> {
+        self.field.save(json!(stored::written(&record, self.sealer))).await?;
+        self.record = record;
+        Ok(())
+    }
+
+    /// Names that stood in the status and that nobody can prove to be ours; each is told once. Of those that are recorded anew
+    /// nothing is told.
+    pub(crate) fn take_unproven(&mut self) -> Vec<String> {
+        let all = take(&mut self.unsealed).into_iter();
+        all.filter(|name| !self.record.registrations().any(|one| one.name == *name)).collect()
+    }
+
+    /// Whether something is recorded as pending by the object as it is now, whoever wrote that.
+    pub(crate) async fn is_still_pending(&self, pending: &Registration) -> Result<bool, CallError> {
+        let Some(written) = self.field.now().await? else { return Ok(false) };
+        let (record, _) = stored::read(&written, self.sealer);
+        Ok(record.pending.as_ref() == Some(pending))
+    }
+}

@@ -1,0 +1,364 @@
+//! Brings the registration of a workspace proxy to what it should be: looks, lets `steps` decide, acts, and looks again. It decides
+//! nothing itself, and every effect was recorded before it happens.
+
+use super::look::{Look, now, of_registration};
+use super::mark::Mark;
+use super::record::{Home, Registration};
+use super::seen::{Desired, Material};
+use super::steps::{Left, Step, Wait, next, unrecorded};
+use super::store::RecordStore;
+use crate::coderd::client::{ProxyAppearance, ProxyDeletion, WorkspaceProxy};
+use crate::coderd::{Client, Error, Uuid};
+use crate::confidential::Confidential;
+use crate::controller::attached::coderds::{Coderd, Coderds};
+use crate::controller::attached::refusal::is_refusal;
+use crate::controller::attached::secret::{Content, Proven, SecretPlace, Secrets};
+use crate::kubernetes::CallError;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Steps in one reconcile: more than any change needs.
+const MOST_STEPS: usize = 16;
+/// Further tries to keep a new token while somebody else changes its Secret.
+const MOST_WRITES: usize = 3;
+
+/// What could not be done.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RegistrationError {
+    /// A call to coderd failed.
+    #[error(transparent)]
+    Coderd(#[from] Error),
+    /// A call to the API server failed.
+    #[error(transparent)]
+    Kubernetes(#[from] CallError),
+    /// There was no time to ask.
+    #[error("there was no time to ask coderd")]
+    Late,
+}
+
+/// Something that was done in coderd.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Done {
+    /// A proxy was registered.
+    Registered(String),
+    /// Its token was replaced.
+    TokenReplaced(String),
+    /// It has another name now.
+    Renamed(String, String),
+    /// A registration was removed.
+    Removed(String),
+}
+
+/// What became of the registration.
+#[derive(Debug, Default)]
+pub(crate) struct Registered {
+    /// The token in use that the Secret of the spec was proven to hold.
+    pub proven: Option<Proven>,
+    /// The proxy in use, as coderd tells of it.
+    pub proxy: Option<WorkspaceProxy>,
+    /// Why not everything is done.
+    pub wait: Option<Wait>,
+    /// What failed in coderds that earlier registrations are in, with the names of their control planes.
+    pub elsewhere: Option<String>,
+    /// Whether a token that was made was not accepted.
+    pub gave_up: bool,
+    /// What failed.
+    pub error: Option<RegistrationError>,
+    /// Registrations that were left behind.
+    pub left: Vec<Left>,
+    /// What was done.
+    pub done: Vec<Done>,
+    /// Whether there was no time for all of it.
+    pub is_cut: bool,
+}
+
+/// What a registration is brought into place with.
+pub(crate) struct RegistrationWork<'a> {
+    /// Where tokens are.
+    pub secrets: Secrets<'a>,
+    /// Other coderds.
+    pub coderds: Coderds<'a>,
+    /// The coderd that is asked for; none if it was not reached, for an object that is going.
+    pub client: Option<&'a Client>,
+    /// What is asked for.
+    pub desired: &'a Desired,
+    /// Whether our finalizer is on the object.
+    pub has_finalizer: bool,
+    /// What every pod runs with, if a rollout to it is complete.
+    pub rolled: Option<Proven>,
+    /// Whether the Deployment can be changed.
+    pub may_roll: bool,
+    /// Whether the license covers workspace proxies.
+    pub entitled: bool,
+    /// Whether another object has the older claim.
+    pub claimed: bool,
+    /// Registrations that other objects have recorded.
+    pub of_others: BTreeSet<Uuid>,
+    /// The place that pods read so far.
+    pub former: Option<SecretPlace>,
+    /// Whether no token is made now: one was made a moment ago.
+    pub paused: bool,
+    /// Registrations whose deletion was asked for in this reconcile.
+    pub tried: BTreeSet<Registration>,
+    /// Whether coderd accepts tokens, by their checksum, since the last change there.
+    pub checked: BTreeMap<String, bool>,
+    /// Where something failed, and what: nothing more is asked there.
+    pub failed: BTreeMap<Home, String>,
+}
+
+impl RegistrationWork<'_> {
+    /// Goes on until nothing can be done now, or there is no time left.
+    pub(crate) async fn run(mut self, store: &mut RecordStore<'_>) -> Registered {
+        let mut registered = Registered { is_cut: true, ..Registered::default() };
+        for _ in 0..MOST_STEPS {
+            match self.step(store, &mut registered).await {
+                _ if self.coderds.time.left().is_zero() => break,
+                Ok(true) => {}
+                Ok(false) => {
+                    registered.is_cut = false;
+                    break;
+                }
+                Err(error) => {
+                    (registered.error, registered.is_cut) = (Some(error), false);
+                    break;
+                }
+            }
+        }
+        registered.elsewhere = self.told();
+        registered.left.extend(store.take_unproven().into_iter().map(Left));
+        registered
+    }
+
+    /// What failed in other coderds.
+    pub(crate) fn told(&self) -> Option<String> {
+        let all: BTreeSet<&str> = self.failed.values().map(String::as_str).collect();
+        (!all.is_empty()).then(|| all.into_iter().collect::<Vec<_>>().join("; "))
+    }
+
+    /// One step; returns whether another may follow.
+    async fn step(
+        &mut self,
+        store: &mut RecordStore<'_>,
+        registered: &mut Registered,
+    ) -> Result<bool, RegistrationError> {
+        let look = self.look(&store.record).await?;
+        registered.proven = look.proven(&store.record, self.desired);
+        registered.proxy = look.proxy(&store.record, self.desired);
+        registered.wait = None;
+        let has_made =
+            registered.done.iter().any(|done| !matches!(done, Done::Removed(_) | Done::Renamed(..)));
+        registered.gave_up |= has_made && look.material == Material::Rejected;
+        let step = next(&self.seen(&store.record, &look));
+        tracing::debug!(?step, "the next step of the proxy's registration");
+        match step {
+            // It is set before anything is worked on.
+            Step::AddFinalizer | Step::Rest => return Ok(false),
+            Step::Wait(wait) => {
+                registered.wait = Some(wait);
+                return Ok(false);
+            }
+            Step::Record(record, left) => {
+                store.save(*record).await?;
+                registered.left.extend(left);
+            }
+            Step::Create => return self.create(store, &look, registered).await,
+            Step::Regenerate(id) => self.regenerate(store, &look, id, registered).await?,
+            Step::Update(id) => return self.update(&look, id, registered).await,
+            Step::Copy(_) => self.copy(&look).await?,
+            Step::Empty(_) => {
+                if let Some((place, found, _)) = &look.former {
+                    self.secrets.empty(place, found, place.secret != self.desired.place.secret).await?;
+                }
+                self.former = None;
+            }
+            Step::Delete(one) => self.delete(store, &one, registered).await?,
+        }
+        Ok(true)
+    }
+
+    /// What the Secret proves to be ours of which nothing is recorded, for an object that is going.
+    pub(crate) async fn unrecorded(
+        &mut self,
+        store: &RecordStore<'_>,
+    ) -> Result<Option<Registration>, RegistrationError> {
+        let look = self.look(&store.record).await?;
+        Ok(unrecorded(&self.seen(&store.record, &look)))
+    }
+
+    /// The coderd that is asked for.
+    pub(super) fn client(&self) -> Result<&Client, RegistrationError> {
+        self.client.ok_or(RegistrationError::Late)
+    }
+
+    fn appearance<'a>(&'a self, name: &'a str) -> ProxyAppearance<'a> {
+        let Desired { display_name, icon, .. } = self.desired;
+        ProxyAppearance { name, display_name, icon }
+    }
+
+    /// Makes the registration that is recorded as pending and keeps its token. That it is attempted is recorded first: a name that
+    /// is taken now is somebody else's, unless an earlier request of ours was still under way; then the next look tells. If the
+    /// token cannot be kept, the next look finds the proxy and replaces its token; if somebody else has taken over meanwhile, who
+    /// knows nothing of it, it is deleted here.
+    async fn create(
+        &mut self,
+        store: &mut RecordStore<'_>,
+        look: &Look,
+        registered: &mut Registered,
+    ) -> Result<bool, RegistrationError> {
+        let under_way = |one: Registration| Registration { attempted: one.may_be_under_way(now()), ..one };
+        let before = store.record.pending.clone().map(under_way);
+        store.save(store.record.attempting(now())).await?;
+        let Some(pending) = store.record.pending.clone() else { return Ok(true) };
+        (self.paused, self.checked) = (true, BTreeMap::new());
+        let (proxy, token) =
+            match self.client()?.create_workspace_proxy(&self.appearance(&pending.name)).await {
+                Ok(made) => made,
+                Err(Error::Conflict { .. }) if before.as_ref().is_some_and(|one| one.attempted) => {
+                    store.save(store.record.unattempted(before)).await?;
+                    return Ok(true);
+                }
+                Err(Error::Conflict { .. }) => {
+                    store.save(store.record.forgetting_pending()).await?;
+                    registered.wait = Some(Wait::NameTaken);
+                    return Ok(false);
+                }
+                Err(error) => {
+                    if is_refusal(&error) {
+                        store.save(store.record.unattempted(before)).await?;
+                    }
+                    return Err(error.into());
+                }
+            };
+        if let Err(error) = self.keep(store, look, &token, proxy.id).await {
+            if !store.is_still_pending(&pending).await? {
+                tracing::warn!(
+                    proxy = pending.name,
+                    "somebody else works on this proxy; the new one is deleted"
+                );
+                self.client()?.delete_workspace_proxy(proxy.id).await?;
+            }
+            return Err(error);
+        }
+        registered.done.push(Done::Registered(pending.name));
+        Ok(true)
+    }
+
+    /// Replaces the token of the registration that is recorded as pending. Whoever uses the one before is out from now on.
+    async fn regenerate(
+        &mut self,
+        store: &mut RecordStore<'_>,
+        look: &Look,
+        id: Uuid,
+        registered: &mut Registered,
+    ) -> Result<(), RegistrationError> {
+        let Some(pending) = store.record.pending.clone() else { return Ok(()) };
+        if !pending.attempted {
+            store.save(store.record.attempting(now())).await?;
+        }
+        (self.paused, self.checked) = (true, BTreeMap::new());
+        // Its name is changed by a step of its own.
+        let found = look.proxies.iter().flatten().find(|one| one.id == id);
+        let name = found.map_or(pending.name.as_str(), |found| found.name.as_str());
+        let token = self.client()?.regenerate_proxy_token(id, &self.appearance(name)).await?;
+        self.keep(store, look, &token, id).await?;
+        registered.done.push(Done::TokenReplaced(name.to_owned()));
+        Ok(())
+    }
+
+    /// Puts a new token into its place. Somebody else's change of the Secret meanwhile, a label say, is no reason to lose it;
+    /// somebody who works on the same object is.
+    async fn keep(
+        &self,
+        store: &RecordStore<'_>,
+        look: &Look,
+        token: &Confidential<String>,
+        id: Uuid,
+    ) -> Result<(), RegistrationError> {
+        let place = &self.desired.place;
+        let mark = self.mark(id, self.desired.rotate.clone());
+        let mut kept = self.secrets.put(place, &look.asked_for, token, &mark).await;
+        for _ in 0..MOST_WRITES {
+            let Err(error) = &kept else { break };
+            let Some(pending) = &store.record.pending else { break };
+            if !error.is_outdated() && !error.is_already_exists() || !store.is_still_pending(pending).await? {
+                break;
+            }
+            let again = self.secrets.read(place).await?;
+            if matches!(again.content, Content::Foreign) {
+                break;
+            }
+            kept = self.secrets.put(place, &again, token, &mark).await;
+        }
+        Ok(kept?)
+    }
+
+    fn mark(&self, id: Uuid, rotation: Option<String>) -> String {
+        Mark { home: self.desired.home.clone(), id, rotation }.written()
+    }
+
+    /// Gives the proxy the name, display name and icon that are asked for.
+    async fn update(
+        &mut self,
+        look: &Look,
+        id: Uuid,
+        registered: &mut Registered,
+    ) -> Result<bool, RegistrationError> {
+        let before = look.proxies.iter().flatten().find(|one| one.id == id).map(|one| one.name.clone());
+        match self.client()?.update_workspace_proxy(id, &self.appearance(&self.desired.name)).await {
+            Ok(_) => {}
+            Err(Error::Conflict { .. }) => {
+                registered.wait = Some(Wait::NameTaken);
+                return Ok(false);
+            }
+            Err(error) => return Err(error.into()),
+        }
+        let renamed = before.filter(|before| *before != self.desired.name);
+        registered.done.extend(renamed.map(|before| Done::Renamed(before, self.desired.name.clone())));
+        Ok(true)
+    }
+
+    /// Copies the token in use to where it is asked for.
+    async fn copy(&self, look: &Look) -> Result<(), RegistrationError> {
+        let Some((_, found, Material::Is(id, rotation))) = &look.former else { return Ok(()) };
+        let Content::Plaintext(token, _) = &found.content else { return Ok(()) };
+        let mark = self.mark(*id, rotation.clone());
+        Ok(self.secrets.put(&self.desired.place, &look.asked_for, token, &mark).await?)
+    }
+
+    /// Deletes a registration; one that coderd still has afterwards, or cannot delete, is left behind. What fails in another
+    /// coderd than the one that is asked for is told, and keeps nothing here waiting.
+    pub(crate) async fn delete(
+        &mut self,
+        store: &mut RecordStore<'_>,
+        one: &Registration,
+        registered: &mut Registered,
+    ) -> Result<(), RegistrationError> {
+        let asked = match self.tried.insert(one.clone()) {
+            true => self.ask_to_delete(one).await,
+            false => Ok(ProxyDeletion::Impossible),
+        };
+        match asked {
+            Ok(ProxyDeletion::Deleted) => {
+                store.save(store.record.without(one)).await?;
+                registered.done.push(Done::Removed(one.name.clone()));
+            }
+            Ok(ProxyDeletion::NotThere) => store.save(store.record.without(one)).await?,
+            Ok(ProxyDeletion::Impossible) => {
+                store.save(store.record.without(one)).await?;
+                registered.left.push(Left(one.name.clone()));
+            }
+            Err(why) => self.fail(one, &why),
+        }
+        Ok(())
+    }
+
+    async fn ask_to_delete(&mut self, one: &Registration) -> Result<ProxyDeletion, String> {
+        let client = match self.client_of(one).await {
+            Coderd::Client(client) => client,
+            Coderd::Unreachable(why) => return Err(why),
+            Coderd::Gone => return Ok(ProxyDeletion::Impossible),
+        };
+        let found = of_registration(&client, one).await.map_err(|error| error.to_string())?;
+        let Some(found) = found else { return Ok(ProxyDeletion::NotThere) };
+        client.delete_workspace_proxy(found.id).await.map_err(|error| error.to_string())
+    }
+}

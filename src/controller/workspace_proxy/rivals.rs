@@ -1,0 +1,83 @@
+//! Finds what other workspace proxies of the cluster ask for and have recorded, among those that the shared watch has. Which of two
+//! that ask for one name waits is decided in `attached::claims`.
+
+use super::reconciler::Reconciler;
+use super::registration::stored;
+use super::way::{Way, given_url};
+use crate::coderd::Uuid;
+use crate::control_plane_access::control_planes::Found;
+use crate::controller::attached::claims::{self, Claim};
+use crate::controller::attached::seal::Sealer;
+use crate::controller::object::Object;
+use crate::kubernetes::Kept;
+use crds::CoderWorkspaceProxy;
+use crds::names::workspace_proxy::registration;
+use kube::Resource;
+use ring::hmac;
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+impl Reconciler {
+    /// The registrations that other proxies of the namespace have recorded. Where one is to be taken over because an annotation
+    /// says so, those of the whole cluster count.
+    pub(super) fn of_others(
+        &self,
+        object: &Object<CoderWorkspaceProxy>,
+        adopts: bool,
+        sealing: &hmac::Key,
+    ) -> BTreeSet<Uuid> {
+        let ids = |one: &Kept<CoderWorkspaceProxy>| {
+            let (value, uid) = (one.object()?, one.meta().uid.clone()?);
+            let sealer = Sealer { key: sealing, uid: &uid };
+            let (record, _) = stored::read(&value["status"]["registration"], sealer);
+            Some(record.registrations().filter_map(|one| one.id).collect::<Vec<_>>())
+        };
+        let is_other = |one: &Kept<CoderWorkspaceProxy>| {
+            let is_near = adopts || one.meta().namespace.as_ref() == Some(&object.key.namespace);
+            is_near && one.meta().uid.as_deref() != Some(&object.uid)
+        };
+        let all = self.all.all();
+        all.iter().filter(|one| is_other(one)).filter_map(|one| ids(one)).flatten().collect()
+    }
+
+    /// The older proxy that asks for the same name in the same coderd, as a person would name it.
+    pub(super) fn rival(
+        &self,
+        object: &Object<CoderWorkspaceProxy>,
+        complete: &CoderWorkspaceProxy,
+    ) -> Option<String> {
+        let mine = self.claim(&object.key.namespace, complete, is_registered(&object.value))?;
+        let all = self.all.all();
+        let is_here =
+            |one: &Kept<CoderWorkspaceProxy>| one.meta().namespace.as_ref() == Some(&object.key.namespace);
+        let claim = |one: &Kept<CoderWorkspaceProxy>| {
+            let has_it = one.object().is_some_and(|object| is_registered(&object));
+            self.claim(&object.key.namespace, &one.read().ok()?, has_it)
+        };
+        let others: Vec<Claim> = all.iter().filter(|one| is_here(one)).filter_map(|one| claim(one)).collect();
+        claims::older(&mine, &others).map(|rival| rival.name.clone())
+    }
+
+    /// What a proxy asks for; none if it is registered by nobody, or its control plane is not there.
+    fn claim(&self, namespace: &str, proxy: &CoderWorkspaceProxy, has_it: bool) -> Option<Claim> {
+        let (metadata, spec) = (&proxy.metadata, &proxy.spec);
+        let coderd = match (Way::of(spec), self.control_plane_of(namespace, proxy)) {
+            (_, Some(Found::There(plane))) => plane.metadata.uid.clone()?,
+            (Way::Bootstrap(_), _) => given_url(spec)?.to_owned(),
+            _ => return None,
+        };
+        let name = metadata.name.clone()?;
+        Some(Claim {
+            uid: metadata.uid.clone()?,
+            created: metadata.creation_timestamp.clone(),
+            has_it,
+            of: vec![coderd, registration(&name, spec).to_owned()],
+            name,
+        })
+    }
+}
+
+/// Whether a registration is recorded. A status decides nothing here but which of two of one age waits.
+fn is_registered(object: &Value) -> bool {
+    !object["status"]["registration"]["current"].is_null()
+}

@@ -1,0 +1,122 @@
+//! Decides how a workspace proxy comes to its token: by a control plane, by an address and credentials of its author, or by a token
+//! that its author brings. Pure: it reads the spec.
+
+use crate::coderd::Endpoint;
+use crate::controller::attached::secret::SecretPlace;
+use crds::names::workspace_proxy::token_secret;
+use crds::shared::SecretKeySelector;
+use crds::well_known::secret_key;
+use crds::workspace_proxy::ProxyBootstrapSpec;
+use crds::{CoderControlPlane, CoderWorkspaceProxy, CoderWorkspaceProxySpec};
+
+/// How a proxy comes to its token.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Way<'a> {
+    /// The operator registers it with the control plane of this name.
+    ControlPlane(&'a str),
+    /// The operator registers it at an address and with credentials that were given.
+    Bootstrap(&'a ProxyBootstrapSpec),
+    /// Its author has registered it.
+    Given(&'a SecretKeySelector),
+    /// The spec names none.
+    Nowhere,
+}
+
+impl<'a> Way<'a> {
+    /// That of a spec: of several the first, in the order of preference.
+    pub(super) fn of(spec: &'a CoderWorkspaceProxySpec) -> Self {
+        match (&spec.control_plane_ref, &spec.bootstrap, &spec.proxy_session_token_secret_ref) {
+            (Some(reference), _, _) => Self::ControlPlane(reference.name.trim()),
+            (None, Some(bootstrap), _) => Self::Bootstrap(bootstrap),
+            (None, None, Some(given)) => Self::Given(given),
+            (None, None, None) => Self::Nowhere,
+        }
+    }
+
+    /// Whether the operator registers the proxy.
+    pub(super) fn registers(self) -> bool {
+        matches!(self, Self::ControlPlane(_) | Self::Bootstrap(_))
+    }
+
+    /// Whether the spec brings credentials.
+    pub(super) fn brings_credentials(self) -> bool {
+        matches!(self, Self::Bootstrap(_))
+    }
+}
+
+/// Where pods read their token.
+pub(super) fn place(complete: &CoderWorkspaceProxy) -> SecretPlace {
+    let name = complete.metadata.name.as_deref().unwrap_or_default();
+    match Way::of(&complete.spec) {
+        Way::Given(given) => {
+            let key = given.key.as_deref().map(str::trim).filter(|key| !key.is_empty());
+            let data_key = key.unwrap_or(secret_key::TOKEN).to_owned();
+            SecretPlace { secret: given.name.trim().to_owned(), data_key }
+        }
+        _ => {
+            SecretPlace { secret: token_secret(name, &complete.spec), data_key: secret_key::TOKEN.to_owned() }
+        }
+    }
+}
+
+/// The address of the control plane that the spec gives itself.
+pub(super) fn given_url(spec: &CoderWorkspaceProxySpec) -> Option<&str> {
+    fn text(url: &str) -> Option<&str> {
+        Some(url.trim()).filter(|url| !url.is_empty())
+    }
+    let primary = spec.primary_access_url.as_deref().and_then(text);
+    match Way::of(spec) {
+        Way::Bootstrap(bootstrap) => primary.or_else(|| text(&bootstrap.coder_url)),
+        _ => primary,
+    }
+}
+
+/// Whether an address is that of a control plane's own Service.
+pub(super) fn is_of(url: &str, control_plane: &CoderControlPlane, cluster_domain: &str) -> bool {
+    let place = |url: &str| Endpoint::parse(url).ok().map(|at| (at.scheme, at.host, at.port));
+    let own = webhooks::cluster_url(control_plane, cluster_domain);
+    own.and_then(|own| place(&own)).is_some_and(|own| Some(own) == place(url.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, from_value, json};
+
+    fn proxy(spec: Value) -> CoderWorkspaceProxy {
+        let metadata = json!({ "name": "eu", "namespace": "team" });
+        from_value(json!({ "apiVersion": "coder.com/v1alpha1", "kind": "CoderWorkspaceProxy",
+            "metadata": metadata, "spec": spec }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_token_comes_by_one_way_and_is_kept_in_one_place() {
+        let bootstrap =
+            json!({ "coderURL": "https://coder.example.com ", "credentialsSecretRef": { "name": "c" } });
+        let secret = |spec: Value| {
+            let SecretPlace { secret, data_key } = place(&proxy(spec));
+            format!("{secret}/{data_key}")
+        };
+        assert_eq!(secret(json!({ "controlPlaneRef": { "name": "coder" } })), "eu-proxy-token/token");
+        assert_eq!(secret(json!({ "bootstrap": bootstrap })), "eu-proxy-token/token");
+        let given = json!({ "proxySessionTokenSecretRef": { "name": "mine", "key": "k" } });
+        assert_eq!(secret(given), "mine/k");
+        let spec = proxy(json!({ "bootstrap": bootstrap })).spec;
+        assert_eq!(given_url(&spec), Some("https://coder.example.com"));
+        assert!(Way::of(&spec).registers() && Way::of(&spec).brings_credentials());
+        assert!(matches!(Way::of(&proxy(json!({})).spec), Way::Nowhere));
+    }
+
+    #[test]
+    fn an_address_of_a_service_is_known_however_it_is_written() {
+        let plane: CoderControlPlane =
+            from_value(json!({ "metadata": { "name": "coder", "namespace": "team" }, "spec": {} })).unwrap();
+        let is = |url: &str| is_of(url, &plane, "cluster.local");
+        assert!(is("http://coder.team.svc.cluster.local") && is("http://coder.team.svc.cluster.local:80/"));
+        for other in ["https://coder.team.svc.cluster.local", "http://coder.evil.svc.cluster.local", "x", ""]
+        {
+            assert!(!is(other), "{other}");
+        }
+    }
+}

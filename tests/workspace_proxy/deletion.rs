@@ -1,0 +1,70 @@
+//! How a workspace proxy leaves: its registration first, unless somebody says otherwise or nobody can be asked any more.
+
+use crate::site::{NAME, Site};
+use serde_json::json;
+use support::coderd::{Fault, Occurrence};
+use support::objects::condition;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_registration_goes_with_its_object() {
+    let site = Site::with_proxy("goes").await;
+    site.remove("coderworkspaceproxy", NAME).await;
+    site.until_gone("coderworkspaceproxy", NAME).await;
+    assert!(site.names().is_empty());
+    site.until_event("ProxyRemoved").await;
+    site.coderd().assert_no_violations();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_is_held_while_coderd_is_away_and_let_go_on_request() {
+    let site = Site::with_proxy("held").await;
+    site.coderd().inject("*", Occurrence::Every, Fault::cut_before_processing());
+    site.remove("coderworkspaceproxy", NAME).await;
+    let is_held = |object: &serde_json::Value| condition(object, "CleanedUp")["reason"] == "CleanupFailed";
+    let held = site.until("it is held", is_held).await;
+    assert!(
+        condition(&held, "CleanedUp")["message"].as_str().unwrap().contains("coder.com/release-external")
+    );
+    site.annotate("coder.com/release-external", "true").await;
+    site.until_gone("coderworkspaceproxy", NAME).await;
+    site.until_event("ProxyLeftBehind").await;
+    site.coderd().clear_faults();
+    assert_eq!(site.names(), [NAME]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_goes_when_coderd_comes_back() {
+    let site = Site::with_proxy("back").await;
+    site.coderd().inject("*", Occurrence::Every, Fault::status(500));
+    site.remove("coderworkspaceproxy", NAME).await;
+    let is_held = |object: &serde_json::Value| condition(object, "CleanedUp")["status"] == "False";
+    site.until("it is held", is_held).await;
+    site.coderd().clear_faults();
+    site.until_gone("coderworkspaceproxy", NAME).await;
+    assert!(site.names().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_orphan_stays_and_is_named() {
+    let site = Site::with_proxy("orphan").await;
+    site.apply(&json!({ "deletionPolicy": "Orphan" })).await;
+    site.remove("coderworkspaceproxy", NAME).await;
+    site.until_gone("coderworkspaceproxy", NAME).await;
+    assert_eq!(site.names(), [NAME]);
+    let told = site.until_event("ProxyLeftBehind").await;
+    assert!(told.contains("coder wsproxy delete eu"), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_its_control_plane_or_a_license_nothing_holds_it() {
+    let gone = Site::with_proxy("plane-gone").await;
+    gone.remove("codercontrolplane", "coder").await;
+    gone.until_gone("codercontrolplane", "coder").await;
+    gone.remove("coderworkspaceproxy", NAME).await;
+    gone.until_gone("coderworkspaceproxy", NAME).await;
+    let site = Site::with_proxy("unlicensed").await;
+    site.coderd().remove_license();
+    site.remove("coderworkspaceproxy", NAME).await;
+    site.until_gone("coderworkspaceproxy", NAME).await;
+    site.until_event("ProxyLeftBehind").await;
+}
