@@ -33,7 +33,7 @@ impl ControlPlaneFacts {
     }
 
     /// The same where its certificates could not be read: what pods had from them.
-    pub(super) fn as_before(self, runs: Option<Attachment>) -> Self {
+    pub(super) fn keeping(self, runs: Option<Attachment>) -> Self {
         match runs.filter(|runs| runs.trusted == self.tls) {
             Some(runs) => Self {
                 address: runs.address.map_or(self.address, Ok),

@@ -50,7 +50,7 @@ impl FactsReader<'_> {
             // What could not be read now rolls nobody.
             Err(error) => {
                 tracing::warn!(%error, "what pods trust could not be read; they stay as they are");
-                Ok(Some(facts.as_before(runs.cloned())))
+                Ok(Some(facts.keeping(runs.cloned())))
             }
         }
     }

@@ -38,6 +38,8 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+/// What its license must cover.
+const FEATURE: LicensedFeature = LicensedFeature::ExternalProvisioners;
 /// How much of a reconcile's time is kept from the coderds of former control planes.
 const RESERVED: Duration = Duration::from_secs(15);
 
@@ -200,9 +202,8 @@ impl Reconciler {
         deadline: &Deadline,
     ) -> Result<External, CallError> {
         let object = &wanted.subject.object;
-        let feature = LicensedFeature::ExternalProvisioners;
-        let answer = reached.licensed(feature).await;
-        let outside = Outside::of(AccessStates::reached(bootstrapped).licensed(feature, &answer));
+        let answer = reached.licensed(FEATURE).await;
+        let outside = Outside::of(AccessStates::reached(bootstrapped).licensed(FEATURE, &answer));
         let found = |outside: Outside, retry| External {
             url: Some(reached.url.clone()),
             version: Some(reached.version.clone()),
