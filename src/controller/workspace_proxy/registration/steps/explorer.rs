@@ -220,7 +220,7 @@ impl World {
             Step::AddFinalizer | Step::Rest | Step::Wait(_) | Step::Copy(_) | Step::Empty(_) => {
                 return Ok(None);
             }
-            Step::Record(record, _) => next.record = *record,
+            Step::Record(record, _) => next = Self { record: *record, ..next }.with_proof(),
             Step::Create => next = self.created(killed)?,
             Step::Regenerate(id) => {
                 let at = self.find(self.coderd, id).ok_or("a token of nobody was replaced")?;
@@ -334,6 +334,18 @@ impl World {
             all.push(("rotated", Self { rotate: value, ..poorer }, false));
         }
         all
+    }
+
+    /// What the Secret proves, and is recorded, is ours again.
+    fn with_proof(mut self) -> Self {
+        let (record, secret) = (self.record.clone(), self.secret.clone());
+        for proxy in &mut self.proxies {
+            let held = secret.as_ref().map(|held| (held.coderd, held.id, held.token));
+            let is_held = held == Some((proxy.coderd, proxy.id, proxy.token));
+            proxy.is_ours |=
+                is_held && record.current.as_ref().is_some_and(|one| one.id == Some(uuid(proxy.id)));
+        }
+        self
     }
 
     /// What is neither recorded nor proven by the Secret belongs to nobody from now on.
