@@ -12,13 +12,12 @@ use super::registration::steps::Left;
 use super::registration::store::RecordStore;
 use super::registration::work::{Registered, RegistrationError, RegistrationWork};
 use super::resolve::owner;
-use super::way::Way;
+use super::way::{Way, url};
 use crate::control_plane_access::control_planes::Found;
 use crate::control_plane_access::credentials::Credentials;
 use crate::control_plane_access::reach::Reached;
 use crate::control_plane_access::unreached::Unreached;
 use crate::controller::attached::coderds::{Coderds, TimeLimit};
-use crate::controller::attached::reconciler::NotLetGo;
 use crate::controller::attached::secret::{Content, Secrets};
 use crate::controller::object::{Object, Origin, complete};
 use crate::controller::runtime::deadline::Deadline;
@@ -61,7 +60,7 @@ impl Reconciler {
         let sealing = match checksum_key.get(&self.kube).await {
             Ok(sealing) => sealing,
             Err(error) => {
-                self.tell(object, Reason::CleanupFailed, &held(&error.to_string())).await?;
+                self.tell_held(object, Reason::CleanupFailed, &held(&error.to_string())).await?;
                 return Ok(Action::BackOff(Duration::ZERO));
             }
         };
@@ -88,7 +87,7 @@ impl Reconciler {
             Err(RegistrationError::Kubernetes(error)) if error.is_outdated() => return Err(error),
             Err(error) => error.to_string(),
         };
-        self.tell(&object, Reason::CleanupFailed, &held(&why)).await?;
+        self.tell_held(&object, Reason::CleanupFailed, &held(&why)).await?;
         Ok(Action::BackOff(Duration::ZERO))
     }
 
@@ -98,25 +97,11 @@ impl Reconciler {
         left: &[Left],
     ) -> Result<Action, CallError> {
         let drafts: Vec<EventDraft> = left.iter().map(proxy_event::of_left).collect();
-        let (reason, why) = match self.let_go(object, &drafts).await? {
-            None => {
-                self.forget(&object.key);
-                return Ok(Action::AwaitChange);
-            }
-            Some(NotLetGo::Refused(why)) => (Reason::FinalizerRefused, why),
-            Some(NotLetGo::Failed(why)) => (Reason::CleanupFailed, why),
-        };
-        self.tell(object, reason, &why).await?;
+        if self.let_go(object, &drafts, Reason::CleanupFailed).await? {
+            self.forget(&object.key);
+            return Ok(Action::AwaitChange);
+        }
         Ok(Action::BackOff(Duration::ZERO))
-    }
-
-    async fn tell(
-        &self,
-        object: &Object<CoderWorkspaceProxy>,
-        reason: Reason,
-        why: &str,
-    ) -> Result<(), CallError> {
-        self.tell_held(object, reason, Reason::Progressing, why).await
     }
 
     async fn end(
@@ -208,7 +193,7 @@ impl Reconciler {
                 self.access.reach(&plane, credentials).await.map(|reached| (reached, uid))
             }
             (None, Way::Bootstrap(given)) => {
-                let url = given.coder_url.trim();
+                let url = url(given);
                 if !self.access.egress.allowed_urls.allow(url) {
                     return Here::Unreachable(format!("{url} is not allowed by --allow-url of the operator"));
                 }

@@ -2,7 +2,7 @@
 //! control plane, their namespace. It keeps no objects: names and labels pass through, contents are read when they are needed.
 
 use super::reconciler::{KIND, WorkspaceProxies};
-use super::way::{Way, is_of};
+use super::way::{Way, is_of, url};
 use crate::control_plane_access::control_planes::ControlPlanes;
 use crate::controller::attached::triggers::{controller_of, follow, serves_with};
 use crate::controller::children::ChildKind;
@@ -76,9 +76,9 @@ fn refers_to(proxy: &Kept<CoderWorkspaceProxy>, plane: &Kept<CoderControlPlane>)
         Way::ControlPlane(reference) => reference == name,
         // The domain of the cluster is whatever follows: who is told too much looks once too often.
         Way::Bootstrap(bootstrap) => {
-            let domain = bootstrap.coder_url.split(".svc.").nth(1).unwrap_or_default();
+            let domain = url(bootstrap).split(".svc.").nth(1).unwrap_or_default();
             let domain = domain.split([':', '/']).next().unwrap_or_default();
-            plane.read().is_ok_and(|plane| is_of(&bootstrap.coder_url, &plane, domain))
+            plane.read().is_ok_and(|plane| is_of(url(bootstrap), &plane, domain))
         }
         Way::Given(_) | Way::Nowhere => false,
     };
