@@ -10,6 +10,7 @@ use super::provisioner::build as provisioner_build;
 use super::provisioner::resolve as provisioner_resolve;
 use super::workspace_proxy::build as workspace_proxy_build;
 use super::workspace_proxy::resolve as workspace_proxy_resolve;
+use crds::workspace_proxy::ProxyBootstrapSpec;
 use crds::{CoderControlPlane, CoderProvisioner, CoderWorkspaceProxy};
 use kube::core::ObjectMeta;
 use serde::de::DeserializeOwned;
@@ -59,8 +60,10 @@ fn workspace_proxy(mut object: CoderWorkspaceProxy, config: &Config) -> Result<V
     use workspace_proxy_resolve::{Facts, resolve};
     let namespace = object.metadata.namespace.get_or_insert_with(|| NAMESPACE.to_owned());
     let spec = &object.spec;
-    let url =
-        spec.primary_access_url.as_deref().or(spec.bootstrap.as_ref().map(|given| given.coder_url.as_str()));
+    let url = spec
+        .primary_access_url
+        .as_deref()
+        .or(spec.bootstrap.as_ref().map(|ProxyBootstrapSpec { coder_url, .. }| coder_url.as_str()));
     let image = spec.image.clone().filter(|image| !image.is_empty());
     let image = image.unwrap_or_else(|| config.default_image.clone());
     let name = spec

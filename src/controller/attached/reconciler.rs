@@ -17,9 +17,12 @@ use crate::controller::runtime::object_reader::ObjectReader;
 use crate::controller::runtime::schedule::Action;
 use crate::controller::runtime::telemetry::Telemetry;
 use crate::controller::status::conditions::Finding;
+use crate::controller::status::observed::ObservedObject;
 use crate::controller::status::partial;
+use crate::controller::status::reasons::SharedReason;
 use crate::kubernetes::events::{EventDraft, Events};
 use crate::kubernetes::{CallError, Kept, Kube, Reflected};
+use crds::well_known::condition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use std::collections::BTreeMap;
@@ -202,8 +205,43 @@ impl<K: ReconciledKind> AttachedReconciler<K> {
         lock(&self.proven).insert(key.clone(), proven.clone()) != Some(proven)
     }
 
-    /// Writes only what sums up an object of which no more was found out, and `besides` these conditions.
-    pub(crate) async fn write_summary(
+    /// Writes only that something could not be read this time; `told` are the conditions of the kind.
+    pub(crate) async fn write_failed(
+        &self,
+        object: &Object<K>,
+        why: String,
+        told: fn(ObservedObject) -> Vec<Finding>,
+    ) -> Result<Action, CallError> {
+        self.write_summary(object, told(ObservedObject::failed(why)), &[]).await?;
+        Ok(Action::BackOff(Duration::ZERO))
+    }
+
+    /// Writes only that the object cannot be read.
+    pub(crate) async fn write_unreadable(
+        &self,
+        object: &Object<K>,
+        why: String,
+        told: fn(ObservedObject) -> Vec<Finding>,
+    ) -> Result<Action, CallError> {
+        let findings = told(ObservedObject::unreadable(why));
+        self.write_summary(object, findings, &[condition::SPEC_ACCEPTED]).await?;
+        Ok(Action::AwaitChange)
+    }
+
+    /// Writes the same for whatever kept a reconcile from what it works with.
+    pub(crate) async fn write_unread(
+        &self,
+        object: &Object<K>,
+        unread: Unread,
+        told: fn(ObservedObject) -> Vec<Finding>,
+    ) -> Result<Action, CallError> {
+        match unread {
+            Unread::Unreadable(why) => self.write_unreadable(object, why, told).await,
+            Unread::Failed(error) => self.write_failed(object, error.to_string(), told).await,
+        }
+    }
+
+    async fn write_summary(
         &self,
         object: &Object<K>,
         findings: Vec<Finding>,
@@ -230,35 +268,45 @@ impl<K: ReconciledKind> AttachedReconciler<K> {
         &self,
         object: &Object<K>,
         reason: K::Reason,
-        progressing: K::Reason,
         why: &str,
     ) -> Result<(), CallError> {
+        let progressing = K::Reason::from(SharedReason::Progressing);
         let status = partial::cleanup_failed(object, reason, progressing, why, &now());
         self.writer().write_status(object, &status, &[]).await
     }
 
-    /// Tells what is left behind and takes our finalizer off; returns why the object is held all the same, if it is.
+    /// Tells what is left behind and takes our finalizer off; returns whether the object is gone. If it is held all the same, that
+    /// is told on it, with `failed` where it did not work this time.
     pub(crate) async fn let_go(
         &self,
         object: &Object<K>,
         told: &[EventDraft],
-    ) -> Result<Option<NotLetGo>, CallError> {
+        failed: K::Reason,
+    ) -> Result<bool, CallError> {
         self.writer().publish(object, told).await;
-        match self.writer().release(object).await {
-            Ok(None) => Ok(None),
-            Ok(Some(why)) => Ok(Some(NotLetGo::Refused(why))),
-            Err(error) if error.is_outdated() || error.is_not_found() => Err(error),
-            Err(error) => Ok(Some(NotLetGo::Failed(error.to_string()))),
-        }
+        let (reason, why) = match self.writer().release(object).await {
+            Ok(None) => return Ok(true),
+            Ok(Some(why)) => (SharedReason::FinalizerRefused.into(), why),
+            Err(error) if error.is_outdated() || error.is_not_found() => return Err(error),
+            Err(error) => (failed, error.to_string()),
+        };
+        self.tell_held(object, reason, &why).await?;
+        Ok(false)
     }
 }
 
-/// Why an object is held although nothing is left to do.
-pub(crate) enum NotLetGo {
-    /// The API server does not let us.
-    Refused(String),
-    /// It did not work this time.
-    Failed(String),
+/// Why nothing is changed.
+pub(crate) enum Unread {
+    /// Something could not be read this time.
+    Failed(CallError),
+    /// The object itself cannot be read.
+    Unreadable(String),
+}
+
+impl From<CallError> for Unread {
+    fn from(error: CallError) -> Self {
+        Self::Failed(error)
+    }
 }
 
 /// What a map of memories holds.

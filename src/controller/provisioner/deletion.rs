@@ -22,7 +22,6 @@ use crate::control_plane_access::credentials::Credentials;
 use crate::control_plane_access::reach::within;
 use crate::control_plane_access::unreached::Unreached;
 use crate::controller::attached::coderds::{Coderds, TimeLimit};
-use crate::controller::attached::reconciler::NotLetGo;
 use crate::controller::attached::seal::Sealer;
 use crate::controller::attached::secret::{Content, Secrets};
 use crate::controller::children::{ChildKind, drift};
@@ -74,7 +73,7 @@ impl Reconciler {
             // What is left anyway is only named, for which it need not be known whose it is.
             Err(_) if self.is_released(object).await? => return self.end_with(object, &named(object)).await,
             Err(error) => {
-                self.tell(object, Reason::CleanupFailed, &held(&error.to_string())).await?;
+                self.tell_held(object, Reason::CleanupFailed, &held(&error.to_string())).await?;
                 return Ok(Action::BackOff(Duration::ZERO));
             }
         };
@@ -86,22 +85,26 @@ impl Reconciler {
         match end {
             Ok(End::LetGo(all)) => self.end_with(&object, &all).await,
             Ok(End::Stopping(working)) => {
-                self.tell(&object, Reason::Stopping, &stopping(&working)).await?;
+                self.tell_held(&object, Reason::Stopping, &stopping(&working)).await?;
                 Ok(Action::RequeueAfter(SOON))
             }
             Ok(End::Held(why)) => {
-                self.tell(&object, Reason::CleanupFailed, &held(&why)).await?;
+                self.tell_held(&object, Reason::CleanupFailed, &held(&why)).await?;
                 Ok(Action::BackOff(Duration::ZERO))
             }
             // Somebody else was faster: what they wrote is looked at next time.
             Err(KeyError::Kubernetes(error)) if error.is_outdated() => Err(error),
             Ok(End::Late) => {
-                self.tell(&object, Reason::CleanupFailed, &held("there was no time for all of its keys"))
-                    .await?;
+                self.tell_held(
+                    &object,
+                    Reason::CleanupFailed,
+                    &held("there was no time for all of its keys"),
+                )
+                .await?;
                 Ok(Action::RequeueAfter(Duration::ZERO))
             }
             Err(error) => {
-                self.tell(&object, Reason::CleanupFailed, &held(&error.to_string())).await?;
+                self.tell_held(&object, Reason::CleanupFailed, &held(&error.to_string())).await?;
                 Ok(Action::BackOff(Duration::ZERO))
             }
         }
@@ -109,25 +112,11 @@ impl Reconciler {
 
     async fn end_with(&self, object: &Object<CoderProvisioner>, all: &[Left]) -> Result<Action, CallError> {
         let drafts: Vec<EventDraft> = all.iter().map(|left| KeyEvent::Left(left).draft()).collect();
-        let (reason, why) = match self.let_go(object, &drafts).await? {
-            None => {
-                self.forget(&object.key);
-                return Ok(Action::AwaitChange);
-            }
-            Some(NotLetGo::Refused(why)) => (Reason::FinalizerRefused, why),
-            Some(NotLetGo::Failed(why)) => (Reason::CleanupFailed, why),
-        };
-        self.tell(object, reason, &why).await?;
+        if self.let_go(object, &drafts, Reason::CleanupFailed).await? {
+            self.forget(&object.key);
+            return Ok(Action::AwaitChange);
+        }
         Ok(Action::BackOff(Duration::ZERO))
-    }
-
-    async fn tell(
-        &self,
-        object: &Object<CoderProvisioner>,
-        reason: Reason,
-        why: &str,
-    ) -> Result<(), CallError> {
-        self.tell_held(object, reason, Reason::Progressing, why).await
     }
 
     async fn end(

@@ -9,11 +9,11 @@ use crate::control_plane_access::control_planes::{self, Found};
 use crate::controller::attached::address::{self, NoAddress, Words};
 use crate::controller::attached::attachment::ControlPlaneFacts;
 use crate::controller::attached::facts::FactsReader;
+use crate::controller::attached::reconciler::Unread;
 use crate::controller::attached::secret::Proven;
 use crate::controller::children::deployment::{self, FoundDeployment};
 use crate::controller::children::drift;
 use crate::controller::object::{Subject, complete};
-use crate::kubernetes::CallError;
 use crds::CoderProvisioner;
 use serde_json::{Value, json};
 
@@ -94,20 +94,6 @@ impl Dereferenced {
     pub(super) fn with_proven(self, proven: Option<Proven>) -> Self {
         let from_control_plane = self.facts_of_control_plane.clone();
         Self { proven, from_control_plane, is_first_look: false, ..self }
-    }
-}
-
-/// Why nothing is changed.
-pub(super) enum Unread {
-    /// Something could not be read this time.
-    Failed(CallError),
-    /// The object itself cannot be read.
-    Unreadable(String),
-}
-
-impl From<CallError> for Unread {
-    fn from(error: CallError) -> Self {
-        Self::Failed(error)
     }
 }
 

@@ -40,6 +40,8 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+/// What its license must cover.
+const FEATURE: LicensedFeature = LicensedFeature::ExternalProvisioners;
 /// How much of a reconcile's time is kept from the coderds of former control planes.
 const RESERVED: Duration = Duration::from_secs(15);
 
@@ -224,9 +226,8 @@ impl Reconciler {
         let left = || deadline.left(Instant::now());
         let name = organization_name(wanted.complete);
         let asked = within(left(), Operation::Organization, reached.client.organization(name));
-        let feature = LicensedFeature::ExternalProvisioners;
-        let (answer, asked) = tokio::join!(reached.licensed(feature, left()), asked);
-        let outside = Outside::of(AccessStates::reached(bootstrapped).licensed(feature, &answer));
+        let (answer, asked) = tokio::join!(reached.licensed(FEATURE, left()), asked);
+        let outside = Outside::of(AccessStates::reached(bootstrapped).licensed(FEATURE, &answer));
         let found = |outside: Outside, retry| External {
             url: Some(reached.url.clone()),
             version: Some(reached.version.clone()),

@@ -3,7 +3,7 @@
 
 use super::apply::{self, Applied, Work};
 use super::build::build;
-use super::dereference::{Dereferenced, Unread};
+use super::dereference::Dereferenced;
 use super::key::steps::Wait;
 use super::observe::External;
 use super::observed::Observed;
@@ -11,6 +11,7 @@ use super::reasons::Reason;
 use super::reconciler::Reconciler;
 use super::requeue::{action, is_waiting, sooner};
 use super::resolve::resolve;
+use super::write::only;
 use crate::controller::children::OwnerState;
 use crate::controller::children::gate::Gate;
 use crate::controller::identity::ObjectKey;
@@ -45,7 +46,9 @@ impl Reconciler {
             return Box::pin(self.finalize(&object)).await;
         }
         match complete::<CoderProvisioner>(&object.value, &self.config) {
-            Err(error) => self.write_unreadable(&object, format!("the object cannot be read: {error}")).await,
+            Err(error) => {
+                self.write_unreadable(&object, format!("the object cannot be read: {error}"), only).await
+            }
             Ok(complete) if complete.spec.suspend == Some(true) => {
                 // Nobody counts now, and an autoscaler would follow a number of before.
                 self.jobs.forget(&object.key);
@@ -64,8 +67,7 @@ impl Reconciler {
         let mut deadline = Deadline::from(Instant::now());
         let read = match self.dereference(subject).await {
             Ok(read) => read,
-            Err(Unread::Unreadable(why)) => return self.write_unreadable(&subject.object, why).await,
-            Err(Unread::Failed(error)) => return self.write_failed(&subject.object, error.to_string()).await,
+            Err(unread) => return self.write_unread(&subject.object, unread, only).await,
         };
         // Before the first key is made, somebody must be there to delete it.
         let object = &subject.object;
@@ -75,7 +77,7 @@ impl Reconciler {
         }
         let (gate, applied) = match Box::pin(self.apply(subject, &read)).await {
             Ok(applied) => applied,
-            Err(error) => return self.write_failed(object, error.to_string()).await,
+            Err(error) => return self.write_failed(object, error.to_string(), only).await,
         };
         // Children that were slow to come must not keep a key from being made: they would be as slow the next time.
         deadline.begin_next(Instant::now());
@@ -97,7 +99,7 @@ impl Reconciler {
             let read = read.with_proven(external.proven());
             match Box::pin(self.apply(subject, &read)).await {
                 Ok((gate, applied)) => (read, gate, applied),
-                Err(error) => return self.write_failed(object, error.to_string()).await,
+                Err(error) => return self.write_failed(object, error.to_string(), only).await,
             }
         } else {
             (read, gate, applied)

@@ -5,20 +5,19 @@ use super::observe::{credentials, desired, former};
 use super::proxy_event;
 use super::reasons::Reason;
 use super::reconciler::Reconciler;
-use super::registration::ending::{self, EndStep, Ending};
+use super::registration::ending::{self, EndStep, Ending, Unrecorded};
 use super::registration::record::Home;
 use super::registration::seen::Sight;
 use super::registration::steps::Left;
 use super::registration::store::RecordStore;
 use super::registration::work::{Registered, RegistrationError, RegistrationWork};
 use super::resolve::owner;
-use super::way::{Way, place};
+use super::way::{Way, url};
 use crate::control_plane_access::control_planes::Found;
 use crate::control_plane_access::credentials::Credentials;
 use crate::control_plane_access::reach::Reached;
 use crate::control_plane_access::unreached::Unreached;
 use crate::controller::attached::coderds::{Coderds, TimeLimit};
-use crate::controller::attached::reconciler::NotLetGo;
 use crate::controller::attached::secret::{Content, Secrets};
 use crate::controller::object::{Object, Origin, complete};
 use crate::controller::runtime::deadline::Deadline;
@@ -61,7 +60,7 @@ impl Reconciler {
         let sealing = match checksum_key.get(&self.kube).await {
             Ok(sealing) => sealing,
             Err(error) => {
-                self.tell(object, Reason::CleanupFailed, &held(&error.to_string())).await?;
+                self.tell_held(object, Reason::CleanupFailed, &held(&error.to_string())).await?;
                 return Ok(Action::BackOff(Duration::ZERO));
             }
         };
@@ -88,7 +87,7 @@ impl Reconciler {
             Err(RegistrationError::Kubernetes(error)) if error.is_outdated() => return Err(error),
             Err(error) => error.to_string(),
         };
-        self.tell(&object, Reason::CleanupFailed, &held(&why)).await?;
+        self.tell_held(&object, Reason::CleanupFailed, &held(&why)).await?;
         Ok(Action::BackOff(Duration::ZERO))
     }
 
@@ -98,25 +97,11 @@ impl Reconciler {
         left: &[Left],
     ) -> Result<Action, CallError> {
         let drafts: Vec<EventDraft> = left.iter().map(proxy_event::of_left).collect();
-        let (reason, why) = match self.let_go(object, &drafts).await? {
-            None => {
-                self.forget(&object.key);
-                return Ok(Action::AwaitChange);
-            }
-            Some(NotLetGo::Refused(why)) => (Reason::FinalizerRefused, why),
-            Some(NotLetGo::Failed(why)) => (Reason::CleanupFailed, why),
-        };
-        self.tell(object, reason, &why).await?;
+        if self.let_go(object, &drafts, Reason::CleanupFailed).await? {
+            self.forget(&object.key);
+            return Ok(Action::AwaitChange);
+        }
         Ok(Action::BackOff(Duration::ZERO))
-    }
-
-    async fn tell(
-        &self,
-        object: &Object<CoderWorkspaceProxy>,
-        reason: Reason,
-        why: &str,
-    ) -> Result<(), CallError> {
-        self.tell_held(object, reason, Reason::Progressing, why).await
     }
 
     async fn end(
@@ -159,27 +144,19 @@ impl Reconciler {
             checked: BTreeMap::new(),
             failed: BTreeMap::new(),
         };
-        let is_empty = store.record.registrations().next().is_none();
-        let holds_token = || async { Ok::<_, CallError>(secrets.read(&place(&complete)).await?.content) };
-        let mut unrecorded = match (is_empty && !is_released, client.is_some(), &unreachable) {
-            (true, true, _) => Ok(work.unrecorded(store).await?),
-            (true, false, Some(_)) if matches!(holds_token().await?, Content::Plaintext(..)) => Err(()),
-            _ => Ok(None),
+        let mut unrecorded = match store.record.registrations().next() {
+            None if !is_released => unrecorded(&mut work, store, unreachable.is_some()).await?,
+            _ => Unrecorded::Nothing,
         };
         for _ in 0..MOST_STEPS {
-            let mut sights = Vec::new();
-            for one in store.record.registrations() {
-                let is_by_address = one.home.control_plane.is_none();
-                let is_unknown = is_released || is_by_address && unreachable.is_some();
-                sights.push(if is_unknown { Sight::Unreachable } else { work.sight(one).await });
-            }
-            let seen = unrecorded.as_ref().map(Option::as_ref).map_err(|()| ());
-            let ending = Ending { record: &store.record, unrecorded: seen, sights: &sights, is_released };
+            let sights = sights(&mut work, store, is_released, unreachable.is_some()).await;
+            let record = &store.record;
+            let ending = Ending { record, unrecorded: &unrecorded, sights: &sights, is_released };
             match ending::next(&ending) {
                 EndStep::Delete(one) => work.delete(store, &one, registered).await?,
                 EndStep::Record(record, left) => {
                     store.save(*record).await?;
-                    unrecorded = Ok(None);
+                    unrecorded = Unrecorded::Nothing;
                     registered.left.extend(left);
                 }
                 EndStep::Blocked => {
@@ -217,7 +194,7 @@ impl Reconciler {
                 reached.map(|reached| (reached, uid))
             }
             (None, Way::Bootstrap(given)) => {
-                let url = given.coder_url.trim();
+                let url = url(given);
                 if !self.access.egress.allowed_urls.allow(url) {
                     return Here::Unreachable(format!("{url} is not allowed by --allow-url of the operator"));
                 }
@@ -244,6 +221,37 @@ impl Reconciler {
             Err(unreached) => Here::Unreachable(unreached.to_string()),
         }
     }
+}
+
+/// What the Secret holds of which nothing is recorded.
+async fn unrecorded(
+    work: &mut RegistrationWork<'_>,
+    store: &RecordStore<'_>,
+    is_unreachable: bool,
+) -> Result<Unrecorded, RegistrationError> {
+    if work.client.is_some() {
+        let ours = work.unrecorded(store).await?;
+        return Ok(ours.map_or(Unrecorded::Nothing, Unrecorded::Ours));
+    }
+    let content = work.secrets.read(&work.desired.place).await?.content;
+    let may_be = is_unreachable && matches!(content, Content::Plaintext(..));
+    Ok(if may_be { Unrecorded::Unknown } else { Unrecorded::Nothing })
+}
+
+/// What is seen of every recorded registration. Where they are left anyway, nobody is asked; those that only an address led to are
+/// where the spec leads, as long as that cannot be asked.
+async fn sights(
+    work: &mut RegistrationWork<'_>,
+    store: &RecordStore<'_>,
+    is_released: bool,
+    is_unreachable: bool,
+) -> Vec<Sight> {
+    let mut sights = Vec::new();
+    for one in store.record.registrations() {
+        let is_unknown = is_released || is_unreachable && one.home.control_plane.is_none();
+        sights.push(if is_unknown { Sight::Unreachable } else { work.sight(one).await });
+    }
+    sights
 }
 
 /// No coderd: nothing that is recorded is there.

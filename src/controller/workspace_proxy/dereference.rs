@@ -4,11 +4,12 @@
 use super::reconciler::Reconciler;
 use super::resolve::{Facts, gives_address, owner};
 use super::running_values;
-use super::way::{Way, given_url, is_of, place};
+use super::way::{Way, given_url, is_of, place, url};
 use crate::control_plane_access::control_planes::{self, Found};
 use crate::controller::attached::address::{Address, Words};
 use crate::controller::attached::attachment::ControlPlaneFacts;
 use crate::controller::attached::facts::FactsReader;
+use crate::controller::attached::reconciler::Unread;
 use crate::controller::attached::secret::Proven;
 use crate::controller::children::deployment::{self, FoundDeployment};
 use crate::controller::children::drift;
@@ -78,20 +79,6 @@ impl Dereferenced {
     }
 }
 
-/// Why nothing is changed.
-pub(super) enum Unread {
-    /// Something could not be read this time.
-    Failed(CallError),
-    /// The object itself cannot be read.
-    Unreadable(String),
-}
-
-impl From<CallError> for Unread {
-    fn from(error: CallError) -> Self {
-        Self::Failed(error)
-    }
-}
-
 impl Reconciler {
     /// Reads it, and completes the object with what runs.
     pub(super) async fn dereference(
@@ -141,7 +128,7 @@ impl Reconciler {
             Way::Bootstrap(bootstrap) => {
                 let is_it = |one: &CoderControlPlane| {
                     let is_here = one.metadata.namespace.as_deref() == Some(namespace);
-                    is_here && is_of(&bootstrap.coder_url, one, &self.config.cluster_domain)
+                    is_here && is_of(url(bootstrap), one, &self.config.cluster_domain)
                 };
                 let all = self.control_planes.all();
                 let found = all.iter().filter_map(|one| one.read().ok()).find(is_it)?;

@@ -13,7 +13,7 @@ use super::registration::store::RecordStore;
 use super::registration::work::{Registered, RegistrationError, RegistrationWork};
 use super::resolve::owner;
 use super::running_values;
-use super::way::{Way, place};
+use super::way::{Way, place, url};
 use crate::coderd::Retry;
 use crate::control_plane_access::control_planes::Found;
 use crate::control_plane_access::credentials::Credentials;
@@ -165,7 +165,7 @@ impl Reconciler {
                 Err(without(AccessStates::without_control_plane(brought, why), None))
             }
             (None, Way::Bootstrap(bootstrap)) => {
-                let url = bootstrap.coder_url.trim();
+                let url = url(bootstrap);
                 if !self.access.egress.allowed_urls.allow(url) {
                     return Err((Box::new(Outside::not_allowed(url)), None));
                 }

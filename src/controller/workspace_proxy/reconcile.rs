@@ -3,13 +3,14 @@
 
 use super::apply::{Applied, Work};
 use super::build::build;
-use super::dereference::{Dereferenced, Unread};
+use super::dereference::Dereferenced;
 use super::observed::Observed;
 use super::reasons::Reason;
 use super::reconciler::Reconciler;
 use super::requeue::{action, is_waiting};
 use super::resolve::resolve;
 use super::way::Way;
+use super::write::only;
 use crate::controller::attached::pruning::Pruning;
 use crate::controller::children::OwnerState;
 use crate::controller::children::gate::Gate;
@@ -43,7 +44,9 @@ impl Reconciler {
             return Box::pin(self.finalize(&object)).await;
         }
         match complete::<CoderWorkspaceProxy>(&object.value, &self.config) {
-            Err(error) => self.write_unreadable(&object, format!("the object cannot be read: {error}")).await,
+            Err(error) => {
+                self.write_unreadable(&object, format!("the object cannot be read: {error}"), only).await
+            }
             Ok(complete) if complete.spec.suspend == Some(true) => {
                 self.write_suspended(&object, object.status.clone(), Reason::Suspended).await
             }
@@ -60,8 +63,7 @@ impl Reconciler {
         let object = &subject.object;
         let read = match self.dereference(subject).await {
             Ok(read) => read,
-            Err(Unread::Unreadable(why)) => return self.write_unreadable(object, why).await,
-            Err(Unread::Failed(error)) => return self.write_failed(object, error.to_string()).await,
+            Err(unread) => return self.write_unread(&subject.object, unread, only).await,
         };
         // Before anything is registered, somebody must be there to remove it.
         let is_recorded = !object.value["status"]["registration"].is_null();
@@ -72,7 +74,7 @@ impl Reconciler {
         }
         let (gate, applied) = match Box::pin(self.apply(subject, &read)).await {
             Ok(applied) => applied,
-            Err(error) => return self.write_failed(object, error.to_string()).await,
+            Err(error) => return self.write_failed(object, error.to_string(), only).await,
         };
         // Children that were slow to come must not keep a proxy from being registered: they would be as slow the next time.
         deadline.begin_next(Instant::now());
@@ -84,7 +86,7 @@ impl Reconciler {
             let read = read.with_proven(external.proven.clone());
             match Box::pin(self.apply(subject, &read)).await {
                 Ok((gate, applied)) => (read, gate, applied),
-                Err(error) => return self.write_failed(object, error.to_string()).await,
+                Err(error) => return self.write_failed(object, error.to_string(), only).await,
             }
         } else {
             (read, gate, applied)

@@ -44,6 +44,11 @@ impl<'a> Way<'a> {
     }
 }
 
+/// The address that a bootstrap names.
+pub(super) fn url(ProxyBootstrapSpec { coder_url, .. }: &ProxyBootstrapSpec) -> &str {
+    coder_url.trim()
+}
+
 /// Where pods read their token.
 pub(super) fn place(complete: &CoderWorkspaceProxy) -> SecretPlace {
     let name = complete.metadata.name.as_deref().unwrap_or_default();
@@ -66,7 +71,7 @@ pub(super) fn given_url(spec: &CoderWorkspaceProxySpec) -> Option<&str> {
     }
     let primary = spec.primary_access_url.as_deref().and_then(text);
     match Way::of(spec) {
-        Way::Bootstrap(bootstrap) => primary.or_else(|| text(&bootstrap.coder_url)),
+        Way::Bootstrap(bootstrap) => primary.or_else(|| text(url(bootstrap))),
         _ => primary,
     }
 }

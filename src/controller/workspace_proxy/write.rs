@@ -12,7 +12,7 @@ use super::status::findings;
 use super::way::{Way, place};
 use crate::controller::attached::reconciler::now;
 use crate::controller::object::{Object, Origin, Subject};
-use crate::controller::runtime::schedule::Action;
+use crate::controller::status::conditions::Finding;
 use crate::controller::status::observed::ObservedObject;
 use crate::controller::status::summary;
 use crate::controller::workload::rollout;
@@ -20,10 +20,8 @@ use crate::kubernetes::CallError;
 use crate::kubernetes::events::EventDraft;
 use crds::names::workspace_proxy::{registration, service_account};
 use crds::shared::SecretKeySelector;
-use crds::well_known::condition;
 use crds::workspace_proxy::ResolvedWorkspaceProxy;
 use crds::{CoderWorkspaceProxy, CoderWorkspaceProxyStatus};
-use std::time::Duration;
 
 /// Events about registrations in one reconcile at most.
 const MOST_EVENTS: usize = 16;
@@ -46,28 +44,6 @@ impl Reconciler {
         self.writer().write_status(&object, &status, &[]).await
     }
 
-    /// Only that something could not be read this time.
-    pub(super) async fn write_failed(
-        &self,
-        object: &Object<CoderWorkspaceProxy>,
-        why: String,
-    ) -> Result<Action, CallError> {
-        let observed = Observed::only(ObservedObject::failed(why));
-        self.write_summary(object, findings(&observed), &[]).await?;
-        Ok(Action::BackOff(Duration::ZERO))
-    }
-
-    /// Only that the object cannot be read.
-    pub(super) async fn write_unreadable(
-        &self,
-        object: &Object<CoderWorkspaceProxy>,
-        why: String,
-    ) -> Result<Action, CallError> {
-        let observed = Observed::only(ObservedObject::unreadable(why));
-        self.write_summary(object, findings(&observed), &[condition::SPEC_ACCEPTED]).await?;
-        Ok(Action::AwaitChange)
-    }
-
     /// Tells what was done to registrations.
     pub(super) async fn publish_events(&self, object: &Object<CoderWorkspaceProxy>, external: &External) {
         let Some(registered) = &external.registered else { return };
@@ -76,6 +52,11 @@ impl Reconciler {
         let drafts: Vec<EventDraft> = done.chain(left).take(MOST_EVENTS).collect();
         self.writer().publish(object, &drafts).await;
     }
+}
+
+/// What is said of an object of which nothing but this was found out.
+pub(super) fn only(object: ObservedObject) -> Vec<Finding> {
+    findings(&Observed::only(object))
 }
 
 /// What there is to report besides conditions. What could not be asked now stays as it was told.

@@ -10,12 +10,23 @@ use super::steps::Left;
 pub(crate) struct Ending<'a> {
     /// What is recorded.
     pub record: &'a Record,
-    /// What the Secret proves to be ours of which nothing is recorded; `Err` if coderd did not tell.
-    pub unrecorded: Result<Option<&'a Registration>, ()>,
+    /// What the Secret holds of which nothing is recorded: the older operator's, or of a status that was lost.
+    pub unrecorded: &'a Unrecorded,
     /// What was seen of each recorded registration, in the order of [`Record::registrations`].
     pub sights: &'a [Sight],
     /// Whether they are to be left in coderd: the spec or an annotation says so, or namespace or control plane go as well.
     pub is_released: bool,
+}
+
+/// What the Secret holds of which nothing is recorded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Unrecorded {
+    /// Nothing of ours.
+    Nothing,
+    /// A token of which coderd did not tell whose it is.
+    Unknown,
+    /// The token of a registration of ours.
+    Ours(Registration),
 }
 
 /// One step.
@@ -44,12 +55,12 @@ pub(crate) fn next(ending: &Ending<'_>) -> EndStep {
     }
     let mut is_blocked = false;
     match ending.unrecorded {
-        Ok(Some(ours)) => {
+        Unrecorded::Ours(ours) => {
             let record = Record { current: Some(ours.clone()), ..record.clone() };
             return EndStep::Record(Box::new(record), Vec::new());
         }
-        Ok(None) => {}
-        Err(()) => is_blocked = true,
+        Unrecorded::Nothing => {}
+        Unrecorded::Unknown => is_blocked = true,
     }
     for (one, sight) in record.registrations().zip(ending.sights) {
         let without = |left| EndStep::Record(Box::new(record.without(one)), left);
@@ -61,4 +72,44 @@ pub(crate) fn next(ending: &Ending<'_>) -> EndStep {
         }
     }
     if is_blocked { EndStep::Blocked } else { EndStep::LetGo(Vec::new()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::Home;
+    use super::*;
+    use jiff::Timestamp;
+
+    fn one(attempted: bool) -> Registration {
+        let home = Home { control_plane: Some("u".to_owned()), deployment: "d".to_owned() };
+        Registration { home, name: "eu".to_owned(), id: None, since: Timestamp::UNIX_EPOCH, attempted }
+    }
+
+    #[test]
+    fn what_is_there_goes_and_what_nobody_can_reach_is_named() {
+        let record = Record { current: Some(one(true)), ..Record::default() };
+        let unrecorded = &Unrecorded::Nothing;
+        let step = |sight: Sight, is_released: bool| {
+            next(&Ending { record: &record, unrecorded, sights: &[sight], is_released })
+        };
+        let left = || vec![Left("eu".to_owned())];
+        assert_eq!(step(Sight::There, false), EndStep::Delete(one(true)));
+        assert_eq!(step(Sight::Unreachable, false), EndStep::Blocked);
+        assert_eq!(step(Sight::Unreachable, true), EndStep::LetGo(left()));
+        assert_eq!(step(Sight::NotLicensed, false), EndStep::Record(Box::default(), left()));
+        assert_eq!(step(Sight::Absent, false), EndStep::Record(Box::default(), Vec::new()));
+    }
+
+    #[test]
+    fn a_token_that_nobody_recorded_is_looked_into_first() {
+        let record = Record::default();
+        let step = |unrecorded: &Unrecorded| {
+            next(&Ending { record: &record, unrecorded, sights: &[], is_released: false })
+        };
+        assert_eq!(step(&Unrecorded::Unknown), EndStep::Blocked);
+        assert_eq!(step(&Unrecorded::Nothing), EndStep::LetGo(Vec::new()));
+        assert!(
+            matches!(step(&Unrecorded::Ours(one(false))), EndStep::Record(record, _) if record.current.is_some())
+        );
+    }
 }

@@ -83,7 +83,12 @@ impl Record {
         now: Timestamp,
     ) -> Self {
         let mut record = Self { pending: None, rotated_for, ..self.clone() };
-        record.retiring.retain(|one| one.home != registration.home || one.id != registration.id);
+        // One that was on its way out, perhaps before its id was known, and is asked for again.
+        let is_it = |one: &Registration| match one.id {
+            Some(_) => one.id == registration.id,
+            None => one.name == registration.name,
+        };
+        record.retiring.retain(|one| one.home != registration.home || !is_it(one));
         let is_same = |one: &Registration| {
             one.home.deployment == registration.home.deployment && one.id == registration.id
         };

@@ -263,11 +263,16 @@ impl Seen<'_> {
                 Step::record(self.record.intending(intent))
             }
             // One that was on its way out, and is asked for again.
-            Some(found) if self.record.knows(&self.desired.home, found.id) => {
-                Step::record(self.record.intending(self.found(found)))
-            }
+            Some(found) if self.is_recorded(found) => Step::record(self.record.intending(self.found(found))),
             Some(found) => self.adopt(found),
         }
+    }
+
+    /// Whether a proxy here is one of ours, perhaps on its way out before its id was known.
+    fn is_recorded(&self, found: &ProxyFacts) -> bool {
+        let here =
+            self.record.retiring.iter().filter(|one| one.home == self.desired.home && one.id.is_none());
+        self.record.knows(&self.desired.home, found.id) || here.into_iter().any(|one| found.is_made_for(one))
     }
 
     /// Takes over the proxy of others that an annotation names, once. One that another object has recorded is left alone.

@@ -194,6 +194,24 @@ impl World {
         })
     }
 
+    /// What the creation of what is pending makes of the world.
+    fn created(&self, killed: Killed) -> Result<Self, String> {
+        let pending = self.record.pending.clone().ok_or("made what is not recorded")?;
+        let mut next = Self { record: self.record.attempting(now()), ..self.clone() };
+        let wanted = (0..3).find(|number| name(*number) == pending.name).unwrap();
+        if self.proxies.iter().any(|one| one.coderd == self.coderd && one.name == wanted) {
+            next.record = next.record.forgetting_pending();
+            return Ok(next);
+        }
+        (next.last_id, next.last_token) = (self.last_id + 1, self.last_token + 1);
+        let (coderd, id, token) = (self.coderd, next.last_id, next.last_token);
+        next.proxies.push(Proxy { coderd, id, name: wanted, token, is_ours: true });
+        if killed == Killed::Not {
+            next.secret = Some(Held { coderd, id, token, rotation: self.rotate.clone() });
+        }
+        Ok(next)
+    }
+
     /// What one step of the operator makes of the world; none if it does nothing.
     fn step(&self, decide: Decide, is_silent: bool, killed: Killed) -> Result<Option<Self>, String> {
         let mut next = self.clone();
@@ -202,22 +220,8 @@ impl World {
             Step::AddFinalizer | Step::Rest | Step::Wait(_) | Step::Copy(_) | Step::Empty(_) => {
                 return Ok(None);
             }
-            Step::Record(record, _) => next.record = *record,
-            Step::Create => {
-                let pending = self.record.pending.clone().ok_or("made what is not recorded")?;
-                next.record = self.record.attempting(now());
-                let wanted = (0..3).find(|number| name(*number) == pending.name).unwrap();
-                if self.proxies.iter().any(|one| one.coderd == self.coderd && one.name == wanted) {
-                    next.record = next.record.forgetting_pending();
-                    return Ok(Some(next));
-                }
-                (next.last_id, next.last_token) = (self.last_id + 1, self.last_token + 1);
-                let (id, token) = (next.last_id, next.last_token);
-                next.proxies.push(Proxy { coderd: self.coderd, id, name: wanted, token, is_ours: true });
-                if killed == Killed::Not {
-                    next.secret = Some(Held { coderd: self.coderd, id, token, rotation });
-                }
-            }
+            Step::Record(record, _) => next = Self { record: *record, ..next }.with_proof(),
+            Step::Create => next = self.created(killed)?,
             Step::Regenerate(id) => {
                 let at = self.find(self.coderd, id).ok_or("a token of nobody was replaced")?;
                 if !self.proxies[at].is_ours {
@@ -330,6 +334,18 @@ impl World {
             all.push(("rotated", Self { rotate: value, ..poorer }, false));
         }
         all
+    }
+
+    /// What the Secret proves, and is recorded, is ours again.
+    fn with_proof(mut self) -> Self {
+        let (record, secret) = (self.record.clone(), self.secret.clone());
+        for proxy in &mut self.proxies {
+            let held = secret.as_ref().map(|held| (held.coderd, held.id, held.token));
+            let is_held = held == Some((proxy.coderd, proxy.id, proxy.token));
+            proxy.is_ours |=
+                is_held && record.current.as_ref().is_some_and(|one| one.id == Some(uuid(proxy.id)));
+        }
+        self
     }
 
     /// What is neither recorded nor proven by the Secret belongs to nobody from now on.
