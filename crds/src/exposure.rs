@@ -1,4 +1,4 @@
-//! Decides how users from outside reach a control plane: by an Ingress or by a Gateway, never by both.
+//! Decides how users from outside reach a control plane or a proxy: by an Ingress or by a Gateway, never by both.
 //! Never names a controller or a class: what runs in the cluster is not known here.
 
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::shared::bounded_string_map;
 
-/// How coderd is reached from outside the cluster.
+/// How coderd or a proxy is reached from outside the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [{
@@ -16,10 +16,10 @@ use crate::shared::bounded_string_map;
     "message": "only one of ingress or gateway may be set",
 }]))]
 pub struct ExposeSpec {
-    /// Expose through an Ingress named like this object.
+    /// Expose through an Ingress named like the Service.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ingress: Option<IngressExposeSpec>,
-    /// Expose through an HTTPRoute named like this object. The cluster needs the Gateway API.
+    /// Expose through an HTTPRoute named like the Service. The cluster needs the Gateway API.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gateway: Option<GatewayExposeSpec>,
 }

@@ -201,9 +201,42 @@ fn a_cut_never_falls_inside_a_character() {
     }
 }
 
-fn all_derived(name: &str) -> Vec<DerivedName> {
+fn registered_by_bootstrap() -> CoderWorkspaceProxySpec {
     let bootstrap = Some(crds::workspace_proxy::ProxyBootstrapSpec::default());
-    let proxy = CoderWorkspaceProxySpec { bootstrap, ..Default::default() };
+    CoderWorkspaceProxySpec { bootstrap, ..Default::default() }
+}
+
+fn registered_by_control_plane() -> CoderWorkspaceProxySpec {
+    let control_plane_ref = Some(crds::shared::ControlPlaneRef { name: "coder".into() });
+    CoderWorkspaceProxySpec { control_plane_ref, ..Default::default() }
+}
+
+#[test]
+fn a_proxy_is_named_by_its_registration_or_by_bootstrap_whichever_counts() {
+    let text = |text: &str| Some(text.to_owned());
+    let mut spec = registered_by_bootstrap();
+    spec.bootstrap = spec.bootstrap.map(|bootstrap| crds::workspace_proxy::ProxyBootstrapSpec {
+        proxy_name: text("eu"),
+        generated_token_secret_name: text("eu-token"),
+        ..bootstrap
+    });
+    let names = |spec: &CoderWorkspaceProxySpec| {
+        [workspace_proxy::registration("fra", spec).to_owned(), workspace_proxy::token_secret("fra", spec)]
+    };
+    assert_eq!(names(&spec), ["eu", "eu-token"]);
+    spec.control_plane_ref = registered_by_control_plane().control_plane_ref;
+    assert_eq!(names(&spec), ["fra", "fra-proxy-token"], "bootstrap plays no part any more");
+    spec.registration = Some(crds::workspace_proxy::ProxyRegistrationSpec {
+        proxy_name: text("frankfurt"),
+        token_secret_name: text(""),
+        ..Default::default()
+    });
+    assert_eq!(names(&spec), ["frankfurt", "fra-proxy-token"], "an empty name is none");
+    assert_eq!(workspace_proxy::service_account("fra", &spec), "fra-wsproxy");
+}
+
+fn all_derived(name: &str) -> Vec<DerivedName> {
+    let proxy = registered_by_bootstrap();
     [
         control_plane::derived(&"n".repeat(63), name, &CoderControlPlaneSpec::default()),
         provisioner::derived(name, &CoderProvisionerSpec::default()),
@@ -263,11 +296,21 @@ fn every_child_has_a_derived_name() {
         "provisioner key",
     ];
     assert_eq!(of_provisioner, BTreeSet::from(expected));
-    let without_bootstrap = kinds(workspace_proxy::derived("x", &CoderWorkspaceProxySpec::default()));
-    assert_eq!(
-        without_bootstrap,
-        BTreeSet::from(["Deployment", "Service", "label app.kubernetes.io/instance"])
-    );
+    let of_given = kinds(workspace_proxy::derived("x", &CoderWorkspaceProxySpec::default()));
+    let expected = [
+        "Deployment",
+        "HTTPRoute",
+        "Ingress",
+        "Service",
+        "ServiceAccount",
+        "label app.kubernetes.io/instance",
+    ];
+    assert_eq!(of_given, BTreeSet::from(expected));
+    for spec in [registered_by_control_plane(), registered_by_bootstrap()] {
+        let of_registered = kinds(workspace_proxy::derived("x", &spec));
+        let more: Vec<&str> = of_registered.difference(&of_given).copied().collect();
+        assert_eq!(more, ["Secret", "workspace proxy in coderd"]);
+    }
 }
 
 #[test]

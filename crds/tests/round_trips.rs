@@ -65,6 +65,15 @@ fn empty_objects_inside_a_spec_stay_empty() {
             "lifecycle": {}, "podDisruptionBudget": {}, "metrics": {"podMonitor": {}},
         }),
     );
+    comes_back::<CoderWorkspaceProxy>(
+        "CoderWorkspaceProxy",
+        json!({
+            "controlPlaneRef": {}, "registration": {}, "service": {}, "resources": {}, "tls": {}, "expose": {},
+            "readinessProbe": {}, "livenessProbe": {}, "startupProbe": {}, "serviceAccount": {}, "securityContext": {},
+            "podSecurityContext": {}, "certs": {}, "affinity": {}, "lifecycle": {}, "podDisruptionBudget": {},
+            "metrics": {"serviceMonitor": {}},
+        }),
+    );
 }
 
 #[test]
@@ -76,8 +85,11 @@ fn what_the_kinds_say_about_their_pods_is_read_in_one_way() {
     let control_plane = object("CoderControlPlane", Some(said.clone()));
     let control_plane: CoderControlPlane = serde_json::from_value(control_plane).unwrap();
     said["controlPlaneRef"] = json!({"name": "c"});
-    let provisioner = object("CoderProvisioner", Some(said));
+    let provisioner = object("CoderProvisioner", Some(said.clone()));
     let provisioner: CoderProvisioner = serde_json::from_value(provisioner).unwrap();
+    let proxy: CoderWorkspaceProxy =
+        serde_json::from_value(object("CoderWorkspaceProxy", Some(said))).unwrap();
+    assert_eq!(proxy.spec.pod_fields(), control_plane.spec.pod_fields());
     let fields = provisioner.spec.pod_fields();
     assert_eq!(fields, control_plane.spec.pod_fields());
     assert_eq!(fields.priority_class_name.as_deref(), Some("builds"));
@@ -131,9 +143,20 @@ fn a_full_status_of_each_kind_comes_back() {
             "secrets": [{"name": "s", "key": "key"}], "adopted": "old",
         },
     });
+    let registered = json!({
+        "name": "fra", "id": "7", "controlPlaneUID": "u", "deploymentID": "d", "since": "2026-01-02T03:04:05Z",
+        "attempted": true, "seal": "00",
+    });
     let proxy = json!({
         "url": "http://p", "registered": false, "proxyTokenSecretRef": {"name": "s", "key": "token"},
-        "resolved": {"primaryAccessURL": "http://x"},
+        "resolved": {
+            "primaryAccessURL": "http://x", "accessURL": "http://p", "wildcardAccessURL": "*.p", "proxyName": "fra",
+            "tokenSecretName": "s", "serviceAccountName": "fra-wsproxy",
+        },
+        "registration": {
+            "current": registered, "pending": registered, "retiring": [registered, registered], "rotatedFor": "1",
+            "adopted": "fra",
+        },
     });
     status_comes_back::<CoderControlPlane>("CoderControlPlane", &shared, &control_plane);
     status_comes_back::<CoderProvisioner>("CoderProvisioner", &shared, &provisioner);

@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-const SAMPLES: [&str; 9] = [
+const SAMPLES: [&str; 11] = [
     "codercontrolplane-minimal.yaml",
     "codercontrolplane-no-spec.yaml",
     "codercontrolplane-everything.yaml",
@@ -20,7 +20,9 @@ const SAMPLES: [&str; 9] = [
     "coderprovisioner-minimal.yaml",
     "coderprovisioner-everything.yaml",
     "coderprovisioner-given-credentials.yaml",
+    "coderworkspaceproxy-minimal.yaml",
     "coderworkspaceproxy-everything.yaml",
+    "coderworkspaceproxy-bootstrap.yaml",
     "coderworkspaceproxy-given-token.yaml",
 ];
 
@@ -151,7 +153,11 @@ fn the_samples_with_everything_use_every_field_of_ours() {
     assert_eq!(unused("CoderControlPlane", &control_plane), Vec::<String>::new());
     let provisioner = ["coderprovisioner-everything.yaml", "coderprovisioner-given-credentials.yaml"];
     assert_eq!(unused("CoderProvisioner", &provisioner), Vec::<String>::new());
-    // A proxy either is given its token or registers itself, so two samples share the fields.
-    let proxy = ["coderworkspaceproxy-everything.yaml", "coderworkspaceproxy-given-token.yaml"];
+    // A proxy gets its token in one of three ways, and is exposed in one of two.
+    let proxy = [
+        "coderworkspaceproxy-everything.yaml",
+        "coderworkspaceproxy-bootstrap.yaml",
+        "coderworkspaceproxy-given-token.yaml",
+    ];
     assert_eq!(unused("CoderWorkspaceProxy", &proxy), Vec::<String>::new());
 }

@@ -234,7 +234,7 @@ fn the_rules_say_what_manifests_were_always_told() {
         |crd: &Value, path: &str| property(crd, path)["x-kubernetes-validations"][0]["message"].clone();
     assert_eq!(message(&control_plane(), "spec.expose"), "only one of ingress or gateway may be set");
     let env_from = "each envFrom entry may specify at most one of configMapRef or secretRef";
-    for crd in [control_plane(), provisioner()] {
+    for crd in [control_plane(), provisioner(), workspace_proxy()] {
         assert_eq!(message(&crd, "spec.envFrom"), env_from);
     }
 }
@@ -247,12 +247,14 @@ fn the_rules_name_exactly_the_reserved_words() {
     };
     assert_eq!(words(&provisioner(), "spec.key.name"), reserved::KEYS);
     assert_eq!(words(&provisioner(), "spec.organizationName"), reserved::ORGANIZATIONS);
-    assert_eq!(words(&workspace_proxy(), "spec.bootstrap.proxyName"), reserved::PROXIES);
+    for place in ["bootstrap", "registration"] {
+        assert_eq!(words(&workspace_proxy(), &format!("spec.{place}.proxyName")), reserved::PROXIES);
+    }
 }
 
 #[test]
 fn quantities_keep_their_pattern() {
-    for crd in [control_plane(), provisioner()] {
+    for crd in [control_plane(), provisioner(), workspace_proxy()] {
         for path in ["spec.resources.limits", "spec.resources.requests"] {
             let quantity = &property(&crd, path)["additionalProperties"];
             let pattern = quantity["pattern"].as_str();
@@ -271,7 +273,7 @@ fn lists_with_owners_are_keyed_as_in_the_core_api() {
         ("spec.volumeMounts", json!(["mountPath"])),
         ("spec.topologySpreadConstraints", json!(["topologyKey", "whenUnsatisfiable"])),
     ];
-    for crd in [control_plane(), provisioner()] {
+    for crd in [control_plane(), provisioner(), workspace_proxy()] {
         for (path, keys) in &keyed {
             assert_eq!(property(&crd, path)["x-kubernetes-list-map-keys"], *keys, "{path}");
         }
@@ -280,17 +282,30 @@ fn lists_with_owners_are_keyed_as_in_the_core_api() {
 
 #[test]
 fn the_kinds_that_run_pods_say_the_same_about_them() {
-    let (control_plane, provisioner) = (control_plane(), provisioner());
     let fields = |crd: &Value| property(crd, "spec")["properties"].as_object().unwrap().clone();
-    let (of_control_plane, of_provisioner) = (fields(&control_plane), fields(&provisioner));
-    let shared: Vec<&String> =
-        of_control_plane.keys().filter(|name| of_provisioner.contains_key(*name)).collect();
-    assert!(shared.len() > 20, "{shared:?}");
+    let of_control_plane = fields(&control_plane());
     // What each says in its own words, or means something of its own by.
     let own =
         ["extraArgs", "extraEnv", "image", "metrics", "rbac", "replicas", "terminationGracePeriodSeconds"];
-    for name in shared.into_iter().filter(|name| !own.contains(&name.as_str())) {
-        assert_eq!(of_control_plane[name], of_provisioner[name], "{name}");
+    let of_servers = ["service", "tls", "expose", "readinessProbe", "livenessProbe", "startupProbe"];
+    for (of_other, own) in [
+        (fields(&provisioner()), own.to_vec()),
+        (fields(&workspace_proxy()), [&own[..], &of_servers].concat()),
+    ] {
+        let shared: Vec<&String> =
+            of_control_plane.keys().filter(|name| of_other.contains_key(*name)).collect();
+        assert!(shared.len() > 20, "{shared:?}");
+        for name in shared.into_iter().filter(|name| !own.contains(&name.as_str())) {
+            assert_eq!(of_control_plane[name], of_other[name], "{name}");
+        }
+    }
+}
+
+#[test]
+fn the_kinds_that_serve_are_exposed_in_the_same_words() {
+    let below = |crd: &Value, path: &str| property(crd, path)["properties"].clone();
+    for path in ["spec.service", "spec.tls", "spec.expose", "spec.readinessProbe", "spec.metrics"] {
+        assert_eq!(below(&control_plane(), path), below(&workspace_proxy(), path), "{path}");
     }
 }
 

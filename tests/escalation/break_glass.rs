@@ -111,6 +111,10 @@ fn doors() -> Vec<(Kind, Value)> {
         (WorkspaceProxy, json!({ "bootstrap": mine })),
         (WorkspaceProxy, json!({ "primaryAccessURL": "https://mine.example.com" })),
         (WorkspaceProxy, json!({ "extraArgs": ["--verbose"] })),
+        (WorkspaceProxy, json!({ "accessURL": "https://mine.example.com" })),
+        (WorkspaceProxy, json!({ "expose": { "ingress": { "host": "p.example.com" } } })),
+        (WorkspaceProxy, json!({ "securityContext": { "privileged": true } })),
+        (WorkspaceProxy, json!({ "serviceAccount": { "name": "robot" } })),
     ]
 }
 

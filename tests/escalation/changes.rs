@@ -1,7 +1,7 @@
 //! Changes of stored objects: what counts as more than before, and what does not.
 //! The stored object was written by an administrator; the change is sent by somebody with the rights of the case.
 
-use crate::gains::WITH_POD_FIELDS;
+use crate::gains::{WITH_POD_FIELDS, WITH_RULES};
 use serde_json::{Value, json};
 use webhooks::Kind::{self, ControlPlane, Provisioner, WorkspaceProxy};
 
@@ -208,7 +208,8 @@ fn changes_that_run_nothing_else() -> Vec<Change> {
     let mut probes = budget.clone();
     probes["readinessProbe"] = json!({ "periodSeconds": 5 });
     vec![
-        change("replicas, resources, probes", ControlPlane, [json!({}), probes]),
+        change("replicas, resources, probes", ControlPlane, [json!({}), probes.clone()]),
+        change("replicas, resources, probes", WorkspaceProxy, [json!({}), probes]),
         change("replicas, resources and a budget", Provisioner, [json!({}), budget]),
         change("replicas", WorkspaceProxy, [json!({}), json!({ "replicas": 3, "suspend": true })]),
         change("lists that are empty", ControlPlane, [json!({ "extraArgs": [] }), json!({ "extraEnv": [] })]),
@@ -252,6 +253,9 @@ fn changes_of_addresses() -> Vec<Change> {
     let sent = |to: &str| json!({ "controlPlaneRef": { "name": to }, "bootstrap": given });
     let [ours, mine] = ["https://coder.example.com", "https://mine.example.com"];
     let elsewhere = |url: &str| json!({ "bootstrap": boot(ours)["bootstrap"], "primaryAccessURL": url });
+    let of = |name: &str| json!({ "controlPlaneRef": { "name": name } });
+    let dials = |url: &str| json!({ "controlPlaneRef": { "name": "coder" }, "primaryAccessURL": url });
+    let kept = |secret: &str| json!({ "controlPlaneRef": { "name": "coder" }, "registration": { "tokenSecretName": secret } });
     let boot_field = "spec.bootstrap.credentialsSecretRef.name";
     let session_field = "spec.proxySessionTokenSecretRef.name";
     vec![
@@ -279,6 +283,28 @@ fn changes_of_addresses() -> Vec<Change> {
         change("credentials go to another control plane", Provisioner, [sent("coder"), sent("other")])
             .by(&["create pods"])
             .refused(boot_field, "CODER0506"),
+        change("a token we made goes to a control plane", WorkspaceProxy, [boot(ours), of("coder")])
+            .by(&["create pods"])
+            .refused("spec.controlPlaneRef.name", "CODER0506"),
+        change("the same by one who may read and run", WorkspaceProxy, [boot(ours), of("coder")])
+            .by(&["get secrets", "create deployments.apps"]),
+        change("a token we made goes to another control plane", WorkspaceProxy, [of("coder"), of("other")])
+            .by(&["create pods"])
+            .refused("spec.controlPlaneRef.name", "CODER0506"),
+        change(
+            "a token of a control plane is shown to an address",
+            WorkspaceProxy,
+            [of("coder"), dials(mine)],
+        )
+        .by(&["create pods"])
+        .refused("spec.primaryAccessURL", "CODER0506"),
+        change("a token we made moves to a Secret", WorkspaceProxy, [of("coder"), kept("payroll")])
+            .by(&["create pods", "get secrets"])
+            .refused("spec.registration.tokenSecretName", "CODER0512"),
+        change("the same by one who may make Secrets", WorkspaceProxy, [of("coder"), kept("payroll")])
+            .by(&["create pods", "get,create secrets"]),
+        change("back to its own Secret", WorkspaceProxy, [kept("payroll"), of("coder")])
+            .by(&["create pods", "get secrets"]),
         change(
             "daemons go to another control plane",
             Provisioner,
@@ -333,7 +359,8 @@ fn changes_of_powers(kind: Kind) -> Vec<Change> {
 
 /// Every change of the table.
 pub fn changes() -> Vec<Change> {
-    let of_pods = [changes_of_rules, changes_of_references, changes_of_powers];
+    let of_rules = WITH_RULES.map(changes_of_rules).into_iter();
+    let of_pods = [changes_of_references, changes_of_powers];
     let of_pods = WITH_POD_FIELDS.into_iter().flat_map(|kind| of_pods.map(|table| table(kind)));
     let of_kinds = [
         changes_of_rules_elsewhere(),
@@ -343,5 +370,5 @@ pub fn changes() -> Vec<Change> {
         changes_of_exposure(),
         changes_of_addresses(),
     ];
-    of_pods.chain(of_kinds).flatten().collect()
+    of_rules.chain(of_pods).chain(of_kinds).flatten().collect()
 }

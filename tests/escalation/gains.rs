@@ -8,7 +8,11 @@ use serde_json::{Value, json};
 use webhooks::Kind::{self, ControlPlane, Provisioner, WorkspaceProxy};
 
 /// Kinds whose spec says something about their pods, in the same words.
-pub const WITH_POD_FIELDS: [Kind; 2] = [ControlPlane, Provisioner];
+pub const WITH_POD_FIELDS: [Kind; 3] = Kind::ALL;
+/// Kinds whose spec grants rights to their pods.
+pub const WITH_RULES: [Kind; 2] = [ControlPlane, Provisioner];
+/// Kinds that are reached by users.
+const SERVING: [Kind; 2] = [ControlPlane, WorkspaceProxy];
 
 const ALL: &str = "get,list,watch,create,update,patch,delete,deletecollection";
 
@@ -193,6 +197,14 @@ fn code() -> Vec<Gain> {
         gains.push(gain("extraArgs", json!(["--verbose"])));
         gains.push(gain("extraEnv", json!([{ "name": "A", "value": "b" }])));
     }
+    for (field, value) in [
+        ("accessURL", json!("https://of-others.example.com")),
+        ("wildcardAccessURL", json!("*.of-others.example.com")),
+        ("derpOnly", json!(true)),
+        ("deletionPolicy", json!("Orphan")),
+    ] {
+        gains.push(Gain::running(WorkspaceProxy, field, json!({ field: value })));
+    }
     gains
 }
 
@@ -232,13 +244,15 @@ fn references_of_pods(kind: Kind) -> Vec<Gain> {
     .into()
 }
 
-fn references_of_control_planes() -> Vec<Gain> {
+fn references_of_kinds() -> Vec<Gain> {
+    let tls = json!({ "secretNames": ["payroll"] });
     [
-        ("licenseSecretRef", json!({ "name": "payroll" })),
-        ("operatorAccess", json!({ "tokenSecretRef": { "name": "payroll" } })),
-        ("tls", json!({ "secretNames": ["payroll"] })),
+        (ControlPlane, "licenseSecretRef", json!({ "name": "payroll" })),
+        (ControlPlane, "operatorAccess", json!({ "tokenSecretRef": { "name": "payroll" } })),
+        (ControlPlane, "tls", tls.clone()),
+        (WorkspaceProxy, "tls", tls),
     ]
-    .map(|(field, value)| reading(ControlPlane, field, json!({ field: value })))
+    .map(|(kind, field, value)| reading(kind, field, json!({ field: value })))
     .into()
 }
 
@@ -253,21 +267,27 @@ fn exposure() -> Vec<Gain> {
             .too_little(&[&format!("create {right} @team-a")])
             .too_little(&[&format!("get,list,update,patch,delete {right}")])
     };
-    let ingress = |spec: Value| {
+    let ingress = |kind: Kind, spec: Value| {
         let spec = json!({ "expose": { "ingress": spec } });
-        open(ControlPlane, "spec.expose.ingress", "ingresses.networking.k8s.io", spec)
+        open(kind, "spec.expose.ingress", "ingresses.networking.k8s.io", spec)
             .too_little(&["create ingresses"])
     };
     let gateway = json!({ "expose": { "gateway": { "host": "c.example.com",
         "parentRefs": [{ "name": "public", "namespace": "gateways" }] } } });
     let tls = json!({ "host": "c.example.com", "tls": { "secretName": "payroll" } });
-    let mut gains = vec![
-        ingress(json!({ "host": "c.example.com" })),
-        ingress(json!({ "host": "bank.example.com", "annotations": { "ingress.example.com/snippet": "x" } })),
-        ingress(tls).too_little(&["get secrets payroll"]),
-        open(ControlPlane, "spec.expose.gateway", "httproutes.gateway.networking.k8s.io", gateway),
-    ];
-    for kind in [ControlPlane, WorkspaceProxy] {
+    let snippet =
+        json!({ "host": "bank.example.com", "annotations": { "ingress.example.com/snippet": "x" } });
+    let mut gains = Vec::new();
+    for kind in SERVING {
+        gains.push(ingress(kind, json!({ "host": "c.example.com" })));
+        gains.push(ingress(kind, snippet.clone()));
+        gains.push(ingress(kind, tls.clone()).too_little(&["get secrets payroll"]));
+        gains.push(open(
+            kind,
+            "spec.expose.gateway",
+            "httproutes.gateway.networking.k8s.io",
+            gateway.clone(),
+        ));
         for service in [
             json!({ "type": "NodePort" }),
             json!({ "type": "LoadBalancer" }),
@@ -280,9 +300,6 @@ fn exposure() -> Vec<Gain> {
 }
 
 fn other_kinds() -> Vec<Gain> {
-    let payroll = json!({ "name": "payroll" });
-    let env = |from: &str| json!([{ "name": "A", "valueFrom": { from: { "name": "payroll", "key": "k" } } }]);
-    let proxy = |field: &str, value: Value| reading(WorkspaceProxy, field, json!({ field: value }));
     vec![
         // A coderd of the author's own would say what the operator writes there.
         Gain::of(Provisioner, json!({ "key": { "secretName": "payroll", "secretKey": "url" } }))
@@ -305,9 +322,33 @@ fn other_kinds() -> Vec<Gain> {
             .enough(&[FOUNDER[1]])
             .enough(&["bind roles.rbac.authorization.k8s.io"])
             .too_little(&["create deployments.apps"]),
-        proxy("imagePullSecrets", json!([payroll])),
-        proxy("extraEnv", env("secretKeyRef")),
-        proxy("extraEnv", env("configMapKeyRef")),
+    ]
+}
+
+/// The Secret that the operator writes a token into and sends: whoever chooses it must be allowed to make it and to read it.
+fn kept_tokens() -> Vec<Gain> {
+    let kept = |field: &str, spec: Value| {
+        Gain::of(WorkspaceProxy, spec)
+            .refused(field, "CODER0506")
+            .refused(field, "CODER0512")
+            .refused("spec.bootstrap", "CODER0509")
+            .enough(&["create pods", "get secrets", "create secrets"])
+            .enough(&["create deployments.apps", "get secrets @*", "create secrets @*"])
+            .too_little(&["create pods", "get secrets"])
+            .too_little(&["create pods", "create secrets"])
+            .too_little(&["get,create secrets"])
+            .too_little(&["create pods", "get secrets", "create secrets @team-a"])
+    };
+    let credentials = json!({ "name": "mine" });
+    let boot = json!({ "coderURL": "https://coder.example.com", "credentialsSecretRef": credentials,
+        "generatedTokenSecretName": "payroll" });
+    let registered =
+        json!({ "controlPlaneRef": { "name": "coder" }, "registration": { "tokenSecretName": "payroll" } });
+    vec![
+        kept("spec.bootstrap.generatedTokenSecretName", json!({ "bootstrap": boot })),
+        kept("spec.registration.tokenSecretName", registered)
+            .refused("spec.controlPlaneRef", "CODER0509")
+            .refused("spec.registration", "CODER0509"),
     ]
 }
 
@@ -328,8 +369,6 @@ fn sent_away() -> Vec<Gain> {
     let payroll = json!({ "name": "payroll" });
     let boot =
         |url: &str, secret: &str| json!({ "coderURL": url, "credentialsSecretRef": { "name": secret } });
-    let mut kept = boot("https://coder.example.com", "mine");
-    kept["generatedTokenSecretName"] = json!("payroll");
     vec![
         sending(
             Provisioner,
@@ -345,12 +384,6 @@ fn sent_away() -> Vec<Gain> {
         ),
         sending(
             WorkspaceProxy,
-            "spec.bootstrap.generatedTokenSecretName",
-            "payroll",
-            json!({ "bootstrap": kept }),
-        ),
-        sending(
-            WorkspaceProxy,
             "spec.proxySessionTokenSecretRef.name",
             "payroll",
             json!({ "primaryAccessURL": "https://mine.example.com", "proxySessionTokenSecretRef": payroll }),
@@ -363,7 +396,6 @@ fn sent_away() -> Vec<Gain> {
 /// Every gain of the table.
 pub fn gains() -> Vec<Gain> {
     let of_pods = [
-        grants,
         accounts,
         code_of_pods,
         references_of_pods,
@@ -373,6 +405,6 @@ pub fn gains() -> Vec<Gain> {
     ];
     let of_pods = WITH_POD_FIELDS.into_iter().flat_map(|kind| of_pods.map(|table| table(kind)));
     let of_kinds =
-        [namespaces(), code(), references_of_control_planes(), exposure(), other_kinds(), sent_away()];
-    of_pods.chain(of_kinds).flatten().collect()
+        [namespaces(), code(), references_of_kinds(), exposure(), other_kinds(), kept_tokens(), sent_away()];
+    WITH_RULES.map(grants).into_iter().chain(of_pods).chain(of_kinds).flatten().collect()
 }

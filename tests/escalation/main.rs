@@ -14,7 +14,7 @@ mod tenant;
 
 use changes::{Change, changes};
 use futures::{StreamExt, stream};
-use gains::{FOUNDER, Gain, WITH_POD_FIELDS, gains};
+use gains::{FOUNDER, Gain, WITH_RULES, gains};
 use serde_json::{Value, json};
 use support::Cluster;
 use support::wait::holds;
@@ -282,7 +282,7 @@ async fn rules_on_roles_are_refused_to_everybody() {
         let rule =
             json!({ "apiGroups": ["rbac.authorization.k8s.io"], "resources": [resource], "verbs": ["get"] });
         let spec = json!({ "rbac": { "extraRules": [rule] } });
-        for kind in WITH_POD_FIELDS {
+        for kind in WITH_RULES {
             let made = object(kind, &fresh("roles"), &spec);
             let told = causes(desk.send(&Person::Administrator, Way::Apply, false, &made).await).unwrap();
             assert_eq!(told, expected([("spec.rbac.extraRules[0]", "CODER0501")]));

@@ -116,7 +116,8 @@ impl Tenant {
 /// An object of the tenant; what the kind cannot do without is added.
 pub fn object(kind: Kind, name: &str, spec: &Value) -> Value {
     let mut spec = spec.clone();
-    let connected = ["bootstrap", "primaryAccessURL"].iter().any(|key| !spec[key].is_null());
+    let connected =
+        ["controlPlaneRef", "bootstrap", "primaryAccessURL"].iter().any(|key| !spec[key].is_null());
     match kind {
         Kind::Provisioner => {
             if spec["controlPlaneRef"].is_null() {

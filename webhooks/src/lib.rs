@@ -26,6 +26,7 @@ mod kind;
 mod memory;
 #[cfg(test)]
 mod properties;
+mod registration;
 pub mod render;
 pub mod rules;
 pub mod schema;

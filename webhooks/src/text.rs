@@ -87,6 +87,16 @@ pub(crate) static WILDCARD_HOST: Pattern = Pattern::new(
     r"^\*\.[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
     "a wildcard host ('*.' and a host name in lower case)",
 );
+/// Wildcard for applications as coderd takes it: one asterisk, first, in a host of two labels or more.
+pub(crate) static WILDCARD_ADDRESS: Pattern = Pattern::new(
+    r"^\*[-a-zA-Z0-9]*(\.[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?)+(:[0-9]{1,5})?$",
+    "a wildcard address ('*', then a host name, no scheme or path)",
+);
+/// What coderd takes for the id of something.
+pub(crate) static UUID: Pattern = Pattern::new(
+    r"^(urn:uuid:|\{)?[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}\}?$",
+    "an id, not a name",
+);
 /// Address of a coderd: scheme, host, port and path, and nothing that could carry a secret.
 pub(crate) static URL: Pattern = Pattern::new(
     r"^https?://([a-zA-Z0-9]([-a-zA-Z0-9.]*[a-zA-Z0-9])?|\[[0-9a-fA-F:.]+\])(:[0-9]{1,5})?(/[-a-zA-Z0-9._~/%+]*)?$",
@@ -203,7 +213,7 @@ pub(crate) fn quoted(text: &str) -> String {
 mod tests {
     use super::*;
 
-    static ALL: [&Pattern; 17] = [
+    static ALL: [&Pattern; 19] = [
         &LABEL,
         &LETTER_LABEL,
         &ANY_LABEL,
@@ -214,6 +224,8 @@ mod tests {
         &HOST,
         &ADDRESS,
         &WILDCARD_HOST,
+        &WILDCARD_ADDRESS,
+        &UUID,
         &URL,
         &PROTECTED_URL,
         &LOCAL_URL,

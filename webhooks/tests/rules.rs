@@ -101,6 +101,11 @@ fn names() {
     assert!(created(Provisioner, &named).allowed());
     named["spec"]["key"]["name"] = json!("Psk");
     assert_eq!(created(Provisioner, &named).causes[0].code, "CODER0107");
+    assert_eq!(codes(WorkspaceProxy, json!({"name": "primary"})), [""; 0], "nobody registers it");
+    let mut named = object(WorkspaceProxy, "primary", json!({"controlPlaneRef": {"name": "coder"}}));
+    assert_eq!(created(WorkspaceProxy, &named).causes[0].code, "CODER0105");
+    named["spec"]["registration"] = json!({"proxyName": "frankfurt"});
+    assert!(created(WorkspaceProxy, &named).allowed());
 }
 
 #[test]
@@ -134,6 +139,26 @@ fn keys_organizations_and_proxies() {
     );
     refused(WorkspaceProxy, bootstrap(json!({"proxyName": "a/b"})), "CODER0110", "spec.bootstrap.proxyName");
     accepted(WorkspaceProxy, bootstrap(json!({"proxyName": "frankfurt"})));
+    let registered = |registration: Value| json!({"controlPlaneRef": {"name": "coder"}, "registration": registration, "proxySessionTokenSecretRef": null});
+    let id = "5a4d9a36-6a1f-4c7c-9d8e-3f9a6f0b2c11";
+    for bad in ["PRIMARY", "a/b", "..", id, &id.replace('-', "")] {
+        let field = "spec.registration.proxyName";
+        refused(WorkspaceProxy, registered(json!({ "proxyName": bad })), "CODER0110", field);
+    }
+    for empty in ["proxyName", "displayName", "icon", "tokenSecretName"] {
+        let field = format!("spec.registration.{empty}");
+        refused(WorkspaceProxy, registered(json!({ empty: "" })), "CODER0202", &field);
+    }
+    refused(
+        WorkspaceProxy,
+        registered(json!({"tokenSecretName": "Not_Good"})),
+        "CODER0115",
+        "spec.registration.tokenSecretName",
+    );
+    accepted(
+        WorkspaceProxy,
+        registered(json!({"proxyName": "eu", "displayName": "Europe", "icon": "/e.png"})),
+    );
     refused(Provisioner, json!({"controlPlaneRef": {}}), "CODER0111", "spec.controlPlaneRef.name");
     let verdict = created(Provisioner, &json!({"metadata": {"name": "a"}}));
     assert_eq!(verdict.causes[0].code, "CODER0111");

@@ -73,6 +73,8 @@ pub fn derived(name: &str, spec: &CoderWorkspaceProxySpec) -> Vec<DerivedName> {
     let mut names = vec![
         DerivedName::by_rule(DerivedKind::Deployment, &WORKLOAD, name),
         DerivedName::by_rule(DerivedKind::Service, &WORKLOAD, name),
+        DerivedName::by_rule(DerivedKind::Ingress, &WORKLOAD, name),
+        DerivedName::by_rule(DerivedKind::HttpRoute, &WORKLOAD, name),
         DerivedName::chosen_or(DerivedKind::ServiceAccount, account, &SERVICE_ACCOUNT, name),
         DerivedName::by_rule(DerivedKind::InstanceLabel, &INSTANCE_LABEL, name),
     ];

@@ -68,7 +68,8 @@ workload_spec! {
         #[serde(skip_serializing_if = "Option::is_none")]
         pub service: Option<ServiceSpec>,
         /// Address by which users and coderd reach the proxy, for example `https://frankfurt.example.com`. Default: the
-        /// host of `expose`, otherwise the address of the Service inside the cluster.
+        /// host of `expose`, with https unless it is an Ingress without a certificate; otherwise the address of the
+        /// Service inside the cluster.
         #[serde(rename = "accessURL", skip_serializing_if = "Option::is_none")]
         #[schemars(length(max = 2048))]
         pub access_url: Option<String>,

@@ -72,9 +72,7 @@ fn claims_of(kind: Kind, object: &Object<'_>) -> Vec<Claim> {
     });
     let scope = |name: &DerivedName| match name.kind {
         DerivedKind::ProvisionerKey => provisioner_scope(object),
-        DerivedKind::ProxyRegistration => {
-            object.node.text_at(&["spec", "bootstrap", "coderURL"]).unwrap_or_default().to_owned()
-        }
+        DerivedKind::ProxyRegistration => proxy_scope(object),
         _ => namespace.to_owned(),
     };
     claimed.map(|name| (scope(&name), name.kind, name.name)).collect()
@@ -87,6 +85,16 @@ fn provisioner_scope(object: &Object<'_>) -> String {
     let control_plane = text(&["controlPlaneRef", "name"]).unwrap_or_default();
     let organization = text(&["organizationName"]).unwrap_or(default::ORGANIZATION);
     format!("{}/{control_plane}/{organization}", object.namespace)
+}
+
+/// Proxies are told apart within a control plane: the one that is referred to, or the one at an address.
+fn proxy_scope(object: &Object<'_>) -> String {
+    let spec = object.node.get("spec");
+    let text = |keys: &[&str]| spec.and_then(|spec| spec.text_at(keys)).unwrap_or_default();
+    if spec.is_some_and(|spec| spec.get("controlPlaneRef").is_some()) {
+        return format!("{}/{}", object.namespace, text(&["controlPlaneRef", "name"]));
+    }
+    text(&["bootstrap", "coderURL"]).trim_end_matches('/').to_owned()
 }
 
 /// Every name derived from an object; none where its spec cannot be read.

@@ -39,7 +39,7 @@ impl Target {
 }
 
 /// Fields that name an object in the same namespace; `[]` stands for each item of a list.
-const REFERENCES: [(&str, Target); 15] = [
+const REFERENCES: [(&str, Target); 16] = [
     ("spec.controlPlaneRef.name", Target::ControlPlane),
     ("spec.extraEnv[].valueFrom.secretKeyRef.name", Target::Secret),
     ("spec.extraEnv[].valueFrom.configMapKeyRef.name", Target::ConfigMap),
@@ -55,6 +55,7 @@ const REFERENCES: [(&str, Target); 15] = [
     ("spec.bootstrap.credentialsSecretRef.name", Target::Secret),
     ("spec.proxySessionTokenSecretRef.name", Target::Secret),
     ("spec.expose.ingress.tls.secretName", Target::Secret),
+    ("spec.expose.ingress.tls.wildcardSecretName", Target::Secret),
 ];
 
 /// Judges every reference of every object of ours.

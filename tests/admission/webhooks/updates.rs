@@ -4,6 +4,7 @@
 use super::{BINARY, LIMIT, admitted, control_planes, manifest, object};
 use kube::Api;
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 use support::wait::holds;
 use support::{Cluster, Installation, until};
@@ -59,6 +60,35 @@ async fn an_update_of_an_object_stored_without_an_image_gives_it_none() {
     let spec = &stored.data["spec"];
     assert_eq!((&spec["image"], &spec["replicas"]), (&Value::Null, &Value::Null), "{spec}");
     assert_eq!(spec["service"], json!({ "type": "ClusterIP", "port": 80 }));
+}
+
+#[tokio::test]
+async fn a_proxy_of_a_control_plane_gets_no_image_when_it_is_new_nor_later() {
+    let (installation, _operator, _planes) = admitted("following").await;
+    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("coder.com", "v1alpha1", "CoderWorkspaceProxy"));
+    let client = Cluster::shared().await.client().await;
+    let proxies: Api<DynamicObject> = Api::namespaced_with(client, &installation.namespace, &kind);
+    let proxy = |spec: Value| -> DynamicObject {
+        let mut object = manifest("fra", &spec);
+        object["kind"] = json!("CoderWorkspaceProxy");
+        serde_json::from_value(object).unwrap()
+    };
+    let following = json!({ "controlPlaneRef": { "name": "coder" } });
+    let stored = proxies.create(&PostParams::default(), &proxy(following.clone())).await.unwrap();
+    let spec = &stored.data["spec"];
+    assert_eq!((&spec["image"], &spec["replicas"]), (&Value::Null, &json!(1)), "{spec}");
+    let given = json!({ "primaryAccessURL": "https://coder.example.com", "proxySessionTokenSecretRef": { "name": "s" } });
+    let chosen = json!({ "image": "ghcr.io/coder/coder:v2.36.0" });
+    let patch = Patch::Merge(json!({ "spec": chosen }));
+    proxies.patch("fra", &PatchParams::default(), &patch).await.unwrap();
+    let replace = async |spec: &Value| {
+        let mut new = proxy(spec.clone());
+        new.metadata.resource_version = proxies.get("fra").await.unwrap().metadata.resource_version;
+        proxies.replace("fra", &PostParams::default(), &new).await.unwrap().data["spec"]["image"].clone()
+    };
+    assert_eq!(replace(&given).await, chosen["image"], "one with a token of its own keeps its image");
+    assert_eq!(replace(&following).await, Value::Null, "one of a control plane does not");
+    assert_eq!(replace(&given).await, Value::Null, "what runs is in the Deployment");
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ mod access_reviews;
 mod changes;
 mod exposure;
 mod grants;
-mod key_secret;
+mod kept_secret;
 mod pod_security;
 mod run_pods;
 mod sent_secrets;
@@ -103,7 +103,7 @@ pub fn required_access(old: Option<&Value>, new: &Value, namespace: &str, kind: 
     let mut required = run_pods::added(old, new, namespace);
     required.extend(pod_security::added(old, new, namespace));
     required.extend(sent_secrets::added(kind, old, new, namespace));
-    required.extend(key_secret::added(kind, old, new, namespace));
+    required.extend(kept_secret::added(kind, old, new, namespace));
     required.extend(exposure::added(old, new, namespace));
     required.extend(grants::added(kind, old, new, namespace));
     required
@@ -165,14 +165,16 @@ pub(crate) fn table() -> Vec<Row> {
         code: "CODER0506",
         fields: "of a CoderProvisioner: `spec.bootstrap.credentialsSecretRef`, and the control plane it is sent to; of a \
                  CoderWorkspaceProxy: `spec.bootstrap.credentialsSecretRef`, `spec.proxySessionTokenSecretRef`, \
-                 `spec.bootstrap.generatedTokenSecretName`, and the addresses they are sent to".into(),
+                 `spec.bootstrap.generatedTokenSecretName`, `spec.registration.tokenSecretName`, and the addresses and \
+                 the control plane they are sent to".into(),
         required: "`get` on the Secret in the namespace of the object",
         instead: "nothing",
     },
     Row {
         code: "CODER0512",
-        fields: "of a CoderProvisioner: `spec.key.secretName` and `spec.key.secretKey`, given or changed to anything but the \
-                 default".into(),
+        fields: "of a CoderProvisioner: `spec.key.secretName` and `spec.key.secretKey`; of a CoderWorkspaceProxy: \
+                 `spec.registration.tokenSecretName` and `spec.bootstrap.generatedTokenSecretName`; given or changed to \
+                 anything but the default".into(),
         required: "`create secrets` in the namespace of the object",
         instead: "nothing",
     },

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::{AccessCheck, RequiredAccess};
 use crate::field;
 use crate::kind::Kind;
+use crate::registration::Registration;
 
 /// A key of a Secret on its way to an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,45 +46,56 @@ fn referred(object: &Value, field: &'static str, to: &str) -> Option<SentSecret>
     })
 }
 
-/// The token of a registration, which the proxy shows to the control plane; told at the address where nobody named it.
-fn generated(object: &Value) -> Option<SentSecret> {
-    let bootstrap = field::at(object, "spec.bootstrap").filter(|bootstrap| bootstrap.is_object())?;
-    let given = bootstrap.get("generatedTokenSecretName").and_then(Value::as_str);
-    let given = given.filter(|name| !name.is_empty());
-    let addresses = ["spec.primaryAccessURL", "spec.bootstrap.coderURL"];
-    let address = addresses.into_iter().find(|path| text(object, path).is_some()).unwrap_or(addresses[1]);
+/// The token of a registration: the operator shows it to the coderd that registered the proxy, and the proxy to the address
+/// it dials. Told at the address where nobody named the Secret.
+fn generated(object: &Value) -> Vec<SentSecret> {
+    let Some(registration) = Registration::of(Kind::WorkspaceProxy, object) else {
+        return Vec::new();
+    };
+    let Registration { registrar, token_secret: field, .. } = registration;
+    let given = text(object, field);
     let name = text(object, "metadata.name").unwrap_or_default();
     let derived = || token_secret(name, &crds::CoderWorkspaceProxySpec::default());
-    Some(SentSecret {
-        field: if given.is_some() { "spec.bootstrap.generatedTokenSecretName" } else { address },
+    let to = |address: &'static str| SentSecret {
+        field: if given.is_some() { field } else { address },
         secret: given.map_or_else(derived, str::to_owned),
         key: secret_key::TOKEN.to_owned(),
-        to: text(object, address).unwrap_or_default().to_owned(),
+        to: text(object, address).map_or_else(String::new, |to| destination(address, to)),
         named: given.is_some(),
-    })
+    };
+    let dialled = text(object, DIALLED).map(|_| to(DIALLED));
+    let mut sent = vec![to(registrar)];
+    sent.extend(dialled.filter(|dialled| !sent.iter().any(|known| known.is(dialled))));
+    sent
+}
+
+/// A control plane is no address, whatever it is called.
+fn destination(path: &str, to: &str) -> String {
+    if path == CONTROL_PLANE { format!("control plane {to}") } else { to.to_owned() }
 }
 
 const CREDENTIALS: &str = "spec.bootstrap.credentialsSecretRef.name";
+const CONTROL_PLANE: &str = "spec.controlPlaneRef.name";
+const DIALLED: &str = "spec.primaryAccessURL";
 
 fn sent_secrets(kind: Kind, object: &Value) -> Vec<SentSecret> {
-    let sent = match kind {
-        Kind::ControlPlane => [None, None, None],
+    match kind {
+        Kind::ControlPlane => Vec::new(),
         // The key that the operator makes with it stays among the pods.
-        Kind::Provisioner => [referred(object, CREDENTIALS, "spec.controlPlaneRef.name"), None, None],
-        Kind::WorkspaceProxy => [
-            referred(object, CREDENTIALS, "spec.bootstrap.coderURL"),
-            referred(object, "spec.proxySessionTokenSecretRef.name", "spec.primaryAccessURL"),
-            generated(object),
-        ],
-    };
-    sent.into_iter().flatten().collect()
+        Kind::Provisioner => referred(object, CREDENTIALS, CONTROL_PLANE).into_iter().collect(),
+        Kind::WorkspaceProxy => {
+            let credentials = referred(object, CREDENTIALS, "spec.bootstrap.coderURL");
+            let session = referred(object, "spec.proxySessionTokenSecretRef.name", DIALLED);
+            credentials.into_iter().chain(session).chain(generated(object)).collect()
+        }
+    }
 }
 
 /// What the change sends that was not sent there before. A token that is yet to be made is nobody's so far, unless the
 /// manifest says where it is kept: something may be there already.
 pub(super) fn added(kind: Kind, old: Option<&Value>, new: &Value, namespace: &str) -> Vec<RequiredAccess> {
     let before = old.map(|old| sent_secrets(kind, old)).unwrap_or_default();
-    let registered = old.is_some_and(|old| field::at(old, "spec.bootstrap").is_some());
+    let registered = old.is_some_and(|old| Registration::of(kind, old).is_some());
     let fresh = sent_secrets(kind, new).into_iter().filter(|sent| {
         let known = before.iter().any(|known| sent.is(known));
         !known && (sent.named || registered)

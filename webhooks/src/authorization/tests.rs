@@ -3,7 +3,7 @@
 
 mod budget;
 mod exposure;
-mod key_secret;
+mod kept_secret;
 mod pod_security;
 mod run_pods;
 mod sent_secrets;
@@ -289,7 +289,7 @@ fn the_table_names_every_code_that_is_asked_for() {
     assert!(codes.iter().all(|code| crate::rules::by_code(code).is_some()));
     let words = &table()[0].fields;
     assert!(
-        words.contains("`suspend`, `replicas`") && words.contains("`coder.com/adopt-proxy` and"),
+        words.contains("`suspend`, `replicas`") && words.contains("`coder.com/rotate-token` and"),
         "{words}"
     );
 }

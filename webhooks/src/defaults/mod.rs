@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 
 use crate::field;
 use crate::kind::Kind;
+use crate::registration::Registration;
 
 pub use address::{ACCESS_URL, HTTPS, access_url, cluster_url, serves_tls, service_port};
 pub use complete::resolved;
@@ -35,12 +36,13 @@ impl Default for Config {
 }
 
 /// The patch that writes the defaults into an object: absent map keys only, so that a second patch is empty and no
-/// GitOps tool sees a difference. An object that replaces an old one keeps the image and the replicas it had.
+/// GitOps tool sees a difference. An object that replaces an old one keeps the replicas it had, and the image unless it
+/// follows that of a control plane.
 pub fn defaults(kind: Kind, object: &Value, old: Option<&Value>, config: &Config) -> Patch {
     let mut operations = Vec::new();
     // Something that is not an object is for the schema to refuse.
     if object.is_object() {
-        add_missing(&mut Vec::new(), Some(object), &written(kind, old, config), &mut operations);
+        add_missing(&mut Vec::new(), Some(object), &written(kind, object, old, config), &mut operations);
     }
     Patch(operations)
 }
@@ -66,23 +68,32 @@ pub(crate) fn apply(object: &mut Value, patch: &Patch) {
     let _ = json_patch::patch(object, patch);
 }
 
+/// Whether an object that gives no image runs that of its control plane: every provisioner does, and a proxy that refers to
+/// one. Written down, the image would stop following.
+pub(crate) fn follows_control_plane(kind: Kind, object: &Value) -> bool {
+    match kind {
+        Kind::ControlPlane => false,
+        Kind::Provisioner => true,
+        Kind::WorkspaceProxy => {
+            Registration::of(kind, object).is_some_and(Registration::is_with_control_plane)
+        }
+    }
+}
+
 /// The defaults that are written into an object.
-fn written(kind: Kind, old: Option<&Value>, config: &Config) -> Value {
+fn written(kind: Kind, object: &Value, old: Option<&Value>, config: &Config) -> Value {
     let (image, replicas) = match old {
         None => (Some(json!(config.default_image)), Some(json!(default::REPLICAS))),
         Some(old) => kept(old),
     };
     let mut spec = Map::new();
     spec.extend(replicas.map(|replicas| ("replicas".to_owned(), replicas)));
-    match kind {
-        // The image of a provisioner follows its control plane: written down, it would stop following.
-        Kind::Provisioner => {}
-        Kind::ControlPlane | Kind::WorkspaceProxy => {
-            spec.extend(image.map(|image| ("image".to_owned(), image)));
-            let silent = ServiceSpec::default();
-            let service = json!({"port": silent.port_or_default(), "type": silent.type_or_default()});
-            spec.insert("service".to_owned(), service);
-        }
+    let image = image.filter(|_| !follows_control_plane(kind, object));
+    spec.extend(image.map(|image| ("image".to_owned(), image)));
+    if kind != Kind::Provisioner {
+        let silent = ServiceSpec::default();
+        let service = json!({"port": silent.port_or_default(), "type": silent.type_or_default()});
+        spec.insert("service".to_owned(), service);
     }
     json!({ "spec": spec })
 }

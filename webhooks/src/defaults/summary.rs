@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use super::{Config, access_url, resolved};
 use crate::field;
 use crate::kind::Kind;
+use crate::registration::Registration;
 
 /// `status.resolved` of an object, in the shape its kind gives it. The address a control plane is told about is left
 /// out where `extraEnv` gives one or the namespace is not known; the reconciler also leaves it out where `envFrom`
@@ -37,8 +38,10 @@ pub fn status_resolved(kind: Kind, object: &Value, config: &Config) -> Value {
             ("replicas", "spec.replicas"),
             ("serviceType", "spec.service.type"),
             ("servicePort", "spec.service.port"),
+            ("serviceAccountName", "spec.serviceAccount.name"),
+            ("accessURL", "spec.accessURL"),
+            ("wildcardAccessURL", "spec.wildcardAccessURL"),
             ("primaryAccessURL", "spec.primaryAccessURL"),
-            ("proxyName", "spec.bootstrap.proxyName"),
         ],
     };
     let mut summary: Map<String, Value> = fields
@@ -49,22 +52,20 @@ pub fn status_resolved(kind: Kind, object: &Value, config: &Config) -> Value {
         Kind::ControlPlane => {
             // What cannot be read has no address either.
             let control_plane = serde_json::from_value::<CoderControlPlane>(complete.clone()).ok();
-            control_plane
-                .and_then(|one| access_url(&one, &config.cluster_domain))
-                .map(|url| ("accessURL", url))
+            let url = control_plane.and_then(|one| access_url(&one, &config.cluster_domain));
+            vec![("accessURL", url)]
         }
-        Kind::WorkspaceProxy => token_secret(&complete).map(|name| ("tokenSecretName", name.to_owned())),
-        Kind::Provisioner => None,
+        Kind::WorkspaceProxy => {
+            let text = |path: &str| field::text_at(&complete, path).map(str::to_owned);
+            let registration = Registration::of(kind, &complete);
+            let secret =
+                registration.map_or("spec.proxySessionTokenSecretRef.name", |made| made.token_secret);
+            let proxy = registration.and_then(|made| text(made.proxy_name));
+            vec![("proxyName", proxy), ("tokenSecretName", text(secret))]
+        }
+        Kind::Provisioner => Vec::new(),
     };
-    summary.extend(computed.map(|(name, value)| (name.to_owned(), json!(value))));
+    let computed = computed.into_iter().filter_map(|(name, value)| Some((name.to_owned(), json!(value?))));
+    summary.extend(computed);
     Value::Object(summary)
-}
-
-/// Secret the proxy's token is read from.
-fn token_secret(complete: &Value) -> Option<&str> {
-    let path = match field::at(complete, "spec.bootstrap") {
-        Some(_) => "spec.bootstrap.generatedTokenSecretName",
-        None => "spec.proxySessionTokenSecretRef.name",
-    };
-    field::text_at(complete, path)
 }

@@ -22,6 +22,28 @@ fn silence_is_filled_and_parents_are_made() {
 }
 
 #[test]
+fn a_proxy_of_a_control_plane_gets_no_image_and_any_other_does() {
+    let config = Config::default();
+    let old = json!({"spec": {"image": "coder:v1", "replicas": 2}});
+    let image = |spec: Value, old: Option<&Value>| {
+        let object = json!({ "spec": spec });
+        defaulted(Kind::WorkspaceProxy, &object, old, &config)["spec"].get("image").cloned()
+    };
+    let following = json!({"controlPlaneRef": {"name": "coder"}});
+    assert_eq!([image(following.clone(), None), image(following.clone(), Some(&old))], [None, None]);
+    let chosen = json!({"controlPlaneRef": {"name": "coder"}, "image": "coder:v2"});
+    assert_eq!(image(chosen, Some(&old)), Some(json!("coder:v2")));
+    for other in [json!({}), json!({"controlPlaneRef": null}), json!({"bootstrap": {}})] {
+        assert_eq!(image(other.clone(), None), Some(json!(default::IMAGE)), "{other}");
+        assert_eq!(image(other, Some(&old)), Some(json!("coder:v1")));
+    }
+    let following = json!({"metadata": {"name": "p"}, "spec": following});
+    assert!(resolved(Kind::WorkspaceProxy, &following, &config)["spec"].get("image").is_none());
+    let left = json!({"spec": {"controlPlaneRef": {"name": "coder"}}});
+    assert_eq!(image(json!({"bootstrap": {}}), Some(&left)), None, "what runs is in the Deployment");
+}
+
+#[test]
 fn nothing_that_is_there_is_touched() {
     for spec in [
         json!({"image": "", "replicas": null, "service": null}),
@@ -98,6 +120,41 @@ fn a_proxy_takes_its_address_from_the_registration() {
 }
 
 #[test]
+fn a_proxy_of_a_control_plane_is_named_where_it_is_registered() {
+    let config = Config::default();
+    let complete = |spec: Value| {
+        let object = json!({"metadata": {"name": "p", "namespace": "ns"}, "spec": spec});
+        let summary = status_resolved(Kind::WorkspaceProxy, &object, &config);
+        let typed: crds::workspace_proxy::ResolvedWorkspaceProxy =
+            serde_json::from_value(summary.clone()).unwrap();
+        assert_eq!(serde_json::to_value(&typed).unwrap(), summary, "no field is lost");
+        (resolved(Kind::WorkspaceProxy, &object, &config)["spec"].clone(), typed)
+    };
+    let (spec, summary) = complete(json!({"controlPlaneRef": {"name": "coder"}}));
+    let registration = json!({"proxyName": "p", "displayName": "p", "icon": default::PROXY_ICON, "tokenSecretName": "p-proxy-token"});
+    assert_eq!(spec["registration"], registration);
+    assert_eq!((spec.get("bootstrap"), spec.get("primaryAccessURL")), (None, None), "that is not known here");
+    assert_eq!(spec["accessURL"], "http://wsproxy-p.ns.svc.cluster.local");
+    assert_eq!(spec["serviceAccount"]["name"], "p-wsproxy");
+    assert_eq!(spec["terminationGracePeriodSeconds"], 60);
+    assert_eq!(spec["readinessProbe"]["enabled"], true);
+    assert_eq!(spec["livenessProbe"]["enabled"], false);
+    assert_eq!(summary.token_secret_name.as_deref(), Some("p-proxy-token"));
+    assert_eq!(summary.service_account_name.as_deref(), Some("p-wsproxy"));
+    assert_eq!(summary.access_url.as_deref(), Some("http://wsproxy-p.ns.svc.cluster.local"));
+    let chosen =
+        json!({"controlPlaneRef": {"name": "coder"}, "registration": {"proxyName": "eu", "icon": ""}});
+    let (spec, summary) = complete(chosen);
+    assert_eq!(spec["registration"]["displayName"], "eu");
+    assert_eq!(spec["registration"]["icon"], default::PROXY_ICON);
+    assert_eq!(summary.proxy_name.as_deref(), Some("eu"));
+    let given = json!({"primaryAccessURL": "https://c", "proxySessionTokenSecretRef": {"name": "s"}});
+    let (spec, summary) = complete(given);
+    assert_eq!((spec.get("registration"), summary.proxy_name), (None, None));
+    assert_eq!(summary.token_secret_name.as_deref(), Some("s"));
+}
+
+#[test]
 fn the_summary_has_the_shape_of_the_status_and_the_address_of_the_service() {
     let config = Config::default();
     let url = |spec: Value| {
@@ -149,7 +206,11 @@ fn coderd_gets_hours_to_start_and_one_minute_to_stop() {
 
 #[test]
 fn what_is_given_is_on_and_what_is_not_stays_away() {
-    for (kind, monitor) in [(Kind::ControlPlane, "serviceMonitor"), (Kind::Provisioner, "podMonitor")] {
+    for (kind, monitor) in [
+        (Kind::ControlPlane, "serviceMonitor"),
+        (Kind::Provisioner, "podMonitor"),
+        (Kind::WorkspaceProxy, "serviceMonitor"),
+    ] {
         only_what_is_given_is_on(monitor, |spec| {
             resolved(kind, &json!({"metadata": {"name": "c"}, "spec": spec}), &Config::default())
         });

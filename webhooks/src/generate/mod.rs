@@ -57,9 +57,37 @@ impl Generator {
         object.insert("metadata".into(), self.metadata());
         if !self.once_in(10) {
             let spec = schema::shipped(kind).pointer("/properties/spec").unwrap_or(&Value::Null);
-            object.insert("spec".into(), self.value(spec, "spec", 3));
+            let mut spec = self.value(spec, "spec", 3);
+            if kind == Kind::WorkspaceProxy && !self.once_in(4) {
+                self.give_one_way_to_a_token(&mut spec);
+            }
+            object.insert("spec".into(), spec);
         }
         Value::Object(object)
+    }
+
+    /// Chance alone would rarely give a proxy one way to its token and no other.
+    fn give_one_way_to_a_token(&mut self, spec: &mut Value) {
+        let Some(spec) = spec.as_object_mut() else { return };
+        let (address, secret) = (json!("https://coder.example.com"), json!({"name": "session"}));
+        let (gone, there): (&[&str], _) = match self.below(3) {
+            0 => {
+                let there = vec![("controlPlaneRef", json!({"name": "coder"}))];
+                (&["bootstrap", "proxySessionTokenSecretRef"], there)
+            }
+            1 => {
+                let bootstrap = json!({"coderURL": address, "credentialsSecretRef": secret});
+                (&["controlPlaneRef", "registration"], vec![("bootstrap", bootstrap)])
+            }
+            _ => {
+                let there = vec![("primaryAccessURL", address), ("proxySessionTokenSecretRef", secret)];
+                (&["controlPlaneRef", "registration", "bootstrap"], there)
+            }
+        };
+        gone.iter().for_each(|name| drop(spec.remove(*name)));
+        for (name, value) in there {
+            spec.entry(name).or_insert(value);
+        }
     }
 
     fn metadata(&mut self) -> Value {

@@ -103,7 +103,8 @@ pub(super) fn suiting(name: &str) -> &'static [&'static str] {
         ],
         "host" => &["coder.example.com", "coder", "Coder.example.com"],
         "wildcardHost" => &["*.coder.example.com", "*.example.com", "coder.example.com"],
-        "primaryAccessURL" | "coderURL" => &[
+        "wildcardAccessURL" => &["*.fra.example.com", "*--fra.example.com", "fra.example.com"],
+        "primaryAccessURL" | "coderURL" | "accessURL" => &[
             "https://coder.example.com",
             "http://coder.coder.svc.cluster.local:8080",
             "http://coder.example.com",

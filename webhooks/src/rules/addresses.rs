@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{Check, EVERYWHERE, IN_RUST, NO_CEL, Problem, Rule, Severity, Subject, When};
 use crate::field;
 use crate::kind::Kind;
-use crate::text::{Form, LOCAL_URL, PROTECTED_URL, URL, shown};
+use crate::text::{Form, LOCAL_URL, PROTECTED_URL, URL, WILDCARD_ADDRESS, shown};
 
 /// Addresses a token is sent to.
 const ADDRESSES: &[&str] = &["spec.primaryAccessURL", "spec.bootstrap.coderURL"];
@@ -16,7 +16,7 @@ pub(super) static RULES: &[Rule] = &[
         code: "CODER0401",
         title: "An address is a plain URL",
         kinds: &[Kind::WorkspaceProxy],
-        fields: ADDRESSES,
+        fields: &["spec.primaryAccessURL", "spec.bootstrap.coderURL", "spec.accessURL"],
         severity: Severity::Deny,
         when: When::Always,
         layers: EVERYWHERE,
@@ -82,6 +82,21 @@ pub(super) static RULES: &[Rule] = &[
         why: "Arguments are readable in Git, in the API and in the process list of the node.",
         bad: "spec:\n  extraArgs: [\"--postgres-url=postgres://coder:hunter2@db/coder\"]",
         good: "spec:\n  extraEnv:\n    - name: CODER_PG_CONNECTION_URL\n      valueFrom: {secretKeyRef: {name: database, key: url}}",
+    },
+    Rule {
+        code: "CODER0406",
+        title: "A wildcard address starts with '*'",
+        kinds: &[Kind::WorkspaceProxy],
+        fields: &["spec.wildcardAccessURL"],
+        severity: Severity::Deny,
+        when: When::Always,
+        layers: EVERYWHERE,
+        check: Check::Text(&[Form::Matches(&WILDCARD_ADDRESS)]),
+        fix: "use a host such as *.frankfurt.example.com",
+        why: "Each workspace application gets a host of its own: the asterisk stands for its name. A proxy does not start \
+              with a scheme or a path in it, nor with an asterisk in another place.",
+        bad: "spec:\n  wildcardAccessURL: https://*.frankfurt.example.com",
+        good: "spec:\n  wildcardAccessURL: \"*.frankfurt.example.com\"",
     },
 ];
 

@@ -4,6 +4,7 @@
 use serde_json::Value;
 
 use super::{Check, IN_RUST, NO_CEL, Problem, Rule, Severity, Subject, When};
+use crate::defaults::follows_control_plane;
 use crate::field;
 use crate::kind::Kind;
 use crate::text::{IMAGE, quoted};
@@ -103,8 +104,9 @@ pub(super) static RULES: &[Rule] = &[
 ];
 
 fn no_image(subject: &Subject<'_>) -> Vec<Problem> {
-    // A provisioner follows its control plane, which is better than any version of its own.
-    let silent = subject.kind != Kind::Provisioner && field::at(subject.object, "spec.image").is_none();
+    // What follows its control plane is better off than with any version of its own.
+    let follows = follows_control_plane(subject.kind, subject.object);
+    let silent = !follows && field::at(subject.object, "spec.image").is_none();
     silent.then(|| Problem::invalid("spec.image", "the version is not in Git")).into_iter().collect()
 }
 

@@ -1,9 +1,10 @@
 //! Decides which settings a provisioner daemon refuses together with a key, so that it would never start, which key it has, and
-//! whose image it runs. Never judges what the operator sets itself and an author may override: see the rule about that.
+//! which pods run whose image. Never judges what the operator sets itself and an author may override: see the rule about that.
 
 use super::{CelCheck, Check, IN_RUST, NO_CEL, NOT_IN_CRD, Problem, Rule, Severity, Subject, When};
 use crate::authorization::privileges_of_main_container;
 use crate::cause::CauseReason;
+use crate::defaults::follows_control_plane;
 use crate::field;
 use crate::kind::Kind;
 use crate::text::{list, quoted};
@@ -44,15 +45,15 @@ const OTHER_KEY: Rule = Rule {
 
 const IMAGE_OF_OTHERS: Rule = Rule {
     code: "CODER0225",
-    title: "Daemons outside Pod Security restricted name their image",
-    kinds: &[Kind::Provisioner],
+    title: "Pods outside Pod Security restricted name their image",
+    kinds: &[Kind::Provisioner, Kind::WorkspaceProxy],
     fields: &["spec.image"],
     severity: Severity::Deny,
     when: When::Always,
     layers: IN_RUST,
     check: Check::Object { find: image_of_others, cel: NO_CEL },
-    fix: "name the image of the daemons in spec.image, or stay within the Pod Security Standard restricted",
-    why: "Without spec.image daemons run what the control plane runs, and whoever may change that needs no more than the right \
+    fix: "name the image in spec.image, or stay within the Pod Security Standard restricted",
+    why: "Without spec.image, daemons and proxies with controlPlaneRef run what the control plane runs, and whoever may change that needs no more than the right \
           to create Deployments: it would run with privileges that were given to somebody else.",
     bad: "kind: CoderProvisioner\nspec:\n  securityContext: {privileged: true}",
     good: "kind: CoderProvisioner\nspec:\n  image: ghcr.io/coder/coder:v2.36.1\n  securityContext: {privileged: true}",
@@ -131,8 +132,9 @@ fn other_key_cel(_: Kind) -> Vec<CelCheck> {
 
 fn image_of_others(subject: &Subject<'_>) -> Vec<Problem> {
     let is_named = field::text_at(subject.object, "spec.image").is_some_and(|image| !image.is_empty());
+    let is_their_own = is_named || !follows_control_plane(subject.kind, subject.object);
     let outside =
-        if is_named { None } else { privileges_of_main_container(subject.object).into_iter().next() };
+        if is_their_own { None } else { privileges_of_main_container(subject.object).into_iter().next() };
     let problem = outside.map(|field| {
         let problem = format!("is not given, and {field} is outside of what Pod Security calls restricted");
         Problem::invalid("spec.image", problem).because(CauseReason::Required)

@@ -61,7 +61,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule {
         code: "CODER0213",
         title: "An entry of envFrom names one source, not two",
-        kinds: &[Kind::ControlPlane, Kind::Provisioner],
+        kinds: &Kind::ALL,
         fields: &["spec.envFrom"],
         severity: Severity::Deny,
         when: When::Always,
@@ -75,7 +75,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule {
         code: "CODER0214",
         title: "An entry of envFrom names a source",
-        kinds: &[Kind::ControlPlane, Kind::Provisioner],
+        kinds: &Kind::ALL,
         fields: &["spec.envFrom"],
         severity: Severity::Deny,
         when: When::Always,
@@ -213,9 +213,17 @@ fn operator_sets(kind: Kind) -> &'static [&'static str] {
         ],
         // The key is no matter of a warning: see the rule about that.
         Kind::Provisioner => &["CODER_URL", "CODER_PROVISIONER_DAEMON_NAME"],
-        Kind::WorkspaceProxy => {
-            &["CODER_PRIMARY_ACCESS_URL", "CODER_PROXY_SESSION_TOKEN", "CODER_HTTP_ADDRESS"]
-        }
+        Kind::WorkspaceProxy => &[
+            "CODER_PRIMARY_ACCESS_URL",
+            "CODER_PROXY_SESSION_TOKEN",
+            "CODER_ACCESS_URL",
+            "CODER_WILDCARD_ACCESS_URL",
+            "CODER_HTTP_ADDRESS",
+            "CODER_TLS_ENABLE",
+            "CODER_TLS_ADDRESS",
+            "CODER_TLS_CERT_FILE",
+            "CODER_TLS_KEY_FILE",
+        ],
     }
 }
 

@@ -13,8 +13,8 @@ use crate::text::{ADDRESS, Form, HOST, WILDCARD_HOST};
 pub(super) static RULES: &[Rule] = &[
     Rule {
         code: "CODER0301",
-        title: "A control plane is exposed in one way, not two",
-        kinds: &[Kind::ControlPlane],
+        title: "An object is exposed in one way, not two",
+        kinds: &[Kind::ControlPlane, Kind::WorkspaceProxy],
         fields: &["spec.expose"],
         severity: Severity::Deny,
         when: When::Always,
@@ -28,7 +28,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule {
         code: "CODER0302",
         title: "An exposure sets ingress or gateway",
-        kinds: &[Kind::ControlPlane],
+        kinds: &[Kind::ControlPlane, Kind::WorkspaceProxy],
         fields: &["spec.expose"],
         severity: Severity::Deny,
         when: When::Always,
@@ -42,7 +42,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule {
         code: "CODER0303",
         title: "A host is a host name",
-        kinds: &[Kind::ControlPlane],
+        kinds: &[Kind::ControlPlane, Kind::WorkspaceProxy],
         fields: &["spec.expose.ingress.host", "spec.expose.gateway.host"],
         severity: Severity::Deny,
         when: When::Always,
@@ -56,7 +56,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule {
         code: "CODER0304",
         title: "A wildcard host starts with '*.'",
-        kinds: &[Kind::ControlPlane],
+        kinds: &[Kind::ControlPlane, Kind::WorkspaceProxy],
         fields: &["spec.expose.ingress.wildcardHost", "spec.expose.gateway.wildcardHost"],
         severity: Severity::Deny,
         when: When::Always,
@@ -70,7 +70,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule {
         code: "CODER0305",
         title: "A wildcard certificate has a wildcard host",
-        kinds: &[Kind::ControlPlane],
+        kinds: &[Kind::ControlPlane, Kind::WorkspaceProxy],
         fields: &["spec.expose.ingress.tls.wildcardSecretName"],
         severity: Severity::Deny,
         when: When::Always,
@@ -84,7 +84,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule {
         code: "CODER0306",
         title: "A route names a gateway",
-        kinds: &[Kind::ControlPlane],
+        kinds: &[Kind::ControlPlane, Kind::WorkspaceProxy],
         fields: &["spec.expose.gateway.parentRefs"],
         severity: Severity::Deny,
         when: When::Always,
@@ -97,16 +97,24 @@ pub(super) static RULES: &[Rule] = &[
     },
     Rule {
         code: "CODER0307",
-        title: "A proxy is registered by the operator or by you",
+        title: "A proxy gets its token in one way",
         kinds: &[Kind::WorkspaceProxy],
-        fields: &["spec.bootstrap", "spec.primaryAccessURL", "spec.proxySessionTokenSecretRef"],
+        fields: &[
+            "spec.controlPlaneRef",
+            "spec.registration",
+            "spec.bootstrap",
+            "spec.primaryAccessURL",
+            "spec.proxySessionTokenSecretRef",
+        ],
         severity: Severity::Deny,
         when: When::Always,
         layers: EVERYWHERE,
-        check: Check::Object { find: unregistered, cel: unregistered_cel },
-        fix: "set bootstrap, or both primaryAccessURL and proxySessionTokenSecretRef",
+        check: Check::Object { find: ways_to_a_token, cel: ways_to_a_token_cel },
+        fix: "set controlPlaneRef, and registration only with it; or bootstrap; or primaryAccessURL and proxySessionTokenSecretRef",
         why: "A proxy needs the address of its control plane and a token that coderd gave it. Either the operator \
-              registers it and keeps the token, or you have done so yourself.",
+              registers it, through a control plane of this namespace or with an address and credentials of yours, and \
+              keeps the token; or you have registered it yourself. primaryAccessURL may stand beside either: it is the \
+              address that the proxy dials.",
         bad: "kind: CoderWorkspaceProxy\nspec:\n  primaryAccessURL: https://coder.example.com",
         good: "kind: CoderWorkspaceProxy\nspec:\n  primaryAccessURL: https://coder.example.com\n  proxySessionTokenSecretRef: {name: frankfurt-session}",
     },
@@ -196,28 +204,51 @@ fn no_gateway_cel(_: Kind) -> Vec<CelCheck> {
     vec![CelCheck::counting("spec.expose.gateway", text)]
 }
 
-fn unregistered(subject: &Subject<'_>) -> Vec<Problem> {
+/// One problem at most, as the CEL of the whole object counts them. A token beside `bootstrap` has always been accepted,
+/// and is a warning.
+fn ways_to_a_token(subject: &Subject<'_>) -> Vec<Problem> {
     let given = |path| has(subject, path);
-    let own = given("spec.primaryAccessURL") && given("spec.proxySessionTokenSecretRef");
-    let missing = match (given("spec.primaryAccessURL"), given("spec.proxySessionTokenSecretRef")) {
-        (true, false) => "proxySessionTokenSecretRef is missing",
-        (false, true) => "primaryAccessURL is missing",
-        _ => "has no address and no token",
+    let [control_plane, bootstrap, registration, address, token] = [
+        "spec.controlPlaneRef",
+        "spec.bootstrap",
+        "spec.registration",
+        "spec.primaryAccessURL",
+        "spec.proxySessionTokenSecretRef",
+    ]
+    .map(given);
+    let besides = |field: &str| Problem::invalid(field, "is not for a proxy with controlPlaneRef");
+    let missing = |problem: &str| Problem::invalid("spec", problem).because(CauseReason::Required);
+    let problem = match (control_plane, bootstrap, token) {
+        (true, true, _) => besides("spec.bootstrap"),
+        (true, false, true) => besides("spec.proxySessionTokenSecretRef"),
+        (true, false, false) => return Vec::new(),
+        (false, true, _) | (false, false, true) if registration => {
+            Problem::invalid("spec.registration", "is for a proxy with controlPlaneRef")
+        }
+        (false, true, _) => return Vec::new(),
+        (false, false, true) if address => return Vec::new(),
+        (false, false, true) => missing("primaryAccessURL is missing"),
+        (false, false, false) if registration => missing("controlPlaneRef is missing"),
+        (false, false, false) if address => missing("proxySessionTokenSecretRef is missing"),
+        (false, false, false) => missing("has no control plane, and no address and token"),
     };
-    one(!given("spec.bootstrap") && !own, || Problem::invalid("spec", missing).because(CauseReason::Required))
+    vec![problem]
 }
 
-fn unregistered_cel(_: Kind) -> Vec<CelCheck> {
-    let text = "(has(self.spec) && (has(self.spec.bootstrap) || has(self.spec.primaryAccessURL) && \
-                has(self.spec.proxySessionTokenSecretRef)) ? 0 : 1)";
+fn ways_to_a_token_cel(_: Kind) -> Vec<CelCheck> {
+    let text = "(has(self.spec) && (has(self.spec.controlPlaneRef) ? !has(self.spec.bootstrap) && \
+                !has(self.spec.proxySessionTokenSecretRef) : !has(self.spec.registration) && \
+                (has(self.spec.bootstrap) || has(self.spec.primaryAccessURL) && \
+                has(self.spec.proxySessionTokenSecretRef))) ? 0 : 1)";
     vec![CelCheck::counting("", text)]
 }
 
 fn unused_token(subject: &Subject<'_>) -> Vec<Problem> {
     let path = "spec.proxySessionTokenSecretRef";
-    one(has(subject, path) && has(subject, "spec.bootstrap"), || {
-        Problem::invalid(path, "is not used with bootstrap")
-    })
+    // With a control plane it is refused.
+    let unused =
+        has(subject, path) && has(subject, "spec.bootstrap") && !has(subject, "spec.controlPlaneRef");
+    one(unused, || Problem::invalid(path, "is not used with bootstrap"))
 }
 
 fn ignored_token_name(subject: &Subject<'_>) -> Vec<Problem> {

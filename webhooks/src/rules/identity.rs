@@ -11,7 +11,7 @@ use super::{
 use crate::cause::CauseReason;
 use crate::field;
 use crate::kind::Kind;
-use crate::text::{CODER_NAME, Form, quoted};
+use crate::text::{CODER_NAME, Form, UUID, quoted};
 
 pub(super) static RULES: &[Rule] = &[
     Rule {
@@ -78,29 +78,36 @@ pub(super) static RULES: &[Rule] = &[
     },
     Rule {
         code: "CODER0110",
-        title: "A proxy name is not primary and has no '/'",
+        title: "A proxy name is not primary and can be part of a path",
         kinds: &[Kind::WorkspaceProxy],
-        fields: &["spec.bootstrap.proxyName"],
+        fields: &["spec.bootstrap.proxyName", "spec.registration.proxyName"],
         severity: Severity::Deny,
         when: When::Always,
         layers: EVERYWHERE,
-        check: Check::Text(&[Form::NotOneOfAnyCase(&reserved::PROXIES), Form::Without("/")]),
+        check: Check::Text(&[
+            Form::NotOneOfAnyCase(&reserved::PROXIES),
+            Form::Without("/"),
+            Form::NotOneOf(&[".", ".."]),
+            Form::Avoids(&UUID),
+        ]),
         fix: "choose another name",
-        why: "primary is the control plane itself, and coderd looks up a proxy by a path that ends with its name.",
+        why: "primary is the control plane itself, and coderd looks up a proxy by a path that ends with its name, or with its \
+              id: what looks like an id is never looked up as a name.",
         bad: "spec:\n  bootstrap:\n    coderURL: https://coder.example.com\n    credentialsSecretRef: {name: registrar}\n    proxyName: primary",
         good: "spec:\n  bootstrap:\n    coderURL: https://coder.example.com\n    credentialsSecretRef: {name: registrar}\n    proxyName: frankfurt",
     },
     Rule {
         code: "CODER0111",
-        title: "A provisioner belongs to a control plane",
-        kinds: &[Kind::Provisioner],
+        title: "A reference to a control plane names it",
+        kinds: &[Kind::Provisioner, Kind::WorkspaceProxy],
         fields: &["spec.controlPlaneRef.name"],
         severity: Severity::Deny,
         when: When::Always,
         layers: EVERYWHERE,
         check: Check::Object { find: no_control_plane, cel: no_control_plane_cel },
         fix: "name a CoderControlPlane of this namespace",
-        why: "Keys are created in a control plane, and the daemons run its builds. Without one there is nothing to do.",
+        why: "Keys are created in a control plane, and the daemons run its builds; a proxy with controlPlaneRef is registered \
+              there. Without a name there is nothing to do.",
         bad: "kind: CoderProvisioner\nspec: {}",
         good: "kind: CoderProvisioner\nspec:\n  controlPlaneRef:\n    name: coder",
     },
@@ -160,11 +167,18 @@ fn no_control_plane(subject: &Subject<'_>) -> Vec<Problem> {
     let path = "spec.controlPlaneRef.name";
     // Something that is no text is for the schema to refuse.
     let missing = field::at(subject.object, path).is_none_or(|name| name.as_str() == Some(""));
+    // A proxy may do without one.
+    let referred = subject.kind == Kind::Provisioner
+        || field::at(subject.object, "spec.controlPlaneRef").is_some_and(Value::is_object);
     let problem = || Problem::invalid(path, "names no control plane").because(CauseReason::Required);
-    missing.then(problem).into_iter().collect()
+    (missing && referred).then(problem).into_iter().collect()
 }
 
-fn no_control_plane_cel(_: Kind) -> Vec<CelCheck> {
+fn no_control_plane_cel(kind: Kind) -> Vec<CelCheck> {
+    if kind == Kind::WorkspaceProxy {
+        let text = "(has(self.name) && self.name != '' ? 0 : 1)";
+        return vec![CelCheck::counting("spec.controlPlaneRef", text)];
+    }
     vec![CelCheck::counting(
         "",
         "(has(self.spec) && has(self.spec.controlPlaneRef) && has(self.spec.controlPlaneRef.name) && \

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::{CelCheck, Check, EVERYWHERE, IN_RUST, Problem, Rule, Severity, Subject, When};
 use crate::field;
 use crate::kind::Kind;
+use crate::registration::Registration;
 use crate::text::{ANY_LABEL, LETTER_LABEL, Pattern, list, quoted};
 
 pub(super) static RULES: &[Rule] = &[
@@ -78,7 +79,7 @@ pub(super) static RULES: &[Rule] = &[
         when: When::Create,
         layers: EVERYWHERE,
         check: Check::Object { find: reserved_by_coderd, cel: reserved_cel },
-        fix: "choose another name, or set spec.key.name or spec.bootstrap.proxyName",
+        fix: "choose another name, or set spec.key.name, spec.registration.proxyName or spec.bootstrap.proxyName",
         why: "Without a name of its own, the key or the proxy is named after the object, and coderd refuses these \
               names: built-in, user-auth and psk for keys, primary for proxies.",
         bad: "kind: CoderProvisioner\nmetadata:\n  name: psk",
@@ -169,9 +170,9 @@ fn reserved_by_coderd(subject: &Subject<'_>) -> Vec<Problem> {
         Kind::ControlPlane => false,
         Kind::Provisioner => reserved::KEYS.contains(&own) && !chosen("spec.key.name"),
         Kind::WorkspaceProxy => {
-            reserved::PROXIES.contains(&own)
-                && field::at(subject.object, "spec.bootstrap").is_some()
-                && !chosen("spec.bootstrap.proxyName")
+            // Otherwise the operator gives it no name in coderd.
+            let registration = Registration::of(subject.kind, subject.object);
+            reserved::PROXIES.contains(&own) && registration.is_some_and(|made| !chosen(made.proxy_name))
         }
     };
     let problem = || Problem::invalid("metadata.name", format!("{} is a name coderd reserves", quoted(own)));
@@ -187,8 +188,10 @@ fn reserved_cel(kind: Kind) -> Vec<CelCheck> {
             list(&reserved::KEYS)
         ),
         Kind::WorkspaceProxy => format!(
-            "(self.metadata.name in {} && has(self.spec) && has(self.spec.bootstrap) && \
-             !(has(self.spec.bootstrap.proxyName) && self.spec.bootstrap.proxyName != '') ? 1 : 0)",
+            "(self.metadata.name in {} && has(self.spec) && (has(self.spec.controlPlaneRef) ? \
+             !(has(self.spec.registration) && has(self.spec.registration.proxyName) && \
+             self.spec.registration.proxyName != '') : has(self.spec.bootstrap) && \
+             !(has(self.spec.bootstrap.proxyName) && self.spec.bootstrap.proxyName != '')) ? 1 : 0)",
             list(&reserved::PROXIES)
         ),
     };

@@ -16,7 +16,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule {
         code: "CODER0216",
         title: "A disruption budget sets one number, not two",
-        kinds: &[Kind::ControlPlane, Kind::Provisioner],
+        kinds: &Kind::ALL,
         fields: &["spec.podDisruptionBudget"],
         severity: Severity::Deny,
         when: When::Always,
@@ -30,7 +30,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule {
         code: "CODER0217",
         title: "Labels and annotations the operator sets are left to it",
-        kinds: &[Kind::ControlPlane, Kind::Provisioner],
+        kinds: &Kind::ALL,
         fields: &[
             "spec.podLabels",
             "spec.podAnnotations",
@@ -51,7 +51,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule {
         code: "CODER0218",
         title: "An init container has a name of its own",
-        kinds: &[Kind::ControlPlane, Kind::Provisioner],
+        kinds: &Kind::ALL,
         fields: &["spec.initContainers[].name"],
         severity: Severity::Deny,
         when: When::Always,
@@ -59,7 +59,7 @@ pub(super) static RULES: &[Rule] = &[
         check: Check::Object { find: bad_container_name, cel: bad_container_name_cel },
         fix: "use another name: a-z, 0-9 and '-', but not the name of the main container",
         why: "Kubernetes refuses a pod with such a container. The main container of a control plane is called coder, that \
-              of a provisioner provisioner.",
+              of a provisioner provisioner, that of a proxy workspace-proxy.",
         bad: "spec:\n  initContainers:\n    - {name: coder, image: \"busybox:1.37\"}",
         good: "spec:\n  initContainers:\n    - {name: wait, image: \"busybox:1.37\"}",
     },
@@ -89,7 +89,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule {
         code: "CODER0220",
         title: "The scrape interval is a Prometheus duration",
-        kinds: &[Kind::ControlPlane, Kind::Provisioner],
+        kinds: &Kind::ALL,
         fields: &["spec.metrics.serviceMonitor.interval", "spec.metrics.podMonitor.interval"],
         severity: Severity::Deny,
         when: When::Always,
@@ -155,7 +155,10 @@ fn set_by_operator(subject: &Subject<'_>) -> Vec<Problem> {
     let mut problems = Vec::new();
     for (path, own) in [
         ("spec.podLabels", OWN_LABELS.as_slice()),
-        ("spec.podAnnotations", &[annotation::CHECKSUM, annotation::KEY_CHECKSUM]),
+        (
+            "spec.podAnnotations",
+            &[annotation::CHECKSUM, annotation::KEY_CHECKSUM, annotation::TOKEN_CHECKSUM],
+        ),
         ("spec.serviceAccount.labels", &OWN_LABELS),
         ("spec.metrics.serviceMonitor.labels", &OWN_LABELS),
         ("spec.metrics.podMonitor.labels", &OWN_LABELS),

@@ -30,6 +30,7 @@ pub(super) static RULES: &[Rule] = &[
             "spec.key.secretName",
             "spec.bootstrap.credentialsSecretRef.name",
             "spec.bootstrap.generatedTokenSecretName",
+            "spec.registration.tokenSecretName",
             "spec.proxySessionTokenSecretRef.name",
         ],
         severity: Severity::Deny,
@@ -72,7 +73,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule {
         code: "CODER0117",
         title: "The name of an object is one Kubernetes accepts",
-        kinds: &[Kind::ControlPlane, Kind::Provisioner],
+        kinds: &Kind::ALL,
         fields: &[
             "spec.serviceAccount.name",
             "spec.priorityClassName",
@@ -93,7 +94,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule {
         code: "CODER0118",
         title: "The name of a namespace is one Kubernetes accepts",
-        kinds: &[Kind::ControlPlane],
+        kinds: &[Kind::ControlPlane, Kind::WorkspaceProxy],
         fields: &["spec.rbac.workspaceNamespaces[]", "spec.expose.gateway.parentRefs[].namespace"],
         severity: Severity::Deny,
         when: When::Always,

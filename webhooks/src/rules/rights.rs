@@ -47,6 +47,7 @@ pub(super) static RULES: &[Rule] = &[
         fields: &[
             "spec.bootstrap.credentialsSecretRef",
             "spec.bootstrap.generatedTokenSecretName",
+            "spec.registration.tokenSecretName",
             "spec.bootstrap.coderURL",
             "spec.controlPlaneRef.name",
             "spec.proxySessionTokenSecretRef",
@@ -65,7 +66,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule {
         code: "CODER0507",
         title: "Whoever exceeds the Pod Security level restricted must be allowed to create pods",
-        kinds: &[Kind::ControlPlane, Kind::Provisioner],
+        kinds: &Kind::ALL,
         fields: &[
             "spec.volumes[]",
             "spec.securityContext",
@@ -112,8 +113,8 @@ pub(super) static RULES: &[Rule] = &[
         fix: "ask somebody who may create pods or Deployments in this namespace to apply it",
         why: "The author of an object chooses what its pods run, what they mount and which ServiceAccount they use. \
               Whoever may create pods or Deployments in the namespace could do all of that without the operator; \
-              nobody else can do it by way of the operator. Annotations that adopt, release or downgrade something \
-              count as such a change.",
+              nobody else can do it by way of the operator. Annotations that adopt, rotate, release or downgrade \
+              something count as such a change.",
         bad: "spec:\n  image: registry.example.com/mine:v2.36.1   # by somebody who may not create pods",
         good: "spec:\n  replicas: 2   # may be changed by anybody who may change the object",
     },
@@ -155,9 +156,14 @@ pub(super) static RULES: &[Rule] = &[
     },
     Rule {
         code: "CODER0512",
-        title: "Whoever chooses the Secret of a provisioner key must be allowed to create Secrets",
-        kinds: &[Kind::Provisioner],
-        fields: &["spec.key.secretName", "spec.key.secretKey"],
+        title: "Whoever chooses the Secret of a key or token must be allowed to create Secrets",
+        kinds: &[Kind::Provisioner, Kind::WorkspaceProxy],
+        fields: &[
+            "spec.key.secretName",
+            "spec.key.secretKey",
+            "spec.registration.tokenSecretName",
+            "spec.bootstrap.generatedTokenSecretName",
+        ],
         severity: Severity::Deny,
         when: When::Always,
         layers: WEBHOOK,

@@ -34,20 +34,86 @@ fn exposure() {
         );
     }
     accepted(ControlPlane, json!({"expose": {"gateway": gateway}}));
-    let proxy = |spec: Value| created(WorkspaceProxy, &object(WorkspaceProxy, "p", spec));
-    for bad in [
-        json!({}),
-        json!({"primaryAccessURL": "https://c"}),
-        json!({"proxySessionTokenSecretRef": {"name": "s"}}),
-    ] {
-        let verdict = proxy(bad);
-        assert_eq!((verdict.causes[0].code, verdict.causes[0].field.as_str()), ("CODER0307", "spec"));
-    }
-    let bootstrap = json!({"bootstrap": {"coderURL": "https://c", "credentialsSecretRef": {"name": "s"}}});
-    assert!(proxy(bootstrap.clone()).allowed());
-    warned(WorkspaceProxy, bootstrap, "CODER0308", "spec.proxySessionTokenSecretRef");
     let ignored = json!({"operatorAccess": {"generatedTokenSecretName": "x"}});
     warned(ControlPlane, ignored, "CODER0309", "spec.operatorAccess.generatedTokenSecretName");
+}
+
+#[test]
+fn a_proxy_is_exposed_as_a_control_plane_is() {
+    let ingress = json!({"host": "p.example.com"});
+    let gateway =
+        json!({"host": "p.example.com", "parentRefs": [{"name": "public", "namespace": "gateways"}]});
+    let expose = |expose: Value| json!({ "expose": expose });
+    for (bad, code, field) in [
+        (json!({"ingress": ingress, "gateway": gateway}), "CODER0301", "spec.expose"),
+        (json!({}), "CODER0302", "spec.expose"),
+        (json!({"ingress": {"host": "https://p"}}), "CODER0303", "spec.expose.ingress.host"),
+        (
+            json!({"ingress": {"host": "p", "wildcardHost": "p"}}),
+            "CODER0304",
+            "spec.expose.ingress.wildcardHost",
+        ),
+        (json!({"gateway": {"host": "p", "parentRefs": []}}), "CODER0306", "spec.expose.gateway.parentRefs"),
+        (
+            json!({"gateway": {"host": "p", "parentRefs": [{"name": "g", "namespace": "A.b"}]}}),
+            "CODER0118",
+            "spec.expose.gateway.parentRefs[0].namespace",
+        ),
+    ] {
+        refused(WorkspaceProxy, expose(bad), code, field);
+    }
+    accepted(WorkspaceProxy, expose(json!({ "ingress": ingress })));
+    accepted(WorkspaceProxy, expose(json!({ "gateway": gateway })));
+    refused(WorkspaceProxy, json!({"tls": {"secretNames": ["A"]}}), "CODER0115", "spec.tls.secretNames[0]");
+    let probe = json!({"livenessProbe": {"successThreshold": 2}});
+    refused(WorkspaceProxy, probe, "CODER0207", "spec.livenessProbe.successThreshold");
+}
+
+#[test]
+fn ways_to_a_token() {
+    let proxy = |spec: Value| created(WorkspaceProxy, &object(WorkspaceProxy, "p", spec));
+    let (reference, token) = (json!({"name": "coder"}), json!({"name": "s"}));
+    let bootstrap = json!({"coderURL": "https://c", "credentialsSecretRef": {"name": "s"}});
+    let url = "https://c";
+    for (bad, field) in [
+        (json!({}), "spec"),
+        (json!({ "primaryAccessURL": url }), "spec"),
+        (json!({ "proxySessionTokenSecretRef": token }), "spec"),
+        (json!({"registration": {"proxyName": "p"}}), "spec"),
+        (json!({"controlPlaneRef": reference, "bootstrap": bootstrap}), "spec.bootstrap"),
+        (
+            json!({"controlPlaneRef": reference, "proxySessionTokenSecretRef": token, "primaryAccessURL": url}),
+            "spec.proxySessionTokenSecretRef",
+        ),
+        (json!({"bootstrap": bootstrap, "registration": {}}), "spec.registration"),
+        (
+            json!({"primaryAccessURL": url, "proxySessionTokenSecretRef": token, "registration": {}}),
+            "spec.registration",
+        ),
+    ] {
+        let verdict = proxy(bad.clone());
+        let causes: Vec<(&str, &str)> =
+            verdict.causes.iter().map(|cause| (cause.code, cause.field.as_str())).collect();
+        assert_eq!(causes, [("CODER0307", field)], "{bad}");
+    }
+    for good in [
+        json!({ "controlPlaneRef": reference }),
+        json!({"controlPlaneRef": reference, "primaryAccessURL": url, "registration": {"proxyName": "eu"}}),
+        json!({ "bootstrap": bootstrap }),
+        json!({"bootstrap": bootstrap, "primaryAccessURL": url}),
+        json!({"primaryAccessURL": url, "proxySessionTokenSecretRef": token}),
+        json!({"controlPlaneRef": reference, "bootstrap": null, "proxySessionTokenSecretRef": null}),
+    ] {
+        assert!(proxy(good.clone()).allowed(), "{good}");
+    }
+    // Manifests of the Go operator may hold both.
+    warned(WorkspaceProxy, json!({ "bootstrap": bootstrap }), "CODER0308", "spec.proxySessionTokenSecretRef");
+    let named = |name: Value| json!({"controlPlaneRef": name, "primaryAccessURL": null, "proxySessionTokenSecretRef": null});
+    for nameless in [json!({}), json!({"name": ""})] {
+        refused(WorkspaceProxy, named(nameless), "CODER0111", "spec.controlPlaneRef.name");
+    }
+    refused(WorkspaceProxy, named(json!({"name": "Coder"})), "CODER0117", "spec.controlPlaneRef.name");
+    accepted(WorkspaceProxy, named(reference));
 }
 
 #[test]
@@ -69,6 +135,17 @@ fn addresses() {
         "http://coder:80",
     ] {
         accepted(WorkspaceProxy, json!({ "primaryAccessURL": good }));
+    }
+    for bad in ["p.example.com", "https://u:p@p.example.com", "https://p.example.com?x=1"] {
+        refused(WorkspaceProxy, json!({ "accessURL": bad }), "CODER0401", "spec.accessURL");
+    }
+    accepted(WorkspaceProxy, json!({"accessURL": "http://p.example.com:8080"}));
+    for bad in ["p.example.com", "https://*.p.example.com", "*", "*.p.example.com/x", "a.*.example.com", "*."]
+    {
+        refused(WorkspaceProxy, json!({ "wildcardAccessURL": bad }), "CODER0406", "spec.wildcardAccessURL");
+    }
+    for good in ["*.p.example.com", "*--apps.example.com", "*.p.example.com:8443"] {
+        accepted(WorkspaceProxy, json!({ "wildcardAccessURL": good }));
     }
     let secret = json!({"extraEnv": [{"name": "CODER_OIDC_CLIENT_SECRET", "value": "hunter2"}]});
     warned(ControlPlane, secret.clone(), "CODER0404", "spec.extraEnv[0].value");

@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 use webhooks::Kind;
 
-use super::{ControlPlane, Provisioner, accepted, refused, warned};
+use super::{ControlPlane, Provisioner, WorkspaceProxy, accepted, refused, warned};
 
 /// Kinds whose spec says something about their pods.
-const KINDS: [Kind; 2] = [ControlPlane, Provisioner];
+const KINDS: [Kind; 3] = Kind::ALL;
 
 #[test]
 fn what_kubernetes_refuses_in_a_pod_is_refused_before_it() {
@@ -60,7 +60,8 @@ fn what_kubernetes_refuses_in_a_pod_is_refused_before_it() {
             refused(kind, more.clone(), code, field);
         }
     }
-    for (kind, monitor) in [(ControlPlane, "serviceMonitor"), (Provisioner, "podMonitor")] {
+    for kind in KINDS {
+        let monitor = if kind == Provisioner { "podMonitor" } else { "serviceMonitor" };
         let more = json!({"metrics": {monitor: {"interval": "soon"}}});
         refused(kind, more, "CODER0220", &format!("spec.metrics.{monitor}.interval"));
     }
@@ -69,8 +70,11 @@ fn what_kubernetes_refuses_in_a_pod_is_refused_before_it() {
 #[test]
 fn an_init_container_is_not_named_like_the_main_one_of_its_kind() {
     let named = |name: &str| json!({"initContainers": [{"name": "wait"}, {"name": name}]});
-    for (kind, main, free) in [(ControlPlane, "coder", "provisioner"), (Provisioner, "provisioner", "coder")]
-    {
+    for (kind, main, free) in [
+        (ControlPlane, "coder", "provisioner"),
+        (Provisioner, "provisioner", "coder"),
+        (WorkspaceProxy, "workspace-proxy", "coder"),
+    ] {
         refused(kind, named(main), "CODER0218", "spec.initContainers[1].name");
         accepted(kind, named(free));
     }
@@ -81,8 +85,10 @@ fn what_the_operator_sets_is_left_to_it() {
     for kind in KINDS {
         let label = json!({"podLabels": {"app.kubernetes.io/name": "mine"}});
         warned(kind, label, "CODER0217", "spec.podLabels[app.kubernetes.io/name]");
-        let checksum = json!({"podAnnotations": {"checksum/provisioner-key": "mine"}});
-        warned(kind, checksum, "CODER0217", "spec.podAnnotations[checksum/provisioner-key]");
+        for checksum in ["checksum/provisioner-key", "checksum/proxy-token"] {
+            let field = format!("spec.podAnnotations[{checksum}]");
+            warned(kind, json!({"podAnnotations": {checksum: "mine"}}), "CODER0217", &field);
+        }
         let metrics = |more: Value| json!({"metrics": more, "extraEnv": [{"name": "CODER_PROMETHEUS_ENABLE", "value": "false"}]});
         warned(kind, metrics(json!({})), "CODER0215", "spec.extraEnv[0].name");
         accepted(kind, metrics(json!({"enabled": false})));
@@ -91,6 +97,12 @@ fn what_the_operator_sets_is_left_to_it() {
         let source = json!({"secretKeyRef": {"name": "s", "key": "k"}});
         let given = json!({"extraEnv": [{"name": name, "valueFrom": source}]});
         warned(Provisioner, given, "CODER0215", "spec.extraEnv[0].name");
+    }
+    for name in
+        ["CODER_PROXY_SESSION_TOKEN", "CODER_ACCESS_URL", "CODER_WILDCARD_ACCESS_URL", "CODER_TLS_ENABLE"]
+    {
+        let given = json!({"extraEnv": [{"name": name, "value": "$(A)"}]});
+        warned(WorkspaceProxy, given, "CODER0215", "spec.extraEnv[0].name");
     }
 }
 
@@ -126,7 +138,7 @@ fn daemons_have_the_key_of_the_operator() {
 }
 
 #[test]
-fn privileged_daemons_do_not_run_what_the_author_of_the_control_plane_chose() {
+fn privileged_pods_do_not_run_what_the_author_of_the_control_plane_chose() {
     let outside = [
         json!({"securityContext": {"privileged": true}}),
         json!({"podSecurityContext": {"runAsUser": 0}}),
@@ -134,6 +146,15 @@ fn privileged_daemons_do_not_run_what_the_author_of_the_control_plane_chose() {
     ];
     for mut spec in outside {
         refused(Provisioner, spec.clone(), "CODER0225", "spec.image");
+        let mut following = spec.clone();
+        following["controlPlaneRef"] = json!({"name": "coder"});
+        for own in ["primaryAccessURL", "proxySessionTokenSecretRef", "image"] {
+            following[own] = Value::Null;
+        }
+        refused(WorkspaceProxy, following.clone(), "CODER0225", "spec.image");
+        following["image"] = json!("coder:v1");
+        accepted(WorkspaceProxy, following);
+        accepted(WorkspaceProxy, spec.clone());
         spec["image"] = json!("coder:v1");
         accepted(Provisioner, spec);
     }
@@ -144,7 +165,7 @@ fn privileged_daemons_do_not_run_what_the_author_of_the_control_plane_chose() {
 #[test]
 fn rules_of_both_kinds_name_what_they_grant() {
     let rule = |rule: Value| json!({"rbac": {"extraRules": [rule]}});
-    for kind in KINDS {
+    for kind in [ControlPlane, Provisioner] {
         for bad in [
             json!({"apiGroups": ["*"], "resources": ["pods"], "verbs": ["get"]}),
             json!({"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles"], "verbs": ["create"]}),

@@ -36,6 +36,9 @@ fn each_way_in_asks_for_the_right_to_make_it_by_hand() {
     }
     let proxied = proxy(json!({"service": {"type": "LoadBalancer"}}));
     assert_eq!(exposed(Kind::WorkspaceProxy, None, &proxied), told("spec.service", "services"));
+    let proxied = proxy(ingress("a"));
+    let asked = told("spec.expose.ingress", "ingresses.networking.k8s.io");
+    assert_eq!(exposed(Kind::WorkspaceProxy, None, &proxied), asked);
 }
 
 #[test]

@@ -89,3 +89,32 @@ fn the_token_of_a_registration_goes_where_the_proxy_is_told_to_go() {
     assert_eq!(sent(Some(&a), &named), asked);
     assert_eq!(sent(None, &named)[1..], asked, "something may be there already");
 }
+
+#[test]
+fn the_token_of_a_registration_goes_to_the_control_plane_and_to_the_address_that_is_dialled() {
+    let of = |control_plane: &str, more: Value| {
+        let mut object = proxy(json!({"controlPlaneRef": {"name": control_plane}}));
+        for (key, value) in more.as_object().unwrap() {
+            object["spec"][key] = value.clone();
+        }
+        object
+    };
+    let (a, b) = (of("a", json!({})), of("b", json!({})));
+    assert_eq!((sent(None, &a), sent(Some(&a), &a)), (Vec::new(), Vec::new()), "nobody's so far");
+    assert_eq!(sent(Some(&a), &b), told("spec.controlPlaneRef.name", "p-proxy-token"));
+    let dials = of("a", json!({"primaryAccessURL": "https://mine"}));
+    assert_eq!(sent(Some(&a), &dials), told("spec.primaryAccessURL", "p-proxy-token"));
+    assert_eq!(sent(Some(&dials), &a), [], "it went there before");
+    assert_eq!(
+        sent(Some(&dials), &of("b", json!({"primaryAccessURL": "https://mine"}))),
+        told("spec.controlPlaneRef.name", "p-proxy-token"),
+        "the operator shows it to another control plane"
+    );
+    let named = of("a", json!({"registration": {"tokenSecretName": "of-others"}}));
+    let asked = told("spec.registration.tokenSecretName", "of-others");
+    assert_eq!((sent(None, &named), sent(Some(&a), &named)), (asked.clone(), asked));
+    let url = bootstrap("https://a");
+    assert_eq!(sent(Some(&url), &a), told("spec.controlPlaneRef.name", "p-proxy-token"), "another coderd");
+    let deceptive = bootstrap("a");
+    assert_eq!(sent(Some(&deceptive), &a).len(), 1, "an address is no control plane");
+}

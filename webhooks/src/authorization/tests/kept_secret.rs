@@ -1,4 +1,4 @@
-//! Tests of when an author chooses the Secret of a provisioner key.
+//! Tests of when an author chooses the Secret of a provisioner key or of a proxy token.
 //! They never meet a cluster: the answers are given by the test.
 
 use serde_json::{Value, json};
@@ -49,7 +49,47 @@ fn the_default_asks_for_nothing_and_every_new_place_does() {
     assert_eq!(chosen(Some(&key), &plain), [""; 0], "back to the default");
     let both = keyed(json!({"secretName": "mine", "secretKey": "url"}));
     assert_eq!(chosen(Some(&secret), &both), ["spec.key.secretName"]);
-    for kind in [Kind::ControlPlane, Kind::WorkspaceProxy] {
-        assert_eq!(required("CODER0512", kind, None, &both), []);
+    assert_eq!(required("CODER0512", Kind::ControlPlane, None, &both), []);
+}
+
+fn chosen_for_proxy(old: Option<&Value>, new: &Value) -> Vec<String> {
+    let required = required("CODER0512", Kind::WorkspaceProxy, old, new);
+    for access in &required {
+        assert_eq!(access.alternatives[0].in_words(), "create secrets in namespace coder");
     }
+    required.into_iter().map(|access| access.field).collect()
+}
+
+fn registered(registration: Value) -> Value {
+    proxy(json!({"controlPlaneRef": {"name": "coder"}, "registration": registration}))
+}
+
+fn bootstrapped(secret: Value) -> Value {
+    let credentials = json!({"name": "s"});
+    proxy(
+        json!({"bootstrap": {"coderURL": "https://a", "credentialsSecretRef": credentials, "generatedTokenSecretName": secret}}),
+    )
+}
+
+#[test]
+fn the_secret_of_a_token_is_chosen_in_the_same_way() {
+    let nothing = [""; 0];
+    for same in [registered(json!({})), registered(json!({"tokenSecretName": "p-proxy-token"}))] {
+        assert_eq!(chosen_for_proxy(None, &same), nothing, "{same}");
+    }
+    let (ours, theirs) = (registered(json!({"tokenSecretName": "mine"})), bootstrapped(json!("mine")));
+    assert_eq!(chosen_for_proxy(None, &ours), ["spec.registration.tokenSecretName"]);
+    assert_eq!(chosen_for_proxy(None, &theirs), ["spec.bootstrap.generatedTokenSecretName"]);
+    assert_eq!(chosen_for_proxy(Some(&theirs), &ours), nothing, "the operator wrote it before");
+    assert_eq!(chosen_for_proxy(Some(&ours), &bootstrapped(Value::Null)), nothing, "back to the default");
+    let other = registered(json!({"tokenSecretName": "other"}));
+    assert_eq!(chosen_for_proxy(Some(&ours), &other), ["spec.registration.tokenSecretName"]);
+    let given =
+        proxy(json!({"primaryAccessURL": "https://a", "proxySessionTokenSecretRef": {"name": "mine"}}));
+    assert_eq!(chosen_for_proxy(None, &given), nothing, "what is only read is not written");
+    assert_eq!(chosen_for_proxy(Some(&given), &ours), ["spec.registration.tokenSecretName"]);
+    let pods = |check: &AccessCheck| check.resource != "secrets";
+    assert_eq!(denied(Kind::WorkspaceProxy, None, &registered(json!({})), pods), nothing);
+    let reads = |check: &AccessCheck| check.resource != "secrets" || check.verb == "get";
+    assert_eq!(denied(Kind::WorkspaceProxy, None, &ours, reads), ["CODER0512"], "reading is not writing");
 }
