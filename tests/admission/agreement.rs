@@ -27,7 +27,7 @@ const PURE: u64 = 100_000;
 const FITTING: usize = 1_150;
 const MISFITS: usize = 250;
 /// Stored objects that are changed.
-const OLDER: usize = 250;
+const OLDER: usize = 400;
 
 fn times() -> usize {
     if std::env::var("AGREEMENT").is_ok_and(|value| value == "full") { 10 } else { 1 }

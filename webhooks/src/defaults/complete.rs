@@ -17,6 +17,7 @@ use crate::field;
 use crate::kind::Kind;
 use crate::registration::Registration;
 use crate::schema;
+use crate::text::LABEL;
 
 /// The object with every default filled in. A text that is empty counts as not given, as it always has; the image of
 /// what follows a control plane stays open, because that is not known here.
@@ -223,7 +224,8 @@ fn addresses(object: &Value, config: &Config) -> Value {
     let text = |path: &str| field::text_at(object, path).filter(|text| !text.is_empty()).map(str::to_owned);
     let mut proxy = CoderWorkspaceProxy { spec, ..CoderWorkspaceProxy::default() };
     proxy.metadata.name = text("metadata.name");
-    proxy.metadata.namespace = text("metadata.namespace");
+    // No namespace has another name, so that no address is made of it.
+    proxy.metadata.namespace = text("metadata.namespace").filter(|name| LABEL.matches(name));
     let mut spec = Map::new();
     let (access, wildcard) =
         (proxy_access_url(&proxy, &config.cluster_domain), proxy_wildcard_access_url(&proxy));
