@@ -1,12 +1,15 @@
 //! Decides what is said of the way to a control plane: whether it is there, the access to it, the license. Pure: it words what was
 //! seen, in the same words for every kind that belongs to one.
 
+use crate::coderd::Retry;
+use crate::control_plane_access::control_planes::Found;
 use crate::control_plane_access::entitlement::{FeatureEntitlement, LicensedFeature};
 use crate::control_plane_access::unreached::{About, Unreached};
 use crate::controller::status::conditions::Finding;
 use crate::controller::status::reasons::KindReason;
 use crate::controller::status::summary::Because;
 use crate::controller::workload::rollout::Rollout;
+use crds::CoderControlPlane;
 use crds::well_known::condition::DEPLOYMENT_READY;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
@@ -165,19 +168,40 @@ impl<R: AttachedReason> AccessStates<R> {
     }
 
     /// There is no control plane to be asked.
-    pub(crate) fn without_control_plane(with_bootstrap: bool, why: String) -> Self {
+    fn without_control_plane(with_bootstrap: bool, why: String) -> Self {
         // It may come later, as the order of a Git repository wants it.
         let control_plane = State::pending(AccessReason::ControlPlaneUnavailable, why);
         Self { control_plane, ..Self::unasked(with_bootstrap) }
     }
 
     /// Nobody knows yet which control planes there are.
-    pub(crate) fn unlisted(with_bootstrap: bool) -> Self {
+    fn unlisted(with_bootstrap: bool) -> Self {
         let why = "listing the control planes of the cluster";
         Self {
             control_plane: State::pending(AccessReason::WaitingForControlPlane, why),
             ..Self::unasked(with_bootstrap)
         }
+    }
+
+    /// The control plane that was found under this name; or what is said where it was not, and when to look again.
+    pub(crate) fn of_found<'a>(
+        found: &'a Found,
+        name: &str,
+        with_bootstrap: bool,
+    ) -> Result<&'a CoderControlPlane, (Box<Self>, Option<Retry>)> {
+        let why = match found {
+            Found::There(control_plane) => return Ok(control_plane),
+            Found::Unlisted => {
+                return Err((Box::new(Self::unlisted(with_bootstrap)), Some(Retry::Backoff)));
+            }
+            Found::Gone => format!(
+                "there is no CoderControlPlane {name} in this namespace; create it, or correct spec.controlPlaneRef"
+            ),
+            Found::Unreadable(why) => format!(
+                "CoderControlPlane {name} is invalid ({why}); correct it, see its condition SpecAccepted"
+            ),
+        };
+        Err((Box::new(Self::without_control_plane(with_bootstrap, why)), None))
     }
 
     /// The control plane could not be reached.

@@ -4,6 +4,7 @@
 use super::pause::Pause;
 use super::secret::Proven;
 use crate::control_plane_access::ControlPlaneAccess;
+use crate::control_plane_access::admission::is_admission_disabled;
 use crate::control_plane_access::control_planes::ControlPlanes;
 use crate::controller::checksum_key::ChecksumKey;
 use crate::controller::children::ChildCache;
@@ -191,6 +192,12 @@ impl<K: ReconciledKind> AttachedReconciler<K> {
         }
         drop(all);
         self.pause_left(object)
+    }
+
+    /// Whether pods that run may be led to another coderd: while admission is disabled in their namespace they stay where they are,
+    /// and a plaintext for another one would be read by them. Not while that is not known.
+    pub(crate) async fn may_move(&self, namespace: &str) -> bool {
+        is_admission_disabled(&self.kube, namespace).await.is_ok_and(|is_disabled| !is_disabled)
     }
 
     /// What pods of this object may be started with for this control plane.

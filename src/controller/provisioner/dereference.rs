@@ -69,6 +69,11 @@ impl Dereferenced {
         is_addressed && !self.is_left_at_first()
     }
 
+    /// Whether pods that run keep what they have from another control plane until a key is proven for the one that is asked for.
+    pub(super) fn is_moving(&self) -> bool {
+        self.from_control_plane != self.facts_of_control_plane
+    }
+
     /// Whether daemons that run are left as they are, because coderd was not asked yet since this replica leads.
     pub(super) fn is_left_at_first(&self) -> bool {
         self.is_first_look && self.running().is_some()

@@ -17,7 +17,6 @@ use super::running_values;
 use super::unanswered::{is_unanswered, lost, retry};
 use crate::coderd::client::Organization;
 use crate::coderd::{Operation, Retry, Uuid};
-use crate::control_plane_access::control_planes::Found;
 use crate::control_plane_access::credentials::Credentials;
 use crate::control_plane_access::entitlement::LicensedFeature;
 use crate::control_plane_access::reach::{Reached, within};
@@ -154,35 +153,9 @@ impl Reconciler {
             spec.bootstrap.as_ref().and_then(|bootstrap| bootstrap.credentials_secret_ref.as_ref());
         let bootstrapped = reference.is_some();
         let name = spec.control_plane_ref.name.trim();
-        let control_plane = match &read.control_plane {
-            Found::There(control_plane) => control_plane,
-            Found::Unlisted => {
-                return Ok(External::without(
-                    Outside::of(AccessStates::unlisted(bootstrapped)),
-                    object,
-                    Some(Retry::Backoff),
-                ));
-            }
-            Found::Gone => {
-                let why = format!(
-                    "there is no CoderControlPlane {name} in this namespace; create it, or correct spec.controlPlaneRef"
-                );
-                return Ok(External::without(
-                    Outside::of(AccessStates::without_control_plane(bootstrapped, why)),
-                    object,
-                    None,
-                ));
-            }
-            Found::Unreadable(why) => {
-                let why = format!(
-                    "CoderControlPlane {name} is invalid ({why}); correct it, see its condition SpecAccepted"
-                );
-                return Ok(External::without(
-                    Outside::of(AccessStates::without_control_plane(bootstrapped, why)),
-                    object,
-                    None,
-                ));
-            }
+        let control_plane = match AccessStates::of_found(&read.control_plane, name, bootstrapped) {
+            Ok(control_plane) => control_plane,
+            Err((states, retry)) => return Ok(External::without(Outside::of(*states), object, retry)),
         };
         let credentials = Credentials::of_bootstrap(&subject.object.key.namespace, reference);
         // Whoever is slow to say who it is has no time left to be asked for keys.
@@ -207,7 +180,8 @@ impl Reconciler {
             control_plane,
             owner: owner(&read.complete),
             place: place(&read.complete),
-            may_roll: applied.may_roll(read.can_follow()),
+            may_roll: applied.may_roll(read.can_follow())
+                && (!read.is_moving() || self.may_move(&subject.object.key.namespace).await),
         };
         let external = self.work_on_keys(&wanted, &reached, applied, bootstrapped, deadline).await;
         deadline.ended("the provisioner's keys", Instant::now());

@@ -37,10 +37,18 @@ pub(super) struct Applied {
     pub(super) problems: Problems,
     /// Whether the Deployment is what the spec asks for, not one that was left as it was or could not be changed.
     pub(super) is_asked_for: bool,
-    /// Whether pods can be started with something else: nothing of the Deployment was withheld or refused.
-    pub(super) may_roll: bool,
+    /// Whether nothing of the Deployment was withheld or refused.
+    is_free: bool,
     /// Whether nothing is left of what an earlier generation asked for.
     pub(super) pruned: bool,
+}
+
+impl Applied {
+    /// Whether pods can be started with something else: there are none, or the Deployment was just applied, nothing of it was
+    /// withheld or refused, and it can follow the spec (`can_follow`). What was not tried is no proof.
+    pub(super) fn may_roll(&self, can_follow: bool) -> bool {
+        self.is_free && (self.deployment.is_none() || self.is_asked_for && can_follow)
+    }
 }
 
 impl Work<'_> {
@@ -100,7 +108,7 @@ impl Work<'_> {
             rollout,
             exposure,
             account: account_use.refusal(),
-            may_roll: is_allowed && !is_withheld && is_free,
+            is_free: is_allowed && !is_withheld && is_free,
             problems,
             is_asked_for,
             pruned,

@@ -54,7 +54,7 @@ impl Dereferenced {
     /// whether one works, what runs is left as it is, so that it is rolled once.
     pub(super) fn facts(&self) -> Facts<'_> {
         let cluster_domain = self.cluster_domain.as_str();
-        if self.is_first_look && self.running().is_some() {
+        if self.is_left_at_first() {
             return Facts { control_plane: None, token_checksum: None, running: None, cluster_domain };
         }
         let proven = self.proven.as_ref().filter(|proven| proven.place == place(&self.complete));
@@ -64,6 +64,25 @@ impl Dereferenced {
             running: self.running(),
             cluster_domain,
         }
+    }
+
+    /// Whether pods that run can follow the spec to its control plane: it has an address for them, and they are not left as they
+    /// are because nobody was asked yet.
+    pub(super) fn can_follow(&self) -> bool {
+        let facts = self.facts_of_control_plane.as_ref();
+        let is_addressed =
+            facts.is_some_and(|facts| facts.address.is_ok()) || gives_address(&self.complete.spec);
+        is_addressed && !self.is_left_at_first()
+    }
+
+    /// Whether pods that run keep what they have from another control plane until a token is proven for the one that is asked for.
+    pub(super) fn is_moving(&self) -> bool {
+        self.from_control_plane != self.facts_of_control_plane
+    }
+
+    /// Whether pods that run are left as they are, because nobody was asked yet since this replica leads.
+    fn is_left_at_first(&self) -> bool {
+        self.is_first_look && self.running().is_some()
     }
 
     /// Why pods cannot be led to their control plane, if somebody has to mend it.

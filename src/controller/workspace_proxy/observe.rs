@@ -134,36 +134,11 @@ impl Reconciler {
     ) -> Result<Reached, (Box<Outside>, Option<Retry>)> {
         let (namespace, way) = (&subject.object.key.namespace, Way::of(&read.complete.spec));
         let brought = way.brings_credentials();
-        let without = |states, retry| (Box::new(Outside::of(states)), retry);
         let unreached = |unreached: Unreached| {
-            let retry = Some(unreached.retry());
-            without(AccessStates::unreached(brought, &unreached), retry)
+            let outside = Outside::of(AccessStates::unreached(brought, &unreached));
+            (Box::new(outside), Some(unreached.retry()))
         };
-        let name = match way {
-            Way::ControlPlane(name) => name,
-            _ => "of spec.bootstrap",
-        };
-        match (&read.control_plane, way) {
-            (Some(Found::There(plane)), Way::Bootstrap(bootstrap)) => {
-                let reference = Some(&bootstrap.credentials_secret_ref);
-                let credentials = Credentials::of_bootstrap(namespace, reference);
-                self.access
-                    .reach_within(limit, plane, credentials)
-                    .await
-                    .and_then(Reached::identified)
-                    .map_err(unreached)
-            }
-            (Some(Found::There(plane)), _) => {
-                let reached = self.access.reach_within(limit, plane, Credentials::Operator).await;
-                reached.and_then(Reached::identified).map_err(unreached)
-            }
-            (Some(Found::Unlisted), _) => Err(without(AccessStates::unlisted(brought), Some(Retry::Backoff))),
-            (Some(Found::Unreadable(why)), _) => {
-                let why = format!(
-                    "CoderControlPlane {name} is invalid ({why}); correct it, see its condition SpecAccepted"
-                );
-                Err(without(AccessStates::without_control_plane(brought, why), None))
-            }
+        let found = match (&read.control_plane, way) {
             (None, Way::Bootstrap(bootstrap)) => {
                 let url = url(bootstrap);
                 if !self.access.egress.allowed_urls.allow(url) {
@@ -171,15 +146,22 @@ impl Reconciler {
                 }
                 let (secret, key) = credentials(bootstrap);
                 let reached = self.access.reach_url(url, namespace, secret, key).await;
-                reached.and_then(Reached::identified).map_err(unreached)
+                return reached.and_then(Reached::identified).map_err(unreached);
             }
-            (Some(Found::Gone) | None, _) => {
-                let why = format!(
-                    "there is no CoderControlPlane {name} in this namespace; create it, or correct spec.controlPlaneRef"
-                );
-                Err(without(AccessStates::without_control_plane(brought, why), None))
+            (found, _) => found.as_ref().unwrap_or(&Found::Gone),
+        };
+        let (name, credentials) = match way {
+            Way::ControlPlane(name) => (name, Credentials::Operator),
+            Way::Bootstrap(bootstrap) => {
+                let reference = Some(&bootstrap.credentials_secret_ref);
+                ("of spec.bootstrap", Credentials::of_bootstrap(namespace, reference))
             }
-        }
+            Way::Given(_) | Way::Nowhere => ("", Credentials::Operator),
+        };
+        let plane = AccessStates::of_found(found, name, brought)
+            .map_err(|(states, retry)| (Box::new(Outside::of(*states)), retry))?;
+        let reached = self.access.reach_within(limit, plane, credentials).await;
+        reached.and_then(Reached::identified).map_err(unreached)
     }
 
     async fn register(
@@ -216,7 +198,8 @@ impl Reconciler {
             desired: &desired,
             has_finalizer: object.has_finalizer(),
             rolled: rolled(applied),
-            may_roll: applied.may_roll,
+            may_roll: applied.may_roll(read.can_follow())
+                && (!read.is_moving() || self.may_move(&object.key.namespace).await),
             entitled: answer.is_entitled(),
             claimed: rival.is_some(),
             of_others: self.of_others(object, adopts, sealing),
