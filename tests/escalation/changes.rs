@@ -253,9 +253,6 @@ fn changes_of_addresses() -> Vec<Change> {
     let sent = |to: &str| json!({ "controlPlaneRef": { "name": to }, "bootstrap": given });
     let [ours, mine] = ["https://coder.example.com", "https://mine.example.com"];
     let elsewhere = |url: &str| json!({ "bootstrap": boot(ours)["bootstrap"], "primaryAccessURL": url });
-    let of = |name: &str| json!({ "controlPlaneRef": { "name": name } });
-    let dials = |url: &str| json!({ "controlPlaneRef": { "name": "coder" }, "primaryAccessURL": url });
-    let kept = |secret: &str| json!({ "controlPlaneRef": { "name": "coder" }, "registration": { "tokenSecretName": secret } });
     let boot_field = "spec.bootstrap.credentialsSecretRef.name";
     let session_field = "spec.proxySessionTokenSecretRef.name";
     vec![
@@ -283,28 +280,6 @@ fn changes_of_addresses() -> Vec<Change> {
         change("credentials go to another control plane", Provisioner, [sent("coder"), sent("other")])
             .by(&["create pods"])
             .refused(boot_field, "CODER0506"),
-        change("a token we made goes to a control plane", WorkspaceProxy, [boot(ours), of("coder")])
-            .by(&["create pods"])
-            .refused("spec.controlPlaneRef.name", "CODER0506"),
-        change("the same by one who may read and run", WorkspaceProxy, [boot(ours), of("coder")])
-            .by(&["get secrets", "create deployments.apps"]),
-        change("a token we made goes to another control plane", WorkspaceProxy, [of("coder"), of("other")])
-            .by(&["create pods"])
-            .refused("spec.controlPlaneRef.name", "CODER0506"),
-        change(
-            "a token of a control plane is shown to an address",
-            WorkspaceProxy,
-            [of("coder"), dials(mine)],
-        )
-        .by(&["create pods"])
-        .refused("spec.primaryAccessURL", "CODER0506"),
-        change("a token we made moves to a Secret", WorkspaceProxy, [of("coder"), kept("payroll")])
-            .by(&["create pods", "get secrets"])
-            .refused("spec.registration.tokenSecretName", "CODER0512"),
-        change("the same by one who may make Secrets", WorkspaceProxy, [of("coder"), kept("payroll")])
-            .by(&["create pods", "get,create secrets"]),
-        change("back to its own Secret", WorkspaceProxy, [kept("payroll"), of("coder")])
-            .by(&["create pods", "get secrets"]),
         change(
             "daemons go to another control plane",
             Provisioner,
@@ -327,6 +302,40 @@ fn changes_of_addresses() -> Vec<Change> {
             [sent("coder"), sent("other")],
         )
         .by(&["get secrets payroll", "create deployments.apps"]),
+    ]
+}
+
+/// Where the token of a proxy goes that the operator registers.
+fn changes_of_registrations() -> Vec<Change> {
+    let key = json!({ "name": "payroll", "key": "k" });
+    let [ours, mine] = ["https://coder.example.com", "https://mine.example.com"];
+    let boot = |url: &str| json!({ "bootstrap": { "coderURL": url, "credentialsSecretRef": key } });
+    let of = |name: &str| json!({ "controlPlaneRef": { "name": name } });
+    let dials = |url: &str| json!({ "controlPlaneRef": { "name": "coder" }, "primaryAccessURL": url });
+    let kept = |secret: &str| json!({ "controlPlaneRef": { "name": "coder" }, "registration": { "tokenSecretName": secret } });
+    vec![
+        change("a token we made goes to a control plane", WorkspaceProxy, [boot(ours), of("coder")])
+            .by(&["create pods"])
+            .refused("spec.controlPlaneRef.name", "CODER0506"),
+        change("the same by one who may read and run", WorkspaceProxy, [boot(ours), of("coder")])
+            .by(&["get secrets", "create deployments.apps"]),
+        change("a token we made goes to another control plane", WorkspaceProxy, [of("coder"), of("other")])
+            .by(&["create pods"])
+            .refused("spec.controlPlaneRef.name", "CODER0506"),
+        change(
+            "a token of a control plane is shown to an address",
+            WorkspaceProxy,
+            [of("coder"), dials(mine)],
+        )
+        .by(&["create pods"])
+        .refused("spec.primaryAccessURL", "CODER0506"),
+        change("a token we made moves to a Secret", WorkspaceProxy, [of("coder"), kept("payroll")])
+            .by(&["create pods", "get secrets"])
+            .refused("spec.registration.tokenSecretName", "CODER0512"),
+        change("the same by one who may make Secrets", WorkspaceProxy, [of("coder"), kept("payroll")])
+            .by(&["create pods", "get,create secrets"]),
+        change("back to its own Secret", WorkspaceProxy, [kept("payroll"), of("coder")])
+            .by(&["create pods", "get secrets"]),
     ]
 }
 
@@ -369,6 +378,7 @@ pub fn changes() -> Vec<Change> {
         changes_that_run_nothing_else(),
         changes_of_exposure(),
         changes_of_addresses(),
+        changes_of_registrations(),
     ];
     of_rules.chain(of_pods).chain(of_kinds).flatten().collect()
 }
