@@ -90,7 +90,7 @@ fn refers_to(proxy: &Kept<CoderWorkspaceProxy>, control_planes: &BTreeSet<Object
     let key = |name: &str| ObjectKey { namespace: namespace.clone(), name: name.to_owned() };
     let named = spec.control_plane_ref.and_then(|one| one.name).map(|name| key(name.trim()));
     // Whatever follows the name of a Service: who is told too much looks once too often.
-    let url = spec.bootstrap.and_then(|one| one.coder_url);
+    let url = spec.bootstrap.and_then(|one| one.url);
     let host = url.as_deref().and_then(address::host).unwrap_or_default();
     let led_to = host.split_once('.').filter(|(_, rest)| rest.split('.').next() == Some(namespace));
     let led_to = led_to.map(|(name, _)| key(name));
@@ -108,7 +108,7 @@ struct References {
 #[derive(Deserialize)]
 struct Bootstrap {
     #[serde(rename = "coderURL")]
-    coder_url: Option<String>,
+    url: Option<String>,
 }
 
 impl WatchHandler for Triggers {

@@ -1,3 +1,5 @@
+//! The addresses that pods are led by, for certificates and public names of every sort.
+
 use super::*;
 use serde_json::json;
 
