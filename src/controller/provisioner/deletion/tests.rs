@@ -1,3 +1,5 @@
+//! When a provisioner is let go, what is told of it, and which pods hold it.
+
 use super::*;
 use serde_json::json;
 
