@@ -84,7 +84,7 @@ const KEY: &str = "ProvisionerKeyReady";
 const FAILED: (&str, &str) = (KEY, "ProvisionerKeyFailed");
 const HELD: (&str, &str) = ("CleanedUp", "CleanupFailed");
 /// coderd is not asked for anything before the time that it set, whatever it was asked when it set it.
-const LIMITED: Told = Told::Condition(KEY, "RateLimited", ["coderd had too many requests", "(429)"]);
+const LIMITED: Told = Told::Condition(KEY, "RateLimited", ["coderd is rate limiting the operator", "(429)"]);
 
 /// How a message names a call.
 fn operation(call: Call) -> &'static str {
@@ -112,21 +112,15 @@ pub fn of(call: Call, wrong: Wrong) -> Cell {
         // Nothing depends on them.
         (Jobs, _) => Told::StillReady,
         (Healthz, _) => told(UNANSWERED, NOBODY),
-        // It is asked for twice, with the credentials of the spec and with the operator's own: the second time it is left alone.
-        (EndHealthz, Status(429)) => Told::Condition(
-            HELD.0,
-            HELD.1,
-            ["the provisioner key cannot be deleted", "too many requests (429)"],
-        ),
         (EndHealthz, _) => told(HELD, NOBODY),
         // What worked a moment ago is not unready because it could not be asked now.
-        (BuildInfo | Token | Keys | Daemons | Identify, Status(429)) => Told::StillReady,
+        (BuildInfo | Token | Entitlements | Keys | Daemons | Identify, Status(429)) => Told::StillReady,
         (Create | Delete, Status(429)) => LIMITED,
         (BuildInfo, _) => told(UNANSWERED, words(wrong)),
         (Entitlements, Status(404)) => Told::Condition(
             UNENTITLED,
             "NotSupported",
-            ["this build of coderd has no external provisioners"; 2],
+            ["this build of coderd (open source) has no external provisioners"; 2],
         ),
         (Entitlements, Status(401 | 403)) => told((UNENTITLED, "Forbidden"), words(wrong)),
         (Entitlements, _) => told((UNENTITLED, "EntitlementsQueryFailed"), words(wrong)),

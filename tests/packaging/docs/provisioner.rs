@@ -1,53 +1,33 @@
 //! Every command of docs/provisioner.md, run in the order of the page by whoever has what it asks for: a control plane that is
 //! Ready, and daemons that come when pods run. Its manifests are those that the API server accepts.
 
-use crate::docs::{BINARY, commands};
-use serde_json::{Value, json};
+use crate::docs::walk::Walk;
+use serde_json::Value;
+use std::ops::Deref;
 use std::time::Duration;
 use support::coderd::{Fault, Occurrence, Role};
 use support::daemons::Daemons;
-use support::installation::repository;
 use support::objects::condition;
-use support::{TestEnv, until, wait::holds};
+use support::{until, wait::holds};
 
-struct Walk {
-    env: TestEnv,
-    page: String,
+struct Provisioners {
+    walk: Walk,
     _daemons: Daemons,
 }
 
-impl Walk {
-    async fn begin() -> Self {
-        let builder = TestEnv::builder(BINARY).nodes(1).shipped().app("all").admitting(&[]);
-        let env = builder.flag("--verify-interval=4s").start().await;
-        env.cluster.kubectl("create namespace coder").await.expect_ok();
-        let token = env.coderd().token_for(&[Role::OrganizationAdmin("default".to_owned())]);
-        env.apply_secret("coder", "operator-token", &json!({ "token": token })).await;
-        let spec = json!({ "operatorAccess": { "tokenSecretRef": { "name": "operator-token" } } });
-        for name in ["coder", "coder-next"] {
-            env.apply_control_plane("coder", name, &spec).await;
-            env.ready("coder", name).await;
-        }
-        let page = std::fs::read_to_string(repository().join("docs/provisioner.md")).unwrap();
-        let daemons = env.daemons("coder").await;
-        Self { env, page, _daemons: daemons }
-    }
+impl Deref for Provisioners {
+    type Target = Walk;
 
-    /// Runs the commands below a heading, up to the next one; returns what they printed.
-    async fn follow(&self, heading: &str) -> Vec<String> {
-        let (_, rest) = self.page.split_once(&format!("# {heading}\n")).expect(heading);
-        let end = rest.find("\n## ").into_iter().chain(rest.find("\n### ")).min().unwrap_or(rest.len());
-        let lines = commands(&rest[..end]);
-        assert!(!lines.is_empty(), "{heading} has no commands");
-        let mut printed = Vec::new();
-        for line in lines {
-            let words = line.strip_prefix("kubectl ").expect("only kubectl is called here");
-            let words = words.replace("-f kustomize", &format!("-f {}/kustomize", repository().display()));
-            let answer = self.env.cluster.kubectl(&words.replace('\'', "")).await;
-            assert!(answer.ok, "{heading}: {line}: {}", answer.stderr);
-            printed.push(answer.stdout);
-        }
-        printed
+    fn deref(&self) -> &Walk {
+        &self.walk
+    }
+}
+
+impl Provisioners {
+    async fn begin() -> Self {
+        let walk = Walk::begin("docs/provisioner.md", Role::OrganizationAdmin("default".to_owned())).await;
+        let daemons = walk.env.daemons("coder").await;
+        Self { walk, _daemons: daemons }
     }
 
     fn keys(&self) -> Vec<String> {
@@ -63,17 +43,11 @@ impl Walk {
     }
 }
 
-/// The manifests of a page.
-fn manifests(page: &str) -> Vec<Value> {
-    let blocks = page.split("```yaml\n").skip(1).map(|rest| rest.split("```").next().unwrap());
-    blocks.map(|block| serde_saphyr::from_str(block).unwrap()).collect()
-}
-
 #[tokio::test]
 async fn the_page_leads_from_the_first_provisioner_to_the_last() {
-    let walk = Walk::begin().await;
+    let walk = Provisioners::begin().await;
     let known = |manifest: &&Value| manifest["kind"] != "ScaledObject";
-    let manifests = manifests(&walk.page);
+    let manifests = walk.manifests();
     assert_eq!(manifests.iter().filter(known).count(), 2, "a provisioner and an autoscaler");
     for manifest in manifests.iter().filter(known) {
         let words = "apply -n coder --dry-run=server -f -";
