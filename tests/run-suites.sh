@@ -9,7 +9,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 at_once=${SUITES_AT_ONCE:-2}
 # They start first, so that in the end nobody waits for one of them alone.
-longest=(escalation control_plane operator_access provisioner process packaging scale admission api)
+longest=(escalation control_plane operator_access provisioner workspace_proxy process packaging scale admission api)
 
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT

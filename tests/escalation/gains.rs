@@ -348,7 +348,9 @@ fn kept_tokens() -> Vec<Gain> {
         kept("spec.bootstrap.generatedTokenSecretName", json!({ "bootstrap": boot })),
         kept("spec.registration.tokenSecretName", registered)
             .refused("spec.controlPlaneRef", "CODER0509")
-            .refused("spec.registration", "CODER0509"),
+            .refused("spec.registration", "CODER0509")
+            // That of the control plane runs instead of the one that admission had written.
+            .refused("spec.image", "CODER0509"),
     ]
 }
 
