@@ -23,7 +23,7 @@ build: ## build the operator (debug profile)
 	cargo build --locked
 
 .PHONY: run
-run: cluster-tools ## a local cluster with simulated nodes, the operator, a control plane and a provisioner, until Ctrl-C
+run: cluster-tools ## a local cluster with simulated nodes, the operator and one object of each kind, until Ctrl-C
 	@echo "--> building the operator and the harness (about three minutes the first time)"
 	@cargo build --locked --bin coder-k8s
 	@cargo build --locked -p support --bin local-cluster

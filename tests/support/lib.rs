@@ -25,6 +25,7 @@ pub mod plain_http;
 pub mod ports;
 pub mod postgres;
 pub mod process;
+pub mod proxies;
 pub mod real_coderd;
 pub mod sentences;
 pub mod test_env;

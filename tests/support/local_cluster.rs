@@ -1,5 +1,5 @@
-//! `make run`: a cluster with simulated nodes, the shipped manifests, the built operator, a control plane and a provisioner whose
-//! key is rotated, until Ctrl-C.
+//! `make run`: a cluster with simulated nodes, the shipped manifests, the built operator, a control plane, a provisioner whose key is
+//! rotated and a workspace proxy, until Ctrl-C.
 //!
 //!   cargo run -p support --bin local-cluster -- target/debug/coder-k8s          stays up until Ctrl-C
 //!   --once            the same, then it ends
@@ -21,14 +21,15 @@ const CODERD: &str = "v2.36.1";
 const DATABASE_HOST: &str = "database.coder.svc";
 /// How long coderd goes on to list a daemon that has ended; it is three minutes in a real one.
 const LISTED_FOR: Duration = Duration::from_secs(3);
-/// The control plane and the provisioner of the samples.
+/// The control plane, the provisioner and the proxy of the samples.
 const CONTROL_PLANE: &str = "ccp/coder";
 const PROVISIONER: &str = "coderprovisioner/builders";
+const PROXY: &str = "coderworkspaceproxy/sydney";
 /// What a user would type; each line is run as it is printed.
 const SHOWN: [&str; 8] = [
     "get ccp/coder -n coder -o jsonpath={.spec}",
     "get coder -A",
-    "get codercontrolplanes,coderprovisioners -n coder -o wide",
+    "get codercontrolplanes,coderprovisioners,coderworkspaceproxies -n coder -o wide",
     "get deployment,service,serviceaccount,role,rolebinding -n coder",
     "explain codercontrolplane.spec.expose",
     "scale ccp/coder -n coder --replicas=2",
@@ -79,6 +80,7 @@ async fn main() {
     }
     let _daemons = run_provisioner(&cluster, &coderd).await;
     rotate_key(&cluster).await;
+    run_proxy(&cluster, &coderd).await;
     say("coderd itself is a stand-in of the test harness here: nodes and pods are simulated");
     apply(&cluster, "docs/refused.yaml").await;
     for words in SHOWN {
@@ -123,7 +125,7 @@ async fn give_token(cluster: &Cluster, coderd: &Coderd) {
     say(
         "no PostgreSQL on this machine (apt-get install postgresql): the operator is given a token instead of making one",
     );
-    let token = coderd.token_for(&[Role::TemplateAdmin]);
+    let token = coderd.token_for(&[Role::Owner]);
     let secret = format!("create secret generic operator-token -n coder --from-literal=token={token}");
     cluster.kubectl(&secret).await.expect_ok();
     let access = r#"{"spec":{"operatorAccess":{"tokenSecretRef":{"name":"operator-token"}}}}"#;
@@ -144,6 +146,18 @@ async fn run_provisioner(cluster: &Cluster, coderd: &Arc<Coderd>) -> Daemons {
     wait(cluster, PROVISIONER, "condition=Ready").await;
     show_keys(cluster).await;
     daemons
+}
+
+/// Applies the sample of a workspace proxy and waits until coderd's health check of it is fine.
+async fn run_proxy(cluster: &Cluster, coderd: &Arc<Coderd>) {
+    say(
+        "the harness comes to coderd for the pods of workspace proxies, too, with the token that each was given",
+    );
+    let answers = coderd.clone();
+    tokio::spawn(async move { support::proxies::come(&answers, "http://sydney.example.com").await });
+    apply(cluster, "kustomize/samples/coderworkspaceproxy-minimal.yaml").await;
+    wait(cluster, PROXY, "condition=Ready").await;
+    kubectl(cluster, &format!("get {PROXY} -n coder -o jsonpath={{.status.registration}}")).await;
 }
 
 /// Changes a tag, and waits until the key that was made for it is the only one.
@@ -236,7 +250,7 @@ Rotate the key of the provisioner once more, and watch it:
 It is not Ready while a pod with the new key replaces the old one, and Ready again within half a minute; the Events name
 the key that was made and the one that was deleted, and status.key has one key in the end. To take it all away:
 
-  kubectl delete {PROVISIONER} codercontrolplane/coder -n coder
+  kubectl delete {PROXY} {PROVISIONER} codercontrolplane/coder -n coder
 
 Logs of the operator: {log}
 Ctrl-C stops everything and leaves nothing running.",

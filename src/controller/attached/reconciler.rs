@@ -26,6 +26,7 @@ use crate::kubernetes::{CallError, Kept, Kube, Reflected};
 use crds::well_known::condition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -314,6 +315,14 @@ impl From<CallError> for Unread {
     fn from(error: CallError) -> Self {
         Self::Failed(error)
     }
+}
+
+/// Whether an object says of this generation that it is ready.
+pub(crate) fn is_ready(object: &Value) -> bool {
+    let conditions = object["status"]["conditions"].as_array();
+    let mut ready = conditions.into_iter().flatten().filter(|one| one["type"] == condition::READY);
+    object["status"]["observedGeneration"] == object["metadata"]["generation"]
+        && ready.any(|one| one["status"] == "True")
 }
 
 /// What a map of memories holds.

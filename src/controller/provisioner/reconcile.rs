@@ -12,6 +12,7 @@ use super::reconciler::Reconciler;
 use super::requeue::{action, is_waiting, sooner};
 use super::resolve::resolve;
 use super::write::only;
+use crate::controller::attached::reconciler::is_ready;
 use crate::controller::children::OwnerState;
 use crate::controller::children::gate::Gate;
 use crate::controller::identity::ObjectKey;
@@ -21,9 +22,7 @@ use crate::controller::runtime::deadline::Deadline;
 use crate::controller::runtime::schedule::Action;
 use crate::controller::runtime::{reconcile, telemetry};
 use crate::kubernetes::CallError;
-use crds::well_known::condition;
 use crds::{CoderProvisioner, CoderProvisionerStatus};
-use serde_json::Value;
 use std::time::{Duration, Instant};
 
 impl Reconciler {
@@ -150,12 +149,4 @@ impl Reconciler {
 fn redirected(read: &Dereferenced, external: &External) -> Option<String> {
     let has_come = external.outside.daemons.is_some_and(|daemons| daemons > 0);
     read.redirected(external.access_host.as_deref().filter(|_| !has_come)?)
-}
-
-/// Whether an object says of this generation that it is ready.
-fn is_ready(object: &Value) -> bool {
-    let conditions = object["status"]["conditions"].as_array();
-    let mut ready = conditions.into_iter().flatten().filter(|one| one["type"] == condition::READY);
-    object["status"]["observedGeneration"] == object["metadata"]["generation"]
-        && ready.any(|one| one["status"] == "True")
 }

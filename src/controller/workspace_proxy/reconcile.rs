@@ -11,7 +11,9 @@ use super::requeue::{action, is_waiting};
 use super::resolve::resolve;
 use super::way::Way;
 use super::write::only;
+use crate::coderd::Retry;
 use crate::controller::attached::pruning::Pruning;
+use crate::controller::attached::reconciler::is_ready;
 use crate::controller::children::OwnerState;
 use crate::controller::children::gate::Gate;
 use crate::controller::identity::ObjectKey;
@@ -81,6 +83,12 @@ impl Reconciler {
         let external = Box::pin(self.observe(subject, &read, &applied, &mut deadline)).await?;
         self.note_looked(&object.key, &object.uid);
         self.publish_events(object, &external).await;
+        // What worked a moment ago is not unready because it could not be asked once.
+        let is_unanswered = matches!(external.retry, Some(Retry::Backoff | Retry::After(_)));
+        let is_first = self.is_first_silence(&object.key, &object.uid, is_unanswered);
+        if is_first && is_ready(&object.value) && !external.is_news {
+            return Ok(Action::BackOff(Duration::ZERO));
+        }
         // Pods are started with a token once it is proven: at once.
         let (read, gate, applied) = if external.is_news {
             let read = read.with_proven(external.proven.clone());

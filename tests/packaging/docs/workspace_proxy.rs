@@ -2,30 +2,14 @@
 //! Ready, and proxies that come to coderd with the token they were given. Its manifest is one that the API server accepts.
 
 use crate::docs::walk::Walk;
-use std::convert::Infallible;
-use std::time::Duration;
-use support::coderd::{Coderd, Role};
-
-/// How often proxies come: real ones do so every few seconds.
-const PACE: Duration = Duration::from_millis(200);
-
-/// Comes to coderd for every proxy that is registered there, as its pods would, until nobody waits for it any more.
-async fn come(coderd: &Coderd) -> Infallible {
-    loop {
-        for proxy in coderd.workspace_proxies() {
-            if let Some(token) = coderd.token_of_proxy(&proxy.name) {
-                coderd.proxy_comes(&token, "https://sydney.example.com").expect("a token of now");
-            }
-        }
-        tokio::time::sleep(PACE).await;
-    }
-}
+use support::coderd::Role;
+use support::proxies::come;
 
 #[tokio::test]
 async fn the_page_leads_from_the_first_proxy_to_the_last() {
     let walk = Walk::begin("docs/workspace-proxy.md", Role::Owner).await;
     tokio::select! {
-        never = come(walk.env.coderd()) => match never {},
+        never = come(walk.env.coderd(), "https://sydney.example.com") => match never {},
         () = the_page_holds(&walk) => {}
     }
 }
