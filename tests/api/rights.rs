@@ -87,6 +87,7 @@ fn used(cluster: &Cluster, user: &str) -> (BTreeSet<Right>, Vec<String>) {
                 // Admission asked for it, because these children hold back the deletion of their owner.
                 rights.insert(right("update", "coder.com", "codercontrolplanes/finalizers"));
                 rights.insert(right("update", "coder.com", "coderprovisioners/finalizers"));
+                rights.insert(right("update", "coder.com", "coderworkspaceproxies/finalizers"));
             }
         }
     }
@@ -173,7 +174,11 @@ async fn run_a_control_plane(cluster: &Cluster, namespace: &str) -> BTreeSet<Rig
     };
     let provisioner = serde_json::json!({ "apiVersion": "coder.com/v1alpha1", "kind": "CoderProvisioner",
         "metadata": { "name": "builders", "namespace": namespace }, "spec": { "controlPlaneRef": { "name": "coder" } } });
-    cluster.kubectl_with_input("apply --server-side -f -", &provisioner.to_string()).await.expect_ok();
+    let mut proxy = provisioner.clone();
+    (proxy["kind"], proxy["metadata"]["name"]) = ("CoderWorkspaceProxy".into(), "sydney".into());
+    for object in [provisioner, proxy] {
+        cluster.kubectl_with_input("apply --server-side -f -", &object.to_string()).await.expect_ok();
+    }
     let database = serde_json::json!({ "name": "CODER_PG_CONNECTION_URL",
         "value": "postgres://coder@nobody.invalid/coder" });
     let mut everything = serde_json::json!({
