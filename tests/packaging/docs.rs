@@ -199,12 +199,15 @@ async fn make_run_shows_a_system_and_ctrl_c_leaves_nothing_running() {
         "coderprovisioner.coder.com/builders patched",
         "KeyCreated",
         "KeyDeleted",
+        "coderworkspaceproxy.coder.com/sydney condition met",
     ] {
         assert!(shown.contains(said), "{said} is not in:\n{shown}");
     }
-    let keys: Vec<&str> = shown.lines().filter(|line| line.starts_with("{\"current\"")).collect();
-    let [before, after] = keys[..] else { panic!("{keys:?}") };
-    assert!(before.contains(r#""name":"builders""#) && after.contains(r#""name":"builders-2""#), "{keys:?}");
+    let recorded: Vec<&str> = shown.lines().filter(|line| line.starts_with("{\"current\"")).collect();
+    assert_eq!(recorded.len(), 3, "two keys and a registration: {recorded:?}");
+    for (record, name) in recorded.iter().zip(["builders", "builders-2", "sydney"]) {
+        assert!(record.contains(&format!(r#""name":"{name}""#)), "{recorded:?}");
+    }
     leaves_nothing_behind(run, "INT").await;
 }
 
