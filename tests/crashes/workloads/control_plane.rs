@@ -52,6 +52,18 @@ fn license() -> Value {
     secret("license", &json!({ "license": license_with(&claims) }))
 }
 
+/// What needs a token of the control plane: once it works, the token was used, and nothing more is on its way.
+const PROVISIONER: Subject = Subject {
+    kind: Kind("coder.com", "v1alpha1", "CoderProvisioner", "coderprovisioners"),
+    name: "builders",
+};
+
+/// Whether a provisioner has its key, and pods that run with it.
+fn works(provisioner: Option<&Value>) -> bool {
+    let holds = |name: &str| provisioner.is_some_and(|object| condition(object, name)["status"] == "True");
+    holds("ProvisionerKeyReady") && holds("DeploymentReady")
+}
+
 /// Something that needs a token of the control plane.
 fn provisioner() -> Value {
     objects::provisioner("{home}", "builders", "coder")
@@ -147,7 +159,7 @@ fn access() -> Vec<Workload> {
             name: "license",
             other_namespaces: &[],
             before: vec![database(), license(), provisioner(), plain()],
-            prepared: Prepared::Subject(has_a_token),
+            prepared: Prepared::Other(PROVISIONER, works),
             change: Change::Apply(vec![control_plane(&licensed())]),
             then: None,
             done: has_a_license,
@@ -156,7 +168,7 @@ fn access() -> Vec<Workload> {
             name: "revocation",
             other_namespaces: &[],
             before: vec![database(), provisioner(), plain()],
-            prepared: Prepared::Subject(has_a_token),
+            prepared: Prepared::Other(PROVISIONER, works),
             change: Change::Apply(vec![control_plane(&json!({ "operatorAccess": { "disabled": true } }))]),
             then: None,
             done: has_no_token,

@@ -111,7 +111,7 @@ pub enum Prepared {
     Nothing,
     /// When the subject is so.
     Subject(Expectation),
-    /// When another object in its namespace is so; there is no subject yet.
+    /// When another object in its namespace is so, whether there is a subject or not.
     Other(Subject, Expectation),
 }
 
