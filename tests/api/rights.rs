@@ -147,6 +147,17 @@ async fn account_is_changed(cluster: &Cluster, namespace: &str) {
     .await;
 }
 
+/// A provisioner and a workspace proxy of the control plane.
+async fn apply_dependants(cluster: &Cluster, namespace: &str) {
+    let provisioner = serde_json::json!({ "apiVersion": "coder.com/v1alpha1", "kind": "CoderProvisioner",
+        "metadata": { "name": "builders", "namespace": namespace }, "spec": { "controlPlaneRef": { "name": "coder" } } });
+    let mut proxy = provisioner.clone();
+    (proxy["kind"], proxy["metadata"]["name"]) = ("CoderWorkspaceProxy".into(), "sydney".into());
+    for object in [provisioner, proxy] {
+        cluster.kubectl_with_input("apply --server-side -f -", &object.to_string()).await.expect_ok();
+    }
+}
+
 /// Makes the operator do everything it does for a control plane, and take all of it back again. Returns what coderd was
 /// given in a namespace of its workspaces.
 async fn run_a_control_plane(cluster: &Cluster, namespace: &str) -> BTreeSet<Right> {
@@ -172,13 +183,7 @@ async fn run_a_control_plane(cluster: &Cluster, namespace: &str) -> BTreeSet<Rig
         })
         .await;
     };
-    let provisioner = serde_json::json!({ "apiVersion": "coder.com/v1alpha1", "kind": "CoderProvisioner",
-        "metadata": { "name": "builders", "namespace": namespace }, "spec": { "controlPlaneRef": { "name": "coder" } } });
-    let mut proxy = provisioner.clone();
-    (proxy["kind"], proxy["metadata"]["name"]) = ("CoderWorkspaceProxy".into(), "sydney".into());
-    for object in [provisioner, proxy] {
-        cluster.kubectl_with_input("apply --server-side -f -", &object.to_string()).await.expect_ok();
-    }
+    apply_dependants(cluster, namespace).await;
     let database = serde_json::json!({ "name": "CODER_PG_CONNECTION_URL",
         "value": "postgres://coder@nobody.invalid/coder" });
     let mut everything = serde_json::json!({

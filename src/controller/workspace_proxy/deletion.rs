@@ -13,6 +13,7 @@ use super::registration::store::RecordStore;
 use super::registration::work::{Registered, RegistrationError, RegistrationWork};
 use super::resolve::owner;
 use super::way::{Way, url};
+use crate::coderd::Uuid;
 use crate::control_plane_access::control_planes::Found;
 use crate::control_plane_access::credentials::Credentials;
 use crate::control_plane_access::reach::Reached;
@@ -66,7 +67,8 @@ impl Reconciler {
         };
         let mut store = self.store(object, sealing);
         let mut registered = Registered::default();
-        let end = self.end(object, &mut store, &mut registered).await;
+        let of_others = self.of_others(object, true, sealing);
+        let end = self.end(object, &mut store, of_others, &mut registered).await;
         let drafts: Vec<EventDraft> = registered
             .done
             .iter()
@@ -108,6 +110,7 @@ impl Reconciler {
         &self,
         object: &Object<CoderWorkspaceProxy>,
         store: &mut RecordStore<'_>,
+        of_others: BTreeSet<Uuid>,
         registered: &mut Registered,
     ) -> Result<End, RegistrationError> {
         let is_released = self.is_released(object).await?;
@@ -137,7 +140,7 @@ impl Reconciler {
             may_roll: true,
             entitled: true,
             claimed: self.rival(object, &complete).is_some(),
-            of_others: BTreeSet::new(),
+            of_others,
             former: former(object),
             paused: true,
             tried: BTreeSet::new(),

@@ -190,7 +190,8 @@ impl Reconciler {
         let (owner, time) = (owner(complete), TimeLimit { until: deadline.until(), reserved: RESERVED });
         let coderds = Coderds::new(&self.access, &self.control_planes, &object.key.namespace, time);
         let mut store = self.store(object, sealing);
-        let adopts = desired.adopt.is_some();
+        // Whoever has nothing recorded, or takes something over, might take what is recorded elsewhere in the cluster.
+        let adopts = desired.adopt.is_some() || store.record.registrations().next().is_none();
         let work = RegistrationWork {
             secrets: Secrets { kube: &self.kube, owner: &owner, mark: annotation::TOKEN_OF },
             coderds,

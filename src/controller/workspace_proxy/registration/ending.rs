@@ -64,6 +64,11 @@ pub(crate) fn next(ending: &Ending<'_>) -> EndStep {
     }
     for (one, sight) in record.registrations().zip(ending.sights) {
         let without = |left| EndStep::Record(Box::new(record.without(one)), left);
+        // It belongs to others still.
+        if record.is_adopting(one) {
+            let left = one.attempted.then(|| Left(one.name.clone()));
+            return EndStep::Record(Box::new(record.not_adopting()), left.into_iter().collect());
+        }
         match sight {
             Sight::There => return EndStep::Delete(one.clone()),
             Sight::Absent => return without(Vec::new()),
@@ -98,6 +103,23 @@ mod tests {
         assert_eq!(step(Sight::Unreachable, true), EndStep::LetGo(left()));
         assert_eq!(step(Sight::NotLicensed, false), EndStep::Record(Box::default(), left()));
         assert_eq!(step(Sight::Absent, false), EndStep::Record(Box::default(), Vec::new()));
+    }
+
+    #[test]
+    fn a_proxy_of_others_that_was_only_to_be_taken_over_stays() {
+        let theirs = Registration { id: Some(crate::coderd::Uuid::random().unwrap()), ..one(false) };
+        let adopting =
+            Record { pending: Some(theirs.clone()), adopted: Some("EU".to_owned()), ..Record::default() };
+        let step = |record: &Record| {
+            let unrecorded = &Unrecorded::Nothing;
+            next(&Ending { record, unrecorded, sights: &[Sight::There], is_released: false })
+        };
+        assert_eq!(step(&adopting), EndStep::Record(Box::default(), Vec::new()));
+        let attempted = Registration { attempted: true, ..theirs.clone() };
+        let tried = Record { pending: Some(attempted.clone()), ..adopting.clone() };
+        assert_eq!(step(&tried), EndStep::Record(Box::default(), vec![Left("eu".to_owned())]));
+        let taken = Record { current: Some(attempted.clone()), pending: None, ..adopting };
+        assert_eq!(step(&taken), EndStep::Delete(attempted), "its token was proven to be ours");
     }
 
     #[test]

@@ -75,6 +75,19 @@ impl Record {
         Self { pending: None, ..self.clone() }
     }
 
+    /// Whether what is pending belongs to others still: an annotation names it, and no token of it was proven to be ours.
+    pub(crate) fn is_adopting(&self, one: &Registration) -> bool {
+        let is_used = self.current.as_ref().is_some_and(|current| current.id == one.id);
+        let is_named = |name: &String| name.to_lowercase() == one.name.to_lowercase();
+        let is_pending = self.pending.as_ref() == Some(one) && one.id.is_some();
+        is_pending && !is_used && self.adopted.as_ref().is_some_and(is_named)
+    }
+
+    /// Without a proxy of others that was to be taken over and was not: it stays theirs, and may be named again.
+    pub(crate) fn not_adopting(&self) -> Self {
+        Self { pending: None, adopted: None, ..self.clone() }
+    }
+
     /// With a registration in use whose token is proven; the one before it, if it is another, is on its way out.
     pub(super) fn using(
         &self,

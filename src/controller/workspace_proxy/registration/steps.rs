@@ -132,11 +132,13 @@ impl Seen<'_> {
         is_unseen.then_some(if self.entitled { Wait::Coderd } else { Wait::Entitlement })
     }
 
-    /// What stands in the way of a new registration or token.
+    /// What stands in the way of a new registration.
     fn may_make(&self) -> Option<Wait> {
-        if self.claimed {
-            return Some(Wait::Claimed);
-        }
+        self.claimed.then_some(Wait::Claimed).or_else(|| self.may_write())
+    }
+
+    /// What stands in the way of a new token. Of its own name an older object keeps nobody from one.
+    fn may_write(&self) -> Option<Wait> {
         if *self.material == Material::Foreign {
             return Some(Wait::SecretNotOurs);
         }
@@ -199,8 +201,19 @@ impl Seen<'_> {
                 let known = Registration { name: found.name.clone(), ..pending.clone() };
                 Step::record(self.record.using(known, rotation.clone(), self.now))
             }
-            _ => self.may_make().map_or(Step::Regenerate(id), Step::Wait),
+            // What belongs to others still is taken only as long as somebody asks for it.
+            _ if self.record.is_adopting(pending) => match self.may_make() {
+                _ if !self.is_asked_for(pending, id) => Step::record(self.record.not_adopting()),
+                wait => wait.map_or(Step::Regenerate(id), Step::Wait),
+            },
+            _ => self.may_write().map_or(Step::Regenerate(id), Step::Wait),
         }
+    }
+
+    /// Whether the spec and the annotation still ask for a proxy of others, and nobody has recorded it meanwhile.
+    fn is_asked_for(&self, pending: &Registration, id: Uuid) -> bool {
+        let is_named = self.desired.adopt.as_ref().is_some_and(|name| is_same(name, &pending.name));
+        is_named && is_same(&self.desired.name, &pending.name) && !self.of_others.contains(&id)
     }
 
     /// Whether a token was put into the Secret after it was asked for: for a rotation other than that of the one before.
@@ -215,6 +228,10 @@ impl Seen<'_> {
         if !pending.home.deployment.is_empty() && pending.home.deployment == self.desired.home.deployment {
             let known = Registration { home: self.desired.home.clone(), ..pending.clone() };
             return Step::record(self.record.intending(known));
+        }
+        if self.record.is_adopting(pending) {
+            let left = pending.attempted.then(|| Left(pending.name.clone()));
+            return Step::Record(Box::new(self.record.not_adopting()), left.into_iter().collect());
         }
         let is_in_use = self.record.current.as_ref().is_some_and(|current| {
             current.home.deployment == pending.home.deployment && current.id == pending.id
@@ -345,9 +362,8 @@ impl Seen<'_> {
 
     /// Nobody has a token that works, or somebody asks for another.
     fn replace_token(&self, current: &Registration) -> Step {
-        match self.may_make() {
-            // Of its own name an older object keeps nobody from a token.
-            None | Some(Wait::Claimed) => {
+        match self.may_write() {
+            None => {
                 let intent = Registration { since: self.now, attempted: true, ..current.clone() };
                 Step::record(self.record.intending(intent))
             }

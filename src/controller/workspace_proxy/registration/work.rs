@@ -258,7 +258,17 @@ impl RegistrationWork<'_> {
         // Its name is changed by a step of its own.
         let found = look.proxies.iter().flatten().find(|one| one.id == id);
         let name = found.map_or(pending.name.as_str(), |found| found.name.as_str());
-        let token = self.client()?.regenerate_proxy_token(id, &self.appearance(name)).await?;
+        let asked = self.client()?.regenerate_proxy_token(id, &self.appearance(name)).await;
+        let token = match asked {
+            Ok(token) => token,
+            Err(error) => {
+                // The one before still works.
+                if !pending.attempted && is_refusal(&error) {
+                    store.save(store.record.unattempted(Some(pending))).await?;
+                }
+                return Err(error.into());
+            }
+        };
         self.keep(store, look, &token, id).await?;
         registered.done.push(Done::TokenReplaced(name.to_owned()));
         Ok(())

@@ -166,6 +166,34 @@ fn a_token_that_works_is_taken_over_without_another() {
 }
 
 #[test]
+fn an_older_object_that_asks_for_its_name_keeps_nobody_from_a_token() {
+    let mut case = Case::new(in_use(), Material::Rejected, &[facts(MINE, "eu")]);
+    case.claimed = true;
+    case.record = case.recorded();
+    assert_eq!(case.next(), Step::Regenerate(uuid(MINE)));
+}
+
+#[test]
+fn a_proxy_of_others_is_taken_over_only_as_long_as_somebody_asks_for_it() {
+    let mut case = Case::new(Record::default(), Material::Absent, &[facts(THEIRS, "eu")]);
+    case.desired.adopt = Some("eu".to_owned());
+    case.record = case.recorded();
+    assert_eq!(case.next(), Step::Regenerate(uuid(THEIRS)));
+    for withdraw in [
+        |case: &mut Case| case.desired.adopt = None,
+        |case: &mut Case| case.desired.name = "other".to_owned(),
+        |case: &mut Case| case.of_others.extend([uuid(THEIRS)]),
+        |case: &mut Case| case.desired.home.deployment = "d2".to_owned(),
+    ] {
+        let mut withdrawn = Case::new(case.record.clone(), Material::Absent, &[facts(THEIRS, "eu")]);
+        withdrawn.desired = case.desired.clone();
+        withdraw(&mut withdrawn);
+        let record = withdrawn.recorded();
+        assert_eq!(record, Record::default(), "it stays theirs, and may be named again");
+    }
+}
+
+#[test]
 fn a_lost_or_invalid_token_is_replaced_and_one_that_was_not_read_is_not() {
     for lost in [Material::Absent, Material::Rejected, token(THEIRS)] {
         let record = Case::new(in_use(), lost, &[facts(MINE, "eu")]).recorded();
