@@ -3,7 +3,6 @@
 
 use crate::site::{ALLOWED, NAME, SECRET, Site, WORKLOAD, wait};
 use serde_json::{Value, json};
-use std::time::Duration;
 use support::coderd::{Fault, Occurrence, ProxyStatus, Role};
 use support::objects::{self, condition, is_ready};
 use support::wait::holds;
@@ -117,10 +116,11 @@ async fn without_a_license_nothing_is_registered_and_what_runs_goes_on() {
 async fn a_coderd_that_is_away_is_told_and_never_stalls() {
     let site = Site::with_proxy("away").await;
     let revision = site.revision().await;
-    site.coderd().inject("*", Occurrence::Every, Fault::cut_before_processing());
+    let fault = site.coderd().inject("*", Occurrence::Every, Fault::cut_before_processing());
     let away = site.until_reason("ControlPlaneReady", "ControlPlaneUnavailable").await;
     assert_eq!(condition(&away, "Stalled")["status"], "False");
-    tokio::time::sleep(Duration::from_secs(5)).await;
+    let enough = fault.hits() + 3;
+    wait("three more questions", async || holds(fault.hits() >= enough, format!("{}", fault.hits()))).await;
     let still = site.get("coderworkspaceproxy", NAME).await.unwrap();
     assert_eq!(condition(&still, "Stalled")["status"], "False");
     site.coderd().clear_faults();
