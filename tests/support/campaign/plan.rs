@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     fn point(mutation: &str, occurrence: usize) -> Point {
-        Point { mutation: mutation.to_owned(), occurrence }
+        Point { mutation: mutation.to_owned(), after: None, occurrence }
     }
 
     #[test]

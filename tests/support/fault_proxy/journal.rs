@@ -17,13 +17,16 @@ const MOMENT: Duration = Duration::from_millis(100);
 pub struct Point {
     /// Whom it went to, method and path, with the names of every run.
     pub mutation: String,
+    /// The write it is counted from, if it is one of a status.
+    pub after: Option<String>,
     /// 1 for the first of its kind.
     pub occurrence: usize,
 }
 
 impl fmt::Display for Point {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{} #{}", self.mutation, self.occurrence)
+        write!(out, "{} #{}", self.mutation, self.occurrence)?;
+        self.after.as_ref().map_or(Ok(()), |after| write!(out, " after {after}"))
     }
 }
 
@@ -56,14 +59,32 @@ impl fmt::Display for CrashTiming {
 #[derive(Default)]
 struct State {
     counting: bool,
-    counts: BTreeMap<String, usize>,
+    counts: BTreeMap<(String, Option<String>), usize>,
     points: Vec<Point>,
+    /// The last write that was not of a status.
+    anchor: Option<String>,
     last: Option<Instant>,
     planned: Option<(Point, CrashTiming)>,
     /// The answer was delivered: whatever is heard of the operator next is its end.
     armed: bool,
     /// How many operators came before.
     term: usize,
+}
+
+impl State {
+    /// Writes of a status are counted from the last other write: how many a rollout takes depends on how it is seen, and
+    /// whatever comes after it would be another write in each run.
+    fn numbered(&mut self, mutation: String) -> Point {
+        let is_status = mutation.ends_with("/status");
+        let after = self.anchor.clone().filter(|_| is_status);
+        let count = self.counts.entry((mutation.clone(), after.clone())).or_default();
+        *count += 1;
+        let point = Point { mutation, after, occurrence: *count };
+        if !is_status {
+            self.anchor = Some(point.to_string());
+        }
+        point
+    }
 }
 
 /// The writes of one run, shared by its proxies.
@@ -153,9 +174,7 @@ impl Journal {
         }
         let names = self.names.get().map_or(&[][..], Vec::as_slice);
         let mutation = in_every_run(&mutation.filter(|_| state.counting)?, names);
-        let count = state.counts.entry(mutation.clone()).or_default();
-        *count += 1;
-        let point = Point { mutation, occurrence: *count };
+        let point = state.numbered(mutation);
         state.last = Some(Instant::now());
         state.points.push(point.clone());
         state.planned.as_ref().filter(|(planned, _)| *planned == point).map(|(_, timing)| *timing)
@@ -196,13 +215,33 @@ mod tests {
     fn the_second_of_a_kind_is_found_whatever_happens_between() {
         let journal = Journal::new(vec![("creation-7".to_owned(), "{home}".to_owned())]);
         assert_eq!(journal.arrived(write("PATCH /creation-7/status")), None, "it does not count yet");
-        let point = Point { mutation: "PATCH /{home}/status".to_owned(), occurrence: 2 };
+        let point = Point { mutation: "PATCH /{home}/roles/a".to_owned(), after: None, occurrence: 2 };
         journal.begin(Some((point.clone(), CrashTiming::AnswerLost)));
-        assert_eq!(journal.arrived(write("PATCH /creation-7/status")), None);
+        assert_eq!(journal.arrived(write("PATCH /creation-7/roles/a")), None);
         assert_eq!(journal.arrived(write("PATCH /creation-7/deployments/coder")), None);
         assert_eq!(journal.arrived(None), None);
-        assert_eq!(journal.arrived(write("PATCH /creation-7/status")), Some(CrashTiming::AnswerLost));
+        assert_eq!(journal.arrived(write("PATCH /creation-7/roles/a")), Some(CrashTiming::AnswerLost));
         assert_eq!(journal.points().last(), Some(&point));
+    }
+
+    #[test]
+    fn a_status_is_found_however_often_it_was_written_before_the_last_other_write() {
+        for rollout in 0..3 {
+            let journal = Journal::default();
+            journal.begin(None);
+            for mutation in ["PATCH /status", "PATCH /deployments/coder"] {
+                journal.arrived(write(mutation));
+            }
+            for _ in 0..rollout {
+                journal.arrived(write("PATCH /status"));
+            }
+            for mutation in ["DELETE /keys/farm", "PATCH /status"] {
+                journal.arrived(write(mutation));
+            }
+            let points: Vec<String> = journal.points().iter().map(ToString::to_string).collect();
+            assert_eq!(points[0], "PATCH /status #1");
+            assert_eq!(points.last().unwrap(), "PATCH /status #1 after DELETE /keys/farm #1", "{rollout}");
+        }
     }
 
     #[tokio::test]
