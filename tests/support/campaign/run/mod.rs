@@ -72,9 +72,7 @@ impl<'a> WorkloadRun<'a> {
         }
         let journal = Arc::new(Journal::default());
         let coderds = coderds(target, &journal).await;
-        if target.keys.is_some() {
-            names.extend(coderds.iter().flat_map(RunCoderd::names));
-        }
+        names.extend(coderds.iter().flat_map(RunCoderd::names));
         journal.know(names.clone());
         let to_api_server = FaultProxy::recording(&environment.cluster, journal.clone()).await;
         to_api_server.show_only(namespaces.iter().chain([&operator_namespace]).map(String::as_str));
