@@ -2,6 +2,7 @@
 //! reached, what is recorded of things in coderd, and what is said of all that. It knows no kind of ours.
 
 pub(crate) mod address;
+pub(crate) mod apply;
 pub(crate) mod attachment;
 pub(crate) mod certificates;
 pub(crate) mod claims;
@@ -15,6 +16,7 @@ pub(crate) mod pruning;
 pub(crate) mod public_address;
 pub(crate) mod reconciler;
 pub(crate) mod refusal;
+pub(crate) mod requeue;
 pub(crate) mod seal;
 pub(crate) mod secret;
 pub(crate) mod status_record;

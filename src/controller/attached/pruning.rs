@@ -15,7 +15,7 @@ pub(crate) struct Pruning<'a> {
     /// For which objects everything no longer wanted was pruned.
     pub(crate) pruned: &'a PruneMemory,
     pub(crate) key: &'a ObjectKey,
-    pub(crate) asked_for: &'a AskedFor,
+    pub(crate) asked_for: AskedFor,
     pub(crate) uid: &'a str,
     /// The name of the Deployment, and of whatever else there is one of.
     pub(crate) workload: &'a str,

@@ -78,6 +78,12 @@ impl Problems {
             }
         }
     }
+
+    /// Whether a child that is needed is not in place.
+    pub fn are_serious(&self) -> bool {
+        let Self { conflicts, refused, failed, unimportant: _ } = self;
+        [conflicts, refused, failed].iter().any(|all| !all.is_empty())
+    }
 }
 
 /// Who applies children, and what is known of them.

@@ -19,6 +19,7 @@ use crate::controller::children::exposure::{self, Exposure};
 use crate::controller::children::withheld::Withheld;
 use crate::controller::children::{Child, Unwanted};
 use crate::controller::workload::rollout::Rollout;
+use crate::controller::workload::serving::ServingChildren;
 use crate::kubernetes::CallError;
 use crds::names::control_plane::service_account as service_account_name;
 use serde_json::Value;
@@ -73,16 +74,8 @@ impl Reconciler {
     ) -> Applied {
         let (applier, withheld, admission_disabled) =
             (self.applier(&subject.object, gate), &gate.withheld, gate.admission_disabled);
-        let Children {
-            service_account,
-            workspace_access,
-            deployment,
-            service,
-            ingress,
-            http_route,
-            disruption_budget,
-            service_monitor,
-        } = children;
+        let Children { service_account, workspace_access, deployment, serving } = children;
+        let ServingChildren { service, ingress, http_route, disruption_budget, service_monitor } = serving;
         let mut problems = Problems::default();
         let owner = owner_state(subject, read);
         let name = service_account_name(&subject.object.key.name, &read.complete.spec);

@@ -1,7 +1,6 @@
 //! What a provisioner has outside of Kubernetes: the control plane's answer, the license, its keys. It brings the keys to what
 //! they should be and returns what was seen; what that means is decided in `outside` and `status`.
 
-use super::apply::Applied;
 use super::dereference::Dereferenced;
 use super::key::homes::Homes;
 use super::key::record::{Home, SecretPlace};
@@ -21,6 +20,7 @@ use crate::control_plane_access::credentials::Credentials;
 use crate::control_plane_access::entitlement::LicensedFeature;
 use crate::control_plane_access::reach::{Reached, within};
 use crate::control_plane_access::unreached::About;
+use crate::controller::attached::apply::Applied;
 use crate::controller::attached::coderds::{Coderds, TimeLimit};
 use crate::controller::attached::outside::AccessStates;
 use crate::controller::attached::reconciler::ProvenSecret;

@@ -1,7 +1,7 @@
 //! One reconcile of one provisioner: every step is a file of its name, and this is their order.
 //! What should be, and what is said about it, is decided there; nothing is decided here.
 
-use super::apply::{self, Applied, Work};
+use super::apply::apply;
 use super::build::build;
 use super::dereference::Dereferenced;
 use super::key::steps::Wait;
@@ -12,8 +12,8 @@ use super::reconciler::Reconciler;
 use super::requeue::{action, is_waiting, sooner};
 use super::resolve::resolve;
 use super::write::only;
+use crate::controller::attached::apply::Applied;
 use crate::controller::attached::reconciler::is_ready;
-use crate::controller::children::OwnerState;
 use crate::controller::children::gate::Gate;
 use crate::controller::identity::ObjectKey;
 use crate::controller::object::{Subject, broken_rules, complete};
@@ -127,20 +127,12 @@ impl Reconciler {
     ) -> Result<(Gate, Applied), CallError> {
         let (object, resolved) = (&subject.object, resolve(&read.complete, read.facts()));
         let children = build(&resolved);
-        let deployment = read.deployment.live.as_ref();
-        let work = Work {
-            kube: &self.kube,
-            cache: &self.child_cache,
-            pruned: &self.pruned,
-            key: &object.key,
-            asked_for: &object.asked_for(),
-            state: OwnerState { object: &object.value, uid: &object.uid, deployment },
-            resolved: &resolved,
-            children: &children,
-        };
+        let listed = (children.all().collect(), children.absent());
+        let (deployment, account) = (&read.deployment, &resolved.pods.account.name);
+        let work = self.work(object, &resolved.owner, deployment, account, listed);
         // Only an object of the watch is let through nowhere, and this one was read.
-        let gate = apply::gate(work, object.origin, &read.deployment).await?.unwrap_or_default();
-        let applied = apply::apply(work, &gate).await;
+        let gate = work.gate(object.origin, deployment).await?.unwrap_or_default();
+        let applied = apply(&work, &gate, &resolved, &children).await;
         Ok((gate, applied))
     }
 }

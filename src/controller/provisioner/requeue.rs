@@ -3,6 +3,7 @@
 use super::key::steps::Wait;
 use super::observed::{Observed, Outside, State};
 use crate::coderd::Retry;
+use crate::controller::attached::requeue::after_failure;
 use crate::controller::runtime::schedule::{Action, REFUSED, SOON};
 use crate::controller::workload::rollout::Rollout;
 use std::time::Duration;
@@ -15,14 +16,8 @@ pub(super) fn is_waiting(observed: &Observed) -> bool {
 
 /// When to look again; `recheck` is how often a key is verified that works, and daemons are looked for that are waited for.
 pub(super) fn action(observed: &Observed, pruned: bool, retry: Option<Retry>, recheck: Duration) -> Action {
-    if observed.object.late.is_some() || !observed.object.problems.failed.is_empty() {
-        return Action::BackOff(Duration::ZERO);
-    }
-    match retry {
-        Some(Retry::After(pause)) => return Action::BackOff(pause),
-        Some(Retry::Backoff) => return Action::BackOff(Duration::ZERO),
-        Some(Retry::WhenChanged) => return Action::RequeueAfter(REFUSED),
-        None => {}
+    if let Some(action) = after_failure(&observed.object, retry) {
+        return action;
     }
     let Outside { control_plane, access, bootstrap, entitled, key, secret, wait, .. } = &observed.outside;
     let states = [control_plane, access, entitled, key, secret].into_iter().chain(bootstrap);

@@ -1,7 +1,6 @@
 //! Looks for pods whose daemons coderd does not hear of, and deletes one of them at most. Which one is decided in `zombies`; here
 //! it is held back while anything about the pods, the key or the license is not as it should be, or not known.
 
-use super::apply::Applied;
 use super::build::{CONTAINER, DAEMON_NAME};
 use super::key::steps::Wait;
 use super::observe::{External, rolled};
@@ -9,6 +8,7 @@ use super::reasons::Reason;
 use super::reconciler::Reconciler;
 use super::resolve::owner;
 use super::zombies::{self, Look, Pod, Silence, WINDOW, Zombie};
+use crate::controller::attached::apply::Applied;
 use crate::controller::object::{Object, Subject};
 use crate::controller::workload::{rollout, running};
 use crate::kubernetes::events::{EventDraft, Severity};

@@ -1,6 +1,5 @@
 //! Writes the status of a provisioner, and tells what was done to its keys. What the status says is decided in `status`.
 
-use super::apply::Applied;
 use super::dereference::Dereferenced;
 use super::key_event::KeyEvent;
 use super::observe::{External, organization_name, place};
@@ -9,6 +8,7 @@ use super::pending_jobs::Jobs;
 use super::reconciler::Reconciler;
 use super::resolve::owner;
 use super::status::findings;
+use crate::controller::attached::apply::Applied;
 use crate::controller::attached::reconciler::now;
 use crate::controller::object::{Object, Origin, Subject};
 use crate::controller::status::conditions::Finding;

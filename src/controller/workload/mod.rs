@@ -19,5 +19,6 @@ pub(crate) mod running;
 pub(crate) mod scratch;
 pub(crate) mod security;
 pub(crate) mod service;
+pub(crate) mod serving;
 pub(crate) mod trust;
 pub(crate) mod volumes;

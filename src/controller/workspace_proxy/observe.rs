@@ -1,7 +1,6 @@
 //! What a workspace proxy has outside of Kubernetes: the control plane's answer, the license, its registration. It brings the
 //! registration to what it should be and returns what was seen; what that means is decided in `outside` and `status`.
 
-use super::apply::Applied;
 use super::dereference::Dereferenced;
 use super::observed::{Outside, State};
 use super::reasons::Reason;
@@ -21,6 +20,7 @@ use crate::control_plane_access::entitlement::{FeatureEntitlement, LicensedFeatu
 use crate::control_plane_access::reach::Reached;
 use crate::control_plane_access::secret_value::{self, secret_value};
 use crate::control_plane_access::unreached::Unreached;
+use crate::controller::attached::apply::Applied;
 use crate::controller::attached::coderds::{Coderds, TimeLimit};
 use crate::controller::attached::outside::AccessStates;
 use crate::controller::attached::reconciler::ProvenSecret;

@@ -1,17 +1,16 @@
 //! What was observed in a reconcile of a workspace proxy, as values: what the steps returned, put together in one place.
 //! Nothing here says what it means: `status` does.
 
-use super::apply::Applied;
 use super::observe::External;
 use super::reasons::Reason;
 use super::registration::steps::Wait;
+use crate::controller::attached::apply::Applied;
 use crate::controller::attached::outside::{self, AccessStates};
 use crate::controller::children::exposure::Exposure;
 use crate::controller::children::gate::Gate;
 use crate::controller::object::Subject;
 use crate::controller::object_writer::Finalizing;
 use crate::controller::status::observed::ObservedObject;
-use crate::controller::workload::rollout;
 use crds::CoderWorkspaceProxy;
 
 /// How far something outside has come.
@@ -57,20 +56,10 @@ impl Observed {
         finalizing: &Finalizing,
         late: Option<String>,
     ) -> Self {
-        let object = ObservedObject {
-            unreadable: None,
-            broken: subject.broken.clone(),
-            account: applied.account.clone(),
-            withheld: gate.withheld.told(&subject.object.key.namespace),
-            problems: applied.problems.clone(),
-            rollout: applied.rollout.clone(),
-            finalizer: None,
-            late,
-        };
         Self {
-            object: object.with_finalizer(finalizing),
+            object: applied.observed(subject, gate, finalizing, late),
             unaddressed: None,
-            ready_replicas: rollout::ready_replicas(applied.deployment.as_ref()),
+            ready_replicas: applied.ready_replicas(),
             exposure: applied.exposure.clone(),
             outside: external.outside.clone(),
         }

@@ -1,7 +1,7 @@
 //! One reconcile of one workspace proxy: every step is a file of its name, and this is their order.
 //! What should be, and what is said about it, is decided there; nothing is decided here.
 
-use super::apply::{Applied, Work};
+use super::apply::{ABSENCE, apply};
 use super::build::build;
 use super::dereference::Dereferenced;
 use super::observed::Observed;
@@ -12,9 +12,8 @@ use super::resolve::resolve;
 use super::way::Way;
 use super::write::only;
 use crate::coderd::Retry;
-use crate::controller::attached::pruning::Pruning;
+use crate::controller::attached::apply::Applied;
 use crate::controller::attached::reconciler::is_ready;
-use crate::controller::children::OwnerState;
 use crate::controller::children::gate::Gate;
 use crate::controller::identity::ObjectKey;
 use crate::controller::object::{Subject, broken_rules, complete};
@@ -114,26 +113,13 @@ impl Reconciler {
         read: &Dereferenced,
     ) -> Result<(Gate, Applied), CallError> {
         let (object, resolved) = (&subject.object, resolve(&read.complete, read.facts()));
-        let (children, asked_for) = (build(&resolved), object.asked_for());
-        let pruning = Pruning {
-            kube: &self.kube,
-            cache: &self.child_cache,
-            pruned: &self.pruned,
-            key: &object.key,
-            asked_for: &asked_for,
-            uid: &object.uid,
-            workload: &resolved.owner.workload,
-            account: &resolved.pods.account.name,
-            makes_account: children.service_account.is_some(),
-            children: children.all().collect(),
-            absent: children.absent(),
-        };
-        let deployment = read.deployment.live.as_ref();
-        let state = OwnerState { object: &object.value, uid: &object.uid, deployment };
-        let work = Work { pruning, state, resolved: &resolved, children: &children };
+        let children = build(&resolved);
+        let listed = (children.all().collect(), children.absent());
+        let (deployment, account) = (&read.deployment, &resolved.pods.account.name);
+        let work = self.work(object, &resolved.owner, deployment, account, listed).with_hint(ABSENCE);
         // Only an object of the watch is let through nowhere, and this one was read.
-        let gate = work.gate(object.origin, &read.deployment).await?.unwrap_or_default();
-        let applied = work.apply(&gate).await;
+        let gate = work.gate(object.origin, deployment).await?.unwrap_or_default();
+        let applied = apply(&work, &gate, &children).await;
         Ok((gate, applied))
     }
 }

@@ -4,6 +4,7 @@ use super::observed::Observed;
 use super::registration::steps::Wait;
 use crate::coderd::Retry;
 use crate::controller::attached::outside::{AccessStates, State};
+use crate::controller::attached::requeue::after_failure;
 use crate::controller::runtime::schedule::{Action, REFUSED, SOON};
 use crate::controller::workload::rollout::Rollout;
 use std::time::Duration;
@@ -16,14 +17,8 @@ pub(super) fn is_waiting(observed: &Observed) -> bool {
 
 /// When to look again; `recheck` is how often a registration is verified that works, and its health is looked at.
 pub(super) fn action(observed: &Observed, pruned: bool, retry: Option<Retry>, recheck: Duration) -> Action {
-    if observed.object.late.is_some() || !observed.object.problems.failed.is_empty() {
-        return Action::BackOff(Duration::ZERO);
-    }
-    match retry {
-        Some(Retry::After(pause)) => return Action::BackOff(pause),
-        Some(Retry::Backoff) => return Action::BackOff(Duration::ZERO),
-        Some(Retry::WhenChanged) => return Action::RequeueAfter(REFUSED),
-        None => {}
+    if let Some(action) = after_failure(&observed.object, retry) {
+        return action;
     }
     let AccessStates { control_plane, access, bootstrap, entitled, rate_limited: _ } =
         &observed.outside.reach;

@@ -1,6 +1,5 @@
 //! Writes the status of a workspace proxy, and tells what was done to its registration. What the status says is decided in `status`.
 
-use super::apply::Applied;
 use super::dereference::Dereferenced;
 use super::observe::External;
 use super::observed::Observed;
@@ -10,6 +9,7 @@ use super::resolve::{owner, resolve, service_url};
 use super::running_values;
 use super::status::findings;
 use super::way::{Way, place};
+use crate::controller::attached::apply::Applied;
 use crate::controller::attached::reconciler::now;
 use crate::controller::object::{Object, Origin, Subject};
 use crate::controller::status::conditions::Finding;

@@ -23,6 +23,13 @@ pub struct Point {
     pub occurrence: usize,
 }
 
+impl Point {
+    /// Whether it is a write of a status.
+    pub fn is_of_status(&self) -> bool {
+        self.mutation.ends_with("/status")
+    }
+}
+
 impl fmt::Display for Point {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{} #{}", self.mutation, self.occurrence)?;

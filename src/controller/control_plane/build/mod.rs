@@ -15,7 +15,8 @@ mod tests;
 use super::resolve::{Facts, ResolvedControlPlane, resolve};
 use crate::controller::children::{Child, ChildKind};
 use crate::controller::workload::consumed::{self, Consumed};
-use crate::controller::workload::{account, deployment, disruption, exposure, monitoring, service};
+use crate::controller::workload::serving::{self, ServingChildren};
+use crate::controller::workload::{account, deployment};
 use crds::CoderControlPlane;
 
 pub(crate) use environment::provides_access_url;
@@ -31,37 +32,16 @@ pub struct Children {
     pub workspace_access: Vec<WorkspaceAccess>,
     /// Deployment.
     pub deployment: Child,
-    /// Service.
-    pub service: Child,
-    /// Ingress.
-    pub ingress: Option<Child>,
-    /// HTTPRoute.
-    pub http_route: Option<Child>,
-    /// PodDisruptionBudget.
-    pub disruption_budget: Option<Child>,
-    /// ServiceMonitor.
-    pub service_monitor: Option<Child>,
+    /// Service, Ingress or HTTPRoute, PodDisruptionBudget and ServiceMonitor.
+    pub serving: ServingChildren,
 }
 
 impl Children {
     /// All of them, in the order in which they are best made. Taken apart without `..`: a new one is shown, too.
     pub fn all(&self) -> impl Iterator<Item = &Child> {
-        let Self {
-            service_account,
-            workspace_access,
-            deployment,
-            service,
-            ingress,
-            http_route,
-            disruption_budget,
-            service_monitor,
-        } = self;
+        let Self { service_account, workspace_access, deployment, serving } = self;
         let access = workspace_access.iter().flat_map(|access| [&access.role, &access.binding]);
-        service_account
-            .iter()
-            .chain(access)
-            .chain([deployment, service])
-            .chain([ingress, http_route, disruption_budget, service_monitor].into_iter().flatten())
+        service_account.iter().chain(access).chain([deployment]).chain(serving.all())
     }
 
     /// The kinds of which there is at most one, called like the Deployment, and now none: what an earlier spec asked for is
@@ -72,19 +52,9 @@ impl Children {
             service_account: _,
             workspace_access: _,
             deployment: _,
-            service: _,
-            ingress,
-            http_route,
-            disruption_budget,
-            service_monitor,
+            serving,
         } = self;
-        let optional = [
-            (ChildKind::Ingress, ingress),
-            (ChildKind::HttpRoute, http_route),
-            (ChildKind::PodDisruptionBudget, disruption_budget),
-            (ChildKind::ServiceMonitor, service_monitor),
-        ];
-        optional.into_iter().filter(|(_, child)| child.is_none()).map(|(kind, _)| kind).collect()
+        serving.absent()
     }
 
     /// Whether any of them is outside of its own namespace.
@@ -95,19 +65,12 @@ impl Children {
 
 /// The objects a control plane consists of.
 pub fn build(plane: &ResolvedControlPlane) -> Children {
-    let (owner, port) = (&plane.owner, plane.service.plain_port());
-    let (ingress, http_route) = exposure::children(owner, plane.expose.as_ref(), port);
-    let settings = &plane.pods;
-    let monitor = settings.metrics.as_ref().and_then(|metrics| metrics.monitor.as_ref());
+    let (owner, settings) = (&plane.owner, &plane.pods);
     Children {
         service_account: account::child(owner, &settings.account),
         workspace_access: rbac::workspace_access(plane),
         deployment: deployment::child(owner, plane.replicas, None, pod::template(plane)),
-        service: service::child(owner, &plane.service),
-        ingress,
-        http_route,
-        disruption_budget: settings.budget.as_ref().map(|budget| disruption::child(owner, budget)),
-        service_monitor: monitor.map(|monitor| monitoring::service_monitor(owner, monitor)),
+        serving: serving::children(owner, &plane.service, plane.expose.as_ref(), settings),
     }
 }
 

@@ -14,6 +14,7 @@ mod tests;
 
 use super::resolve::ResolvedProvisioner;
 use crate::controller::children::{Child, ChildKind};
+use crate::controller::workload::serving::absent;
 use crate::controller::workload::{account, deployment, disruption, monitoring, rights};
 
 pub(super) use daemon::CONTAINER;
@@ -70,7 +71,7 @@ impl Children {
             (ChildKind::PodDisruptionBudget, disruption_budget),
             (ChildKind::PodMonitor, pod_monitor),
         ];
-        optional.into_iter().filter(|(_, child)| child.is_none()).map(|(kind, _)| kind).collect()
+        absent(optional)
     }
 }
 

@@ -12,7 +12,8 @@ mod tests;
 
 use super::resolve::ResolvedProxy;
 use crate::controller::children::{Child, ChildKind};
-use crate::controller::workload::{account, deployment, disruption, exposure, monitoring, service};
+use crate::controller::workload::serving::{self, ServingChildren};
+use crate::controller::workload::{account, deployment};
 
 pub(super) use environment::{PRIMARY_URL, TOKEN};
 pub(super) use pod::CONTAINER;
@@ -25,32 +26,15 @@ pub(crate) struct Children {
     pub(crate) service_account: Option<Child>,
     /// Deployment; none while it is not known what pods would run with.
     pub(crate) deployment: Option<Child>,
-    /// Service.
-    pub(crate) service: Child,
-    /// Ingress.
-    pub(crate) ingress: Option<Child>,
-    /// HTTPRoute.
-    pub(crate) http_route: Option<Child>,
-    /// PodDisruptionBudget.
-    pub(crate) disruption_budget: Option<Child>,
-    /// ServiceMonitor.
-    pub(crate) service_monitor: Option<Child>,
+    /// Service, Ingress or HTTPRoute, PodDisruptionBudget and ServiceMonitor.
+    pub(crate) serving: ServingChildren,
 }
 
 impl Children {
     /// All of them, in the order in which they are best made. Taken apart without `..`: a new one is shown, too.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Child> {
-        let Self {
-            service_account,
-            deployment,
-            service,
-            ingress,
-            http_route,
-            disruption_budget,
-            service_monitor,
-        } = self;
-        let first = service_account.iter().chain(deployment).chain([service]);
-        first.chain([ingress, http_route, disruption_budget, service_monitor].into_iter().flatten())
+        let Self { service_account, deployment, serving } = self;
+        service_account.iter().chain(deployment).chain(serving.all())
     }
 
     /// The kinds of which there is at most one, called like the Deployment, and now none: what an earlier spec asked for is
@@ -61,35 +45,19 @@ impl Children {
             service_account: _,
             // A proxy that runs is never taken away because something about it is not known.
             deployment: _,
-            service: _,
-            ingress,
-            http_route,
-            disruption_budget,
-            service_monitor,
+            serving,
         } = self;
-        let optional = [
-            (ChildKind::Ingress, ingress),
-            (ChildKind::HttpRoute, http_route),
-            (ChildKind::PodDisruptionBudget, disruption_budget),
-            (ChildKind::ServiceMonitor, service_monitor),
-        ];
-        optional.into_iter().filter(|(_, child)| child.is_none()).map(|(kind, _)| kind).collect()
+        serving.absent()
     }
 }
 
 /// The objects a workspace proxy consists of.
 pub(crate) fn build(resolved: &ResolvedProxy) -> Children {
     let ResolvedProxy { owner, replicas, service: front, pods, expose, proxy, .. } = resolved;
-    let (ingress, http_route) = exposure::children(owner, expose.as_ref(), front.plain_port());
     let template = proxy.as_ref().map(|proxy| pod::template(resolved, proxy));
-    let monitor = pods.metrics.as_ref().and_then(|metrics| metrics.monitor.as_ref());
     Children {
         service_account: account::child(owner, &pods.account),
         deployment: template.map(|template| deployment::child(owner, *replicas, None, template)),
-        service: service::child(owner, front),
-        ingress,
-        http_route,
-        disruption_budget: pods.budget.as_ref().map(|budget| disruption::child(owner, budget)),
-        service_monitor: monitor.map(|monitor| monitoring::service_monitor(owner, monitor)),
+        serving: serving::children(owner, front, expose.as_ref(), pods),
     }
 }

@@ -63,7 +63,7 @@ fn pods_have_an_account_without_a_token_and_roll_with_the_token_of_the_registrat
 
 #[test]
 fn the_service_leads_to_the_port_of_the_contract() {
-    let service = Proxy::test().children().service.manifest;
+    let service = Proxy::test().children().serving.service.manifest;
     assert_eq!(service["metadata"]["name"], "wsproxy-eu");
     let port = json!({"name": "http", "port": 80, "protocol": "TCP", "targetPort": 3001});
     assert_eq!(service["spec"]["ports"], json!([port]));

@@ -148,10 +148,24 @@ impl<'a> WorkloadRun<'a> {
         }
     }
 
+    /// Returns when the workload is done and nothing is written any more, or after this time at the latest.
+    async fn over_within(&self, limit: Duration) {
+        let over = async {
+            // The sender lives as long as we do.
+            drop(self.changed.subscribe().wait_for(|changed| *changed).await);
+            self.until_done().await?;
+            self.until_quiet().await
+        };
+        // Why it is not over is for whoever finds that the point was not reached.
+        drop(tokio::time::timeout(limit, over).await);
+    }
+
     /// Kills the operator at its point and starts another; returns whether the point was reached at all.
     pub(super) async fn killed_within(&self, limit: Duration) -> bool {
-        if tokio::time::timeout(limit, self.journal.reached()).await.is_err() {
-            return false;
+        tokio::select! {
+            biased;
+            () = self.journal.reached() => {}
+            () = self.over_within(limit) => return false,
         }
         self.kill_operator().await;
         if self.workload.then.as_ref().is_some_and(|then| then.while_dead) {

@@ -13,7 +13,7 @@ fn ingress_rule(host: &str, port: i32) -> Value {
 fn without_exposure_there_is_neither() {
     for given in [ControlPlane::test(), ControlPlane::test().with("expose", json!({}))] {
         let children = given.children();
-        assert_eq!((children.ingress, children.http_route), (None, None));
+        assert_eq!((children.serving.ingress, children.serving.http_route), (None, None));
     }
 }
 
@@ -24,19 +24,19 @@ fn an_ingress_sends_every_host_to_the_plain_port() {
         given.with("expose", json!({"ingress": ingress})).children()
     };
     let children = exposed(ControlPlane::test());
-    let ingress = children.ingress.unwrap();
+    let ingress = children.serving.ingress.unwrap();
     assert_eq!((ingress.kind, ingress.name.as_str()), (ChildKind::Ingress, "coder"));
     let rules =
         |port| json!([ingress_rule("coder.example.com", port), ingress_rule("*.coder.example.com", port)]);
     assert_eq!(ingress.manifest["spec"], json!({"rules": rules(80)}));
-    assert_eq!(children.http_route, None);
+    assert_eq!(children.serving.http_route, None);
     for (given, port) in [
         (ControlPlane::test().on_port(9000), 9000),
         (ControlPlane::test().with_tls(&["a"]), 80),
         (ControlPlane::test().with_tls(&["a"]).on_port(443), 80),
         (ControlPlane::test().on_port(443), 443),
     ] {
-        let ingress = exposed(given).ingress.unwrap();
+        let ingress = exposed(given).serving.ingress.unwrap();
         assert_eq!(ingress.manifest["spec"]["rules"], rules(port));
     }
 }
@@ -52,7 +52,7 @@ fn an_ingress_carries_class_annotations_and_a_certificate_for_each_host_it_has()
             ingress["wildcardHost"] = json!(wildcard);
         }
         let expose = json!({ "ingress": ingress });
-        ControlPlane::test().with("expose", expose).children().ingress.unwrap().manifest
+        ControlPlane::test().with("expose", expose).children().serving.ingress.unwrap().manifest
     };
     let one = json!({"hosts": ["a.example.com"], "secretName": "one"});
     let two = json!({"hosts": ["*.example.com"], "secretName": "two"});
@@ -70,7 +70,7 @@ fn a_route_attaches_to_its_gateways() {
         "parentRefs": [{"name": " public ", "namespace": "gateways", "sectionName": "https"}, {"name": "b"}],
     });
     let children = ControlPlane::test().on_port(9000).with("expose", json!({"gateway": gateway})).children();
-    let route = children.http_route.unwrap();
+    let route = children.serving.http_route.unwrap();
     assert_eq!(route.kind.names(), ["gateway.networking.k8s.io/v1", "HTTPRoute", "httproutes"]);
     let backend = json!({"group": "", "kind": "Service", "name": "coder", "port": 9000});
     let matches = json!([{"path": {"type": "PathPrefix", "value": "/"}}]);
@@ -80,7 +80,7 @@ fn a_route_attaches_to_its_gateways() {
         "rules": [{"matches": matches, "backendRefs": [backend]}],
     });
     assert_eq!(route.manifest["spec"], expected);
-    assert_eq!(children.ingress, None);
+    assert_eq!(children.serving.ingress, None);
 }
 
 #[test]
@@ -88,5 +88,5 @@ fn of_two_ways_the_ingress_stands() {
     let gateway = json!({"host": "a", "parentRefs": [{"name": "g"}]});
     let both = json!({"ingress": {"host": "a"}, "gateway": gateway});
     let children = ControlPlane::test().with("expose", both).children();
-    assert!(children.ingress.is_some() && children.http_route.is_none());
+    assert!(children.serving.ingress.is_some() && children.serving.http_route.is_none());
 }

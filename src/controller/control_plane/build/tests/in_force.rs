@@ -14,7 +14,7 @@ fn certificates_authorities_and_port_are_those_of_the_pods_that_run() {
         .with("volumeMounts", json!([{ "name": "theirs", "mountPath": "/theirs" }]))
         .with("service", json!({ "port": 9000 }));
     let (ran, children) = (before.complete().spec, before.children());
-    let live = (&children.deployment.manifest, &children.service.manifest);
+    let live = (&children.deployment.manifest, &children.serving.service.manifest);
     let other =
         ControlPlane::test().with("tls", json!({ "secretNames": ["evil"] })).with("certs", certs(json!([])));
     for after in [ControlPlane::test().with("service", json!({ "port": 443 })), other] {
@@ -23,7 +23,7 @@ fn certificates_authorities_and_port_are_those_of_the_pods_that_run() {
         assert_eq!(used.service.unwrap().port, Some(9000));
     }
     let plain = ControlPlane::test().children();
-    let (deployment, service) = (&plain.deployment.manifest, &plain.service.manifest);
+    let (deployment, service) = (&plain.deployment.manifest, &plain.serving.service.manifest);
     let used = in_force(&ran, Some(deployment), Some(service));
     assert_eq!((used.tls, used.certs), (None, None), "they run without");
 }

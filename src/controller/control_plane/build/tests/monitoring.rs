@@ -28,9 +28,9 @@ fn a_service_monitor_reads_the_port_of_the_pods_behind_the_service() {
     let labels = json!({"release": "prometheus", "app.kubernetes.io/name": "mine"});
     let given = with(json!({"serviceMonitor": {"interval": "30s", "labels": labels}}));
     let children = given.children();
-    let monitor = children.service_monitor.unwrap();
+    let monitor = children.serving.service_monitor.unwrap();
     assert_eq!(monitor.kind.names(), ["monitoring.coreos.com/v1", "ServiceMonitor", "servicemonitors"]);
-    let selector = json!({"matchLabels": children.service.manifest["metadata"]["labels"]});
+    let selector = json!({"matchLabels": children.serving.service.manifest["metadata"]["labels"]});
     let endpoints = json!([{"targetPort": "prometheus", "interval": "30s"}]);
     assert_eq!(monitor.manifest["spec"], json!({"selector": selector, "endpoints": endpoints}));
     let labels = &monitor.manifest["metadata"]["labels"];
@@ -47,7 +47,7 @@ fn there_is_none_without_metrics_or_without_being_asked_for() {
         json!({"serviceMonitor": {"enabled": false}}),
         json!({"enabled": false, "serviceMonitor": {}}),
     ] {
-        assert_eq!(with(metrics).children().service_monitor, None);
+        assert_eq!(with(metrics).children().serving.service_monitor, None);
     }
-    assert_eq!(ControlPlane::test().children().service_monitor, None);
+    assert_eq!(ControlPlane::test().children().serving.service_monitor, None);
 }

@@ -20,7 +20,7 @@ fn the_ports_follow_from_the_spec_and_tls() {
         (tls().on_port(443), json!([port("https", 443, 8443), port("http", 80, 8080)])),
         (test().with("metrics", json!({})), json!([port("http", 80, 8080)])),
     ] {
-        assert_eq!(given.children().service.manifest["spec"]["ports"], expected);
+        assert_eq!(given.children().serving.service.manifest["spec"]["ports"], expected);
     }
 }
 
@@ -30,12 +30,12 @@ fn it_finds_the_pods_and_carries_the_annotations_of_the_spec() {
     let given =
         ControlPlane::test().with("service", json!({"type": "LoadBalancer", "annotations": annotations}));
     let children = given.children();
-    let service = &children.service.manifest;
-    assert_eq!(children.service.name, "coder");
+    let service = &children.serving.service.manifest;
+    assert_eq!(children.serving.service.name, "coder");
     assert_eq!(service["spec"]["type"], "LoadBalancer");
     assert_eq!(service["metadata"]["annotations"], annotations);
     let selector = &children.deployment.manifest["spec"]["selector"]["matchLabels"];
     assert_eq!(&service["spec"]["selector"], selector);
     assert_eq!(service["metadata"]["labels"], *selector);
-    assert_eq!(ControlPlane::test().children().service.manifest["spec"]["type"], "ClusterIP");
+    assert_eq!(ControlPlane::test().children().serving.service.manifest["spec"]["type"], "ClusterIP");
 }

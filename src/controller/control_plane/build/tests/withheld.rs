@@ -190,7 +190,7 @@ fn the_ports_of_the_service_stay_with_the_pods_that_are_left() {
     assert_eq!(told(&plain(), &moved("evil:v9")), [deployment, "Service coder (its ports)"]);
     assert_eq!(told(&plain(), &plain().with("image", json!("evil:v9"))), [deployment]);
     let mut changed = ControlPlane::test().children();
-    changed.service.manifest["spec"]["ports"][0]["port"] = json!(9000);
+    changed.serving.service.manifest["spec"]["ports"][0]["port"] = json!(9000);
     let before = ControlPlane::test().children();
     let there = |child: &Child| before.all().find(|one| one.kind == child.kind).map(live);
     assert_eq!(held(&changed, there), Withheld::default(), "the pods are what the spec asks for");
