@@ -82,8 +82,9 @@ impl RunCoderd {
             .iter()
             .map(|(organization, key)| {
                 let users = daemons.remove(&key.id).unwrap_or_default();
+                // First, since lines are sorted: a number that is left out of a name must not change their order.
                 let whose = if self.foreign.contains(&key.id) { "of others" } else { "ours" };
-                format!("{organization}/{} {:?}, {whose}, {users} daemons", key.name, key.tags)
+                format!("{whose}: {organization}/{} {:?}, {users} daemons", key.name, key.tags)
             })
             .collect();
         lines.sort();
