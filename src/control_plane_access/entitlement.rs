@@ -66,6 +66,14 @@ impl FeatureEntitlement {
     pub(crate) fn is_entitled(&self) -> bool {
         matches!(self, Self::Entitled | Self::Grace)
     }
+
+    /// For how long coderd wants to be left alone, if that is what it said.
+    pub(crate) fn rate_limited_for(&self) -> Option<Duration> {
+        match self {
+            Self::Failed(Error::RateLimited { retry_after, .. }) => Some(*retry_after),
+            _ => None,
+        }
+    }
 }
 
 impl Reached {

@@ -14,6 +14,7 @@ pub(crate) mod outside;
 pub(crate) mod pause;
 pub(crate) mod pruning;
 pub(crate) mod public_address;
+pub(crate) mod reconcile;
 pub(crate) mod reconciler;
 pub(crate) mod refusal;
 pub(crate) mod requeue;

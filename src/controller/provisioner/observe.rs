@@ -19,7 +19,7 @@ use crate::coderd::{Operation, Retry, Uuid};
 use crate::control_plane_access::credentials::Credentials;
 use crate::control_plane_access::entitlement::LicensedFeature;
 use crate::control_plane_access::reach::{Reached, within};
-use crate::control_plane_access::unreached::About;
+use crate::control_plane_access::unreached::{About, Unreached};
 use crate::controller::attached::apply::Applied;
 use crate::controller::attached::coderds::{Coderds, TimeLimit};
 use crate::controller::attached::outside::AccessStates;
@@ -74,6 +74,13 @@ pub(super) struct External {
 }
 
 impl External {
+    /// coderd could not be asked, or is not to be asked now.
+    fn unreached(unreached: &Unreached, bootstrapped: bool, object: &Value) -> Self {
+        let outside = Outside::of(AccessStates::unreached(bootstrapped, unreached));
+        let is_left_alone = unreached.about() == About::RateLimit;
+        Self { is_left_alone, ..Self::without(outside, object, Some(unreached.retry())) }
+    }
+
     fn without(outside: Outside, object: &Value, retry: Option<Retry>) -> Self {
         Self {
             outside,
@@ -163,14 +170,7 @@ impl Reconciler {
         let reached = self.access.reach_within(limit, control_plane, credentials).await;
         let reached = match reached.and_then(Reached::identified) {
             Ok(reached) => reached,
-            Err(unreached) => {
-                let is_left_alone = unreached.about() == About::RateLimit;
-                let outside = Outside::of(AccessStates::unreached(bootstrapped, &unreached));
-                return Ok(External {
-                    is_left_alone,
-                    ..External::without(outside, object, Some(unreached.retry()))
-                });
-            }
+            Err(unreached) => return Ok(External::unreached(&unreached, bootstrapped, object)),
         };
         // A coderd that is slow to say who it is is as slow the next time: its keys have a time of their own.
         deadline.begin_next(Instant::now());
@@ -199,8 +199,12 @@ impl Reconciler {
         let object = &wanted.subject.object;
         let left = || deadline.left(Instant::now());
         let name = organization_name(wanted.complete);
-        let asked = within(left(), Operation::Organization, reached.client.organization(name));
-        let (answer, asked) = tokio::join!(reached.licensed(FEATURE, left()), asked);
+        // One after the other: whoever is told to slow down has nothing else under way.
+        let answer = reached.licensed(FEATURE, left()).await;
+        if let Some(left) = answer.rate_limited_for() {
+            return Ok(External::unreached(&Unreached::RateLimited { left }, bootstrapped, &object.value));
+        }
+        let asked = within(left(), Operation::Organization, reached.client.organization(name)).await;
         let outside = Outside::of(AccessStates::reached(bootstrapped).licensed(FEATURE, &answer));
         let found = |outside: Outside, retry| External {
             url: Some(reached.url.clone()),

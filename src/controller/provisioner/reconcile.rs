@@ -13,14 +13,16 @@ use super::requeue::{action, is_waiting, sooner};
 use super::resolve::resolve;
 use super::write::only;
 use crate::controller::attached::apply::Applied;
+use crate::controller::attached::reconcile::{ReconcileKind, reconcile};
 use crate::controller::attached::reconciler::is_ready;
 use crate::controller::children::gate::Gate;
 use crate::controller::identity::ObjectKey;
-use crate::controller::object::{Subject, broken_rules, complete};
+use crate::controller::object::{Object, Subject};
 use crate::controller::object_writer::Finalizing;
 use crate::controller::runtime::deadline::Deadline;
 use crate::controller::runtime::schedule::Action;
-use crate::controller::runtime::{reconcile, telemetry};
+use crate::controller::status::conditions::Finding;
+use crate::controller::status::observed::ObservedObject;
 use crate::kubernetes::CallError;
 use crds::{CoderProvisioner, CoderProvisionerStatus};
 use std::time::{Duration, Instant};
@@ -28,37 +30,35 @@ use std::time::{Duration, Instant};
 impl Reconciler {
     /// One reconcile.
     pub(crate) async fn reconcile(&self, key: ObjectKey) -> Action {
-        // On the heap, and so are its steps: all of them together are too much for the stack of a worker.
-        let reconcile = Box::pin(self.try_reconcile(&key));
-        reconcile::run(&self.objects, &self.telemetry, &key, reconcile).await
+        reconcile(self, key).await
+    }
+}
+
+impl ReconcileKind<CoderProvisioner> for Reconciler {
+    fn forget_object(&self, key: &ObjectKey) {
+        self.forget(key);
     }
 
-    async fn try_reconcile(&self, key: &ObjectKey) -> Result<Action, CallError> {
-        // Keys are recorded in the status: each reconcile begins with the newest.
-        let Some(object) = self.objects.read(key).await? else {
-            self.forget(key);
-            return Ok(Action::AwaitChange);
-        };
-        telemetry::of_generation(object.generation);
-        self.requests.begin(key, object.request(), &self.child_cache);
-        if object.is_deleting() {
-            return Box::pin(self.finalize(&object)).await;
+    fn suspended(
+        &self,
+        object: &Object<CoderProvisioner>,
+        complete: &CoderProvisioner,
+    ) -> Option<(CoderProvisionerStatus, Reason)> {
+        if complete.spec.suspend != Some(true) {
+            return None;
         }
-        match complete::<CoderProvisioner>(&object.value, &self.config) {
-            Err(error) => {
-                self.write_unreadable(&object, format!("the object cannot be read: {error}"), only).await
-            }
-            Ok(complete) if complete.spec.suspend == Some(true) => {
-                // Nobody counts now, and an autoscaler would follow a number of before.
-                self.jobs.forget(&object.key);
-                let status = CoderProvisionerStatus { pending_jobs: None, ..object.status.clone() };
-                self.write_suspended(&object, status, Reason::Suspended).await
-            }
-            Ok(complete) => {
-                let broken = broken_rules::<CoderProvisioner>(&object.value);
-                Box::pin(self.work_on(&Subject { object, complete, broken })).await
-            }
-        }
+        // Nobody counts now, and an autoscaler would follow a number of before.
+        self.jobs.forget(&object.key);
+        let status = CoderProvisionerStatus { pending_jobs: None, ..object.status.clone() };
+        Some((status, Reason::Suspended))
+    }
+
+    fn only(object: ObservedObject) -> Vec<Finding> {
+        only(object)
+    }
+
+    async fn delete(&self, object: &Object<CoderProvisioner>) -> Result<Action, CallError> {
+        self.finalize(object).await
     }
 
     /// The path: dereference, resolve, build, apply, observe, status, write.
@@ -118,7 +118,9 @@ impl Reconciler {
         let again = if waits { Some(Duration::ZERO) } else { silent.again };
         Ok(sooner(action(&observed, applied.pruned, external.retry, pause), again))
     }
+}
 
+impl Reconciler {
     /// Resolves, builds and applies the children.
     async fn apply(
         &self,
