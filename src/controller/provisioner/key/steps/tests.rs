@@ -3,13 +3,9 @@
 mod case;
 
 use super::super::record::Home;
-use super::super::seen::{Daemons, Desired, KeyFacts, Tags};
 use super::*;
-use crate::coderd::Uuid;
 use case::{Case, daemons, listed, now, uuid};
-use crds::names::provisioner::tags_hash;
-use jiff::{SignedDuration, Timestamp};
-use std::collections::BTreeSet;
+use jiff::SignedDuration;
 
 #[test]
 fn the_first_key_has_the_name_of_the_spec_and_taken_names_are_left_alone_and_told() {
