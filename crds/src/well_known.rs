@@ -187,8 +187,8 @@ pub mod reserved {
     pub const KEYS: [&str; 3] = ["built-in", "user-auth", "psk"];
     /// Organizations, in this case only.
     pub const ORGANIZATIONS: [&str; 2] = ["new", "create"];
-    /// Workspace proxies, in any case.
-    pub const PROXIES: [&str; 1] = ["primary"];
+    /// Workspace proxies, in any case: the control plane itself, and the path by which a proxy asks about itself.
+    pub const PROXIES: [&str; 2] = ["primary", "me"];
 }
 
 /// Condition types. `Ready`, `Reconciling` and `Stalled` are those of kstatus.

@@ -10,6 +10,7 @@
 //! role our user needs for them, in `roles.rs`; how a workspace proxy starts, in `proxy_process.rs`.
 
 mod compare;
+mod kubelet;
 mod licensed;
 mod operator;
 mod operator_access;

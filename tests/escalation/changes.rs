@@ -1,7 +1,10 @@
 //! Changes of stored objects: what counts as more than before, and what does not.
 //! The stored object was written by an administrator; the change is sent by somebody with the rights of the case.
 
+mod registrations;
+
 use crate::gains::{WITH_POD_FIELDS, WITH_RULES};
+use registrations::changes_of_registrations;
 use serde_json::{Value, json};
 use webhooks::Kind::{self, ControlPlane, Provisioner, WorkspaceProxy};
 
@@ -302,40 +305,6 @@ fn changes_of_addresses() -> Vec<Change> {
             [sent("coder"), sent("other")],
         )
         .by(&["get secrets payroll", "create deployments.apps"]),
-    ]
-}
-
-/// Where the token of a proxy goes that the operator registers.
-fn changes_of_registrations() -> Vec<Change> {
-    let key = json!({ "name": "payroll", "key": "k" });
-    let [ours, mine] = ["https://coder.example.com", "https://mine.example.com"];
-    let boot = |url: &str| json!({ "bootstrap": { "coderURL": url, "credentialsSecretRef": key } });
-    let of = |name: &str| json!({ "controlPlaneRef": { "name": name } });
-    let dials = |url: &str| json!({ "controlPlaneRef": { "name": "coder" }, "primaryAccessURL": url });
-    let kept = |secret: &str| json!({ "controlPlaneRef": { "name": "coder" }, "registration": { "tokenSecretName": secret } });
-    vec![
-        change("a token we made goes to a control plane", WorkspaceProxy, [boot(ours), of("coder")])
-            .by(&["create pods"])
-            .refused("spec.controlPlaneRef.name", "CODER0506"),
-        change("the same by one who may read and run", WorkspaceProxy, [boot(ours), of("coder")])
-            .by(&["get secrets", "create deployments.apps"]),
-        change("a token we made goes to another control plane", WorkspaceProxy, [of("coder"), of("other")])
-            .by(&["create pods"])
-            .refused("spec.controlPlaneRef.name", "CODER0506"),
-        change(
-            "a token of a control plane is shown to an address",
-            WorkspaceProxy,
-            [of("coder"), dials(mine)],
-        )
-        .by(&["create pods"])
-        .refused("spec.primaryAccessURL", "CODER0506"),
-        change("a token we made moves to a Secret", WorkspaceProxy, [of("coder"), kept("payroll")])
-            .by(&["create pods", "get secrets"])
-            .refused("spec.registration.tokenSecretName", "CODER0512"),
-        change("the same by one who may make Secrets", WorkspaceProxy, [of("coder"), kept("payroll")])
-            .by(&["create pods", "get,create secrets"]),
-        change("back to its own Secret", WorkspaceProxy, [kept("payroll"), of("coder")])
-            .by(&["create pods", "get secrets"]),
     ]
 }
 

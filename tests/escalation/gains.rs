@@ -1,9 +1,13 @@
 //! What somebody might want to gain through an object: the field that gives it, the rights that are enough for it,
 //! and rights that look alike but are not.
 
+mod credentials;
 mod pod_security;
+mod references;
 
+use credentials::{kept_tokens, sent_away};
 use pod_security::{powers_of_containers, powers_of_contexts, powers_of_volumes};
+use references::{references_of_kinds, references_of_pods};
 use serde_json::{Value, json};
 use webhooks::Kind::{self, ControlPlane, Provisioner, WorkspaceProxy};
 
@@ -208,54 +212,6 @@ fn code() -> Vec<Gain> {
     gains
 }
 
-/// A reference to a Secret or ConfigMap called payroll: who may read it, and no more, may not have it mounted.
-fn reading(kind: Kind, field: &str, spec: Value) -> Gain {
-    Gain::running(kind, field, spec).too_little(&["get secrets payroll", "get configmaps payroll"])
-}
-
-fn references_of_pods(kind: Kind) -> Vec<Gain> {
-    let key = json!({ "name": "payroll", "key": "k" });
-    let env = |from: &str| json!([{ "name": "A", "valueFrom": { from: key } }]);
-    let from = |from: &str| json!([{ from: { "name": "payroll" } }]);
-    let volume = |kind: &str, source: Value| json!([{ "name": "v", kind: source }]);
-    let before = |key: &str, value: Value| json!([{ "name": "before", key: value }]);
-    let projected = json!({ "sources": [{ "secret": { "name": "payroll" } }] });
-    let csi = json!({ "driver": "d.example.com", "nodePublishSecretRef": { "name": "payroll" } });
-    let copied = json!({ "volumeClaimTemplate": { "spec": { "accessModes": ["ReadWriteOnce"],
-        "resources": { "requests": { "storage": "1Gi" } },
-        "dataSource": { "kind": "PersistentVolumeClaim", "name": "payroll" } } } });
-    [
-        ("imagePullSecrets", json!([{ "name": "payroll" }])),
-        ("certs", json!({ "secrets": [key] })),
-        ("envFrom", from("secretRef")),
-        ("envFrom", from("configMapRef")),
-        ("extraEnv", env("secretKeyRef")),
-        ("extraEnv", env("configMapKeyRef")),
-        ("initContainers", before("env", env("secretKeyRef"))),
-        ("initContainers", before("envFrom", from("configMapRef"))),
-        ("volumes", volume("secret", json!({ "secretName": "payroll" }))),
-        ("volumes", volume("configMap", json!({ "name": "payroll" }))),
-        ("volumes", volume("projected", projected)),
-        ("volumes", volume("persistentVolumeClaim", json!({ "claimName": "payroll" }))),
-        ("volumes", volume("csi", csi)),
-        ("volumes", volume("ephemeral", copied)),
-    ]
-    .map(|(field, value)| reading(kind, field, json!({ field: value })))
-    .into()
-}
-
-fn references_of_kinds() -> Vec<Gain> {
-    let tls = json!({ "secretNames": ["payroll"] });
-    [
-        (ControlPlane, "licenseSecretRef", json!({ "name": "payroll" })),
-        (ControlPlane, "operatorAccess", json!({ "tokenSecretRef": { "name": "payroll" } })),
-        (ControlPlane, "tls", tls.clone()),
-        (WorkspaceProxy, "tls", tls),
-    ]
-    .map(|(kind, field, value)| reading(kind, field, json!({ field: value })))
-    .into()
-}
-
 /// Ways in from outside.
 fn exposure() -> Vec<Gain> {
     let open = |kind: Kind, field: &str, right: &str, spec: Value| {
@@ -322,76 +278,6 @@ fn other_kinds() -> Vec<Gain> {
             .enough(&[FOUNDER[1]])
             .enough(&["bind roles.rbac.authorization.k8s.io"])
             .too_little(&["create deployments.apps"]),
-    ]
-}
-
-/// The Secret that the operator writes a token into and sends: whoever chooses it must be allowed to make it and to read it.
-fn kept_tokens() -> Vec<Gain> {
-    let kept = |field: &str, spec: Value| {
-        Gain::of(WorkspaceProxy, spec)
-            .refused(field, "CODER0506")
-            .refused(field, "CODER0512")
-            .refused("spec.bootstrap", "CODER0509")
-            .enough(&["create pods", "get secrets", "create secrets"])
-            .enough(&["create deployments.apps", "get secrets @*", "create secrets @*"])
-            .too_little(&["create pods", "get secrets"])
-            .too_little(&["create pods", "create secrets"])
-            .too_little(&["get,create secrets"])
-            .too_little(&["create pods", "get secrets", "create secrets @team-a"])
-    };
-    let credentials = json!({ "name": "mine" });
-    let boot = json!({ "coderURL": "https://coder.example.com", "credentialsSecretRef": credentials,
-        "generatedTokenSecretName": "payroll" });
-    let registered =
-        json!({ "controlPlaneRef": { "name": "coder" }, "registration": { "tokenSecretName": "payroll" } });
-    vec![
-        kept("spec.bootstrap.generatedTokenSecretName", json!({ "bootstrap": boot })),
-        kept("spec.registration.tokenSecretName", registered)
-            .refused("spec.controlPlaneRef", "CODER0509")
-            .refused("spec.registration", "CODER0509")
-            // That of the control plane runs instead of the one that admission had written.
-            .refused("spec.image", "CODER0509"),
-    ]
-}
-
-/// Credentials that travel to an address or a control plane of the author's choice: no right to make pods replaces the
-/// right to read.
-fn sent_away() -> Vec<Gain> {
-    let sending = |kind: Kind, field: &str, secret: &str, spec: Value| {
-        Gain::of(kind, spec)
-            .refused(field, "CODER0506")
-            .refused("spec.bootstrap", "CODER0509")
-            .enough(&["create pods", "get secrets"])
-            .enough(&["create deployments.apps", "get secrets @*"])
-            .too_little(&["create pods", "create deployments.apps"])
-            .too_little(&["list,watch secrets", "get secrets other", "create pods"])
-            .too_little(&["get secrets @team-a", "create pods"])
-            .too_little(&[&format!("get secrets {secret}")])
-    };
-    let payroll = json!({ "name": "payroll" });
-    let boot =
-        |url: &str, secret: &str| json!({ "coderURL": url, "credentialsSecretRef": { "name": secret } });
-    vec![
-        sending(
-            Provisioner,
-            "spec.bootstrap.credentialsSecretRef.name",
-            "payroll",
-            json!({ "bootstrap": { "credentialsSecretRef": payroll } }),
-        ),
-        sending(
-            WorkspaceProxy,
-            "spec.bootstrap.credentialsSecretRef.name",
-            "payroll",
-            json!({ "bootstrap": boot("https://coder.example.com", "payroll") }),
-        ),
-        sending(
-            WorkspaceProxy,
-            "spec.proxySessionTokenSecretRef.name",
-            "payroll",
-            json!({ "primaryAccessURL": "https://mine.example.com", "proxySessionTokenSecretRef": payroll }),
-        )
-        .refused("spec.primaryAccessURL", "CODER0509")
-        .refused("spec.proxySessionTokenSecretRef", "CODER0509"),
     ]
 }
 

@@ -8,11 +8,13 @@ mod gains;
 mod handed_on;
 mod outcome;
 mod reach;
+mod registrations;
 mod restricted;
 mod stolen_keys;
 mod tenant;
 
 use changes::{Change, changes};
+use crds::well_known::annotation::ACTING;
 use futures::{StreamExt, stream};
 use gains::{FOUNDER, Gain, WITH_RULES, gains};
 use serde_json::{Value, json};
@@ -317,8 +319,15 @@ async fn an_object_under_deletion_is_reviewed_like_any_other() {
             json!({ "controlPlaneRef": { "name": "mine" } }),
             vec![("spec.controlPlaneRef", "CODER0509"), (sent, "CODER0506")],
         ),
+        (
+            Kind::WorkspaceProxy,
+            json!({ "controlPlaneRef": { "name": "coder" } }),
+            json!({ "controlPlaneRef": { "name": "mine" } }),
+            vec![("spec.controlPlaneRef", "CODER0509"), ("spec.controlPlaneRef.name", "CODER0506")],
+        ),
         (Kind::ControlPlane, json!({}), image.clone(), vec![("spec.image", "CODER0509")]),
-        (Kind::Provisioner, json!({}), image, vec![("spec.image", "CODER0509")]),
+        (Kind::Provisioner, json!({}), image.clone(), vec![("spec.image", "CODER0509")]),
+        (Kind::WorkspaceProxy, json!({}), image, vec![("spec.image", "CODER0509")]),
     ] {
         let held = desk.held_in_deletion(kind, &stored).await;
         let mut attack = held.clone();
@@ -343,15 +352,13 @@ async fn an_object_under_deletion_is_reviewed_like_any_other() {
 async fn an_annotation_that_acts_is_a_change_like_any_other() {
     let desk = Tenant::shared().await.desk().await;
     let (author, runner) = (desk.person(&[]).await, desk.person(&["create deployments.apps"]).await);
-    let names = ["adopt-key", "adopt-proxy", "release-external", "allow-downgrade"];
-    let cases: Vec<_> = Kind::ALL.into_iter().flat_map(|kind| names.map(|name| (kind, name))).collect();
-    all(cases, async |(kind, name)| {
-        let tell = |problem: String| format!("{kind:?} {name}: {problem}");
-        let key = format!("coder.com/{name}");
+    let cases: Vec<_> = Kind::ALL.into_iter().flat_map(|kind| ACTING.map(|key| (kind, key))).collect();
+    all(cases, async |(kind, key)| {
+        let tell = |problem: String| format!("{kind:?} {key}: {problem}");
         let stored = desk.stored(kind, &fresh("acting"), &json!({})).await.map_err(tell)?;
         let with = |stored: &Value, value: &str| {
             let mut marked = stored.clone();
-            marked["metadata"]["annotations"] = json!({ key.as_str(): value });
+            marked["metadata"]["annotations"] = json!({ key: value });
             marked
         };
         let refused = expected([(format!("metadata.annotations[{key}]").as_str(), "CODER0509")]);

@@ -18,7 +18,8 @@ pub const NOBODY: &str = "gone.team.svc.cluster.local";
 pub const DENIED: &str = "127.0.0.9";
 
 /// Control planes with a coderd of their own, for tests that change how it behaves.
-const ALONE: [&str; 5] = ["redirected", "flaky", "ending", "stopped", "hostile"];
+const ALONE: [&str; 7] =
+    ["redirected", "flaky", "ending", "stopped", "hostile", "moved-daemons", "moved-proxy"];
 
 /// The namespace of a control plane named `coder`, and its own coderd.
 pub struct Alone {

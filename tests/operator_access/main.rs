@@ -3,6 +3,7 @@
 
 mod ending_license;
 mod env;
+mod moves;
 mod needed;
 mod reach;
 mod strangers;

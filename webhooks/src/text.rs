@@ -89,14 +89,18 @@ pub(crate) static WILDCARD_HOST: Pattern = Pattern::new(
 );
 /// Wildcard for applications as coderd takes it: one asterisk, first, in a host of two labels or more.
 pub(crate) static WILDCARD_ADDRESS: Pattern = Pattern::new(
-    r"^\*[-a-zA-Z0-9]*(\.[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?)+(:[0-9]{1,5})?$",
+    r"^\*([-a-zA-Z0-9]*[a-zA-Z0-9])?(\.[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?)+(:[0-9]{1,5})?$",
     "a wildcard address ('*', then a host name, no scheme or path)",
 );
-/// What coderd takes for the id of something.
+/// What coderd takes for a scheme, wherever it stands in a wildcard address: the end of a host before its port, too.
+pub(crate) static SCHEME: Pattern = Pattern::new(r"^.*[hH][tT][tT][pP][sS]?:.*$", "an address with a scheme");
+/// What coderd takes for the id of something: digits with or without hyphens, after `urn:uuid:`, or between any two characters.
 pub(crate) static UUID: Pattern = Pattern::new(
-    r"^(urn:uuid:|\{)?[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}\}?$",
+    r"^([0-9a-fA-F]{32}|([uU][rR][nN]:[uU][uU][iI][dD]:)?[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|.[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}.)$",
     "an id, not a name",
 );
+/// A URL that says more than where a server is.
+pub(crate) static URL_WITH_PATH: Pattern = Pattern::new(r"^[a-z]+://[^/]*/.+$", "a URL with a path");
 /// Address of a coderd: scheme, host, port and path, and nothing that could carry a secret.
 pub(crate) static URL: Pattern = Pattern::new(
     r"^https?://([a-zA-Z0-9]([-a-zA-Z0-9.]*[a-zA-Z0-9])?|\[[0-9a-fA-F:.]+\])(:[0-9]{1,5})?(/[-a-zA-Z0-9._~/%+]*)?$",
@@ -213,7 +217,7 @@ pub(crate) fn quoted(text: &str) -> String {
 mod tests {
     use super::*;
 
-    static ALL: [&Pattern; 19] = [
+    static ALL: [&Pattern; 21] = [
         &LABEL,
         &LETTER_LABEL,
         &ANY_LABEL,
@@ -225,8 +229,10 @@ mod tests {
         &ADDRESS,
         &WILDCARD_HOST,
         &WILDCARD_ADDRESS,
+        &SCHEME,
         &UUID,
         &URL,
+        &URL_WITH_PATH,
         &PROTECTED_URL,
         &LOCAL_URL,
         &QUALIFIED_NAME,
@@ -278,6 +284,27 @@ mod tests {
             "https://a\n",
         ] {
             assert!(!URL.matches(bad), "{bad}");
+        }
+    }
+
+    /// The cases are those of `uuid.Parse`, which coderd asks first.
+    #[test]
+    fn an_id_is_what_coderd_parses_as_one() {
+        let id = "5a4d9a36-6a1f-4c7c-9d8e-3f9a6f0b2c11";
+        let plain = id.replace('-', "");
+        let wrapped = |before: &str, after: &str| format!("{before}{id}{after}");
+        for taken in [id, &id.to_uppercase(), &plain, &wrapped("urn:uuid:", ""), &wrapped("URN:Uuid:", "")] {
+            assert!(UUID.matches(taken), "{taken}");
+        }
+        for (before, after) in [("{", "}"), ("{", "x"), ("a", "b"), ("-", "-")] {
+            assert!(UUID.matches(&wrapped(before, after)), "{before}{after}");
+        }
+        let half = id.replacen('-', "", 1);
+        for name in [&id[1..], &half, &plain[1..], &format!("urn:uuid:{plain}"), &format!("{{{plain}}}")] {
+            assert!(!UUID.matches(name), "{name}");
+        }
+        for (before, after) in [("{", ""), ("", "}"), ("ab", "cd"), ("uuid:", "")] {
+            assert!(!UUID.matches(&wrapped(before, after)), "{before}{after}");
         }
     }
 

@@ -108,6 +108,21 @@ fn names() {
     assert!(created(WorkspaceProxy, &named).allowed());
 }
 
+/// coderd's path of this name is the one by which a proxy speaks of itself, so that no such proxy can be looked up.
+#[test]
+fn no_proxy_is_called_me() {
+    let registered = |name: &str, registration: Value| {
+        let spec = json!({"controlPlaneRef": {"name": "coder"}, "registration": registration});
+        let verdict = created(WorkspaceProxy, &object(WorkspaceProxy, name, spec));
+        verdict.causes.iter().map(|cause| (cause.code, cause.field.clone())).collect::<Vec<_>>()
+    };
+    let field = |path: &str| path.to_owned();
+    assert_eq!(registered("me", json!({})), [("CODER0105", field("metadata.name"))]);
+    let by_name = registered("eu", json!({"proxyName": "me"}));
+    assert_eq!(by_name, [("CODER0110", field("spec.registration.proxyName"))]);
+    assert_eq!(registered("me", json!({"proxyName": "mes"})), []);
+}
+
 #[test]
 fn keys_organizations_and_proxies() {
     refused(Provisioner, json!({"key": {"name": "a/b"}}), "CODER0106", "spec.key.name");

@@ -140,8 +140,8 @@ pub struct ProxyRegistrationSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     #[schemars(extend("x-kubernetes-validations" = [{
-        "rule": "self.lowerAscii() != 'primary'",
-        "message": "coderd reserves the proxy name primary",
+        "rule": "!(self.lowerAscii() in ['primary', 'me'])",
+        "message": "coderd reserves the proxy names primary and me",
     }]))]
     pub proxy_name: Option<String>,
     /// Name users see, for example `Frankfurt`. Default: the name of the proxy.
@@ -174,8 +174,8 @@ pub struct ProxyBootstrapSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     #[schemars(extend("x-kubernetes-validations" = [{
-        "rule": "self.lowerAscii() != 'primary'",
-        "message": "coderd reserves the proxy name primary",
+        "rule": "!(self.lowerAscii() in ['primary', 'me'])",
+        "message": "coderd reserves the proxy names primary and me",
     }]))]
     pub proxy_name: Option<String>,
     /// Name users see, for example `Frankfurt`. Default: the name of the proxy.

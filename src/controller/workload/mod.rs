@@ -13,6 +13,7 @@ pub(crate) mod monitoring;
 pub(crate) mod pods;
 pub(crate) mod ports;
 pub(crate) mod probes;
+pub(crate) mod relay;
 pub(crate) mod rights;
 pub(crate) mod rollout;
 pub(crate) mod running;

@@ -78,7 +78,7 @@ async fn the_page_leads_from_the_first_provisioner_to_the_last() {
     walk.env.cluster.kubectl("delete cprov/builders -n coder --wait=false").await.expect_ok();
     let is_held = |object: &Value| condition(object, "CleanedUp")["reason"] == "CleanupFailed";
     walk.env.until_object("coderprovisioner", "coder", "builders", "held", is_held).await;
-    let printed = walk.follow("One that hangs").await;
+    let printed = walk.follow("If it does not go").await;
     assert!(printed[0].contains("coder.com/release-external"), "{printed:?}");
     walk.until_keys(&["builders"]).await;
 }

@@ -1,6 +1,7 @@
 //! Who is calling: users, their roles, their tokens, and what the roles of coderd 2.36 let them do here.
 //! It never keeps the secret half of a token, only its hash.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::{HeaderMap, StatusCode, header};
@@ -344,7 +345,9 @@ impl Coderd {
 
     /// A day's token of a new user with these roles; no role makes a plain member of the default organisation.
     pub fn token_for(&self, roles: &[Role]) -> String {
-        let username = format!("user-{}", self.state().users.len() + 1);
+        // Tests that share a double make their users at the same time.
+        static USERS: AtomicUsize = AtomicUsize::new(1);
+        let username = format!("user-{}", USERS.fetch_add(1, Ordering::Relaxed));
         let new = roles.iter().cloned().fold(NewUser::named(&username), NewUser::with);
         self.add_user(new);
         self.add_token(&username, Duration::from_secs(86_400))

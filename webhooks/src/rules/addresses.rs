@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{Check, EVERYWHERE, IN_RUST, NO_CEL, Problem, Rule, Severity, Subject, When};
 use crate::field;
 use crate::kind::Kind;
-use crate::text::{Form, LOCAL_URL, PROTECTED_URL, URL, WILDCARD_ADDRESS, shown};
+use crate::text::{Form, LOCAL_URL, PROTECTED_URL, SCHEME, URL, URL_WITH_PATH, WILDCARD_ADDRESS, shown};
 
 /// Addresses a token is sent to.
 const ADDRESSES: &[&str] = &["spec.primaryAccessURL", "spec.bootstrap.coderURL"];
@@ -91,12 +91,27 @@ pub(super) static RULES: &[Rule] = &[
         severity: Severity::Deny,
         when: When::Always,
         layers: EVERYWHERE,
-        check: Check::Text(&[Form::Matches(&WILDCARD_ADDRESS)]),
+        check: Check::Text(&[Form::Matches(&WILDCARD_ADDRESS), Form::Avoids(&SCHEME)]),
         fix: "use a host such as *.frankfurt.example.com",
         why: "Each workspace application gets a host of its own: the asterisk stands for its name. A proxy does not start \
               with a scheme or a path in it, nor with an asterisk in another place.",
         bad: "spec:\n  wildcardAccessURL: https://*.frankfurt.example.com",
         good: "spec:\n  wildcardAccessURL: \"*.frankfurt.example.com\"",
+    },
+    Rule {
+        code: "CODER0407",
+        title: "The access URL of a proxy has no path",
+        kinds: &[Kind::WorkspaceProxy],
+        fields: &["spec.accessURL"],
+        severity: Severity::Deny,
+        when: When::Always,
+        layers: EVERYWHERE,
+        check: Check::Text(&[Form::Avoids(&URL_WITH_PATH)]),
+        fix: "use https://host[:port], and give the proxy a host of its own",
+        why: "A proxy serves a whole host. When it starts it tells coderd its access URL, and coderd refuses one with a path: \
+              the proxy would end and be started again and again.",
+        bad: "spec:\n  accessURL: https://example.com/frankfurt",
+        good: "spec:\n  accessURL: https://frankfurt.example.com",
     },
 ];
 

@@ -218,6 +218,8 @@ fn operator_sets(kind: Kind) -> &'static [&'static str] {
             "CODER_PROXY_SESSION_TOKEN",
             "CODER_ACCESS_URL",
             "CODER_WILDCARD_ACCESS_URL",
+            "KUBE_POD_IP",
+            "CODER_DERP_SERVER_RELAY_URL",
             "CODER_HTTP_ADDRESS",
             "CODER_TLS_ENABLE",
             "CODER_TLS_ADDRESS",

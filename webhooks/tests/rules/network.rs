@@ -139,13 +139,11 @@ fn addresses() {
     for bad in ["p.example.com", "https://u:p@p.example.com", "https://p.example.com?x=1"] {
         refused(WorkspaceProxy, json!({ "accessURL": bad }), "CODER0401", "spec.accessURL");
     }
-    accepted(WorkspaceProxy, json!({"accessURL": "http://p.example.com:8080"}));
-    for bad in ["p.example.com", "https://*.p.example.com", "*", "*.p.example.com/x", "a.*.example.com", "*."]
-    {
-        refused(WorkspaceProxy, json!({ "wildcardAccessURL": bad }), "CODER0406", "spec.wildcardAccessURL");
+    for bad in ["https://p.example.com/x", "https://p.example.com//"] {
+        refused(WorkspaceProxy, json!({ "accessURL": bad }), "CODER0407", "spec.accessURL");
     }
-    for good in ["*.p.example.com", "*--apps.example.com", "*.p.example.com:8443"] {
-        accepted(WorkspaceProxy, json!({ "wildcardAccessURL": good }));
+    for good in ["http://p.example.com:8080", "https://p.example.com/"] {
+        accepted(WorkspaceProxy, json!({ "accessURL": good }));
     }
     let secret = json!({"extraEnv": [{"name": "CODER_OIDC_CLIENT_SECRET", "value": "hunter2"}]});
     warned(ControlPlane, secret.clone(), "CODER0404", "spec.extraEnv[0].value");
@@ -157,6 +155,45 @@ fn addresses() {
         "CODER0405",
         "spec.extraArgs[0]",
     );
+}
+
+/// The cases are those of `appurl.CompileHostnamePattern`, by which both coderd and a proxy judge a wildcard.
+#[test]
+fn wildcard_addresses() {
+    let field = "spec.wildcardAccessURL";
+    for bad in [
+        "p.example.com",
+        "https://*.p.example.com",
+        "*",
+        "*p",
+        "*.p.example.com/x",
+        "a.*.example.com",
+        "*.*.example.com",
+        "*.",
+        ".p.example.com",
+        "*.p.example.com.",
+        "*..example.com",
+        "*-.p.example.com",
+        "*.-p.example.com",
+        "*.p_1.example.com",
+        "*.p.example.com:80:80",
+        "*.p.http:8080",
+        "*.p.HTTPS:8443",
+    ] {
+        refused(WorkspaceProxy, json!({ "wildcardAccessURL": bad }), "CODER0406", field);
+    }
+    for good in [
+        "*.p.example.com",
+        "*.P.Example.com",
+        "*--apps.example.com",
+        "*a.example.com",
+        "*.p",
+        "*.10.0.0.1",
+        "*.p.example.com:8443",
+        "*.http.example.com:8080",
+    ] {
+        accepted(WorkspaceProxy, json!({ "wildcardAccessURL": good }));
+    }
 }
 
 #[test]

@@ -6,25 +6,17 @@ use webhooks::defaults::ACCESS_URL;
 
 use super::ResolvedControlPlane;
 use crate::controller::children::last_by_key;
-use crate::controller::workload::environment::{of_pod, variable};
-use crate::controller::workload::{monitoring, ports};
-
-const POD_IP: &str = "KUBE_POD_IP";
+use crate::controller::workload::environment::variable;
+use crate::controller::workload::{monitoring, ports, relay};
 
 /// The environment of coderd.
 pub(super) fn environment(plane: &ResolvedControlPlane) -> Vec<EnvVar> {
     let given = &plane.spec.extra_env;
-    // It comes first, whoever gives it: a variable is only seen by those after it.
-    let own_pod_ip = given.iter().rev().find(|variable| variable.name == POD_IP).cloned();
-    let relay = format!("http://$({POD_IP}):{}", ports::HTTP);
-    let mut environment = vec![
-        own_pod_ip.unwrap_or_else(|| of_pod(POD_IP, "status.podIP")),
-        variable("CODER_DERP_SERVER_RELAY_URL", &relay),
-    ];
+    let mut environment = relay::environment(given, ports::HTTP).to_vec();
     environment.extend(plane.access_url.iter().map(|url| variable(ACCESS_URL, url)));
     environment.extend(plane.pods.certificates.environment());
     environment.extend(plane.pods.metrics.iter().flat_map(|_| monitoring::environment()));
-    environment.extend(given.iter().filter(|variable| variable.name != POD_IP).cloned());
+    environment.extend(relay::others(given));
     last_by_key(environment, |variable| &variable.name)
 }
 

@@ -5,7 +5,7 @@ use super::super::resolve::{ProxyPods, ResolvedProxy, gives_access_url};
 use super::ACCESS_URL;
 use crate::controller::children::last_by_key;
 use crate::controller::workload::environment::{of_secret, variable};
-use crate::controller::workload::{monitoring, scratch, trust};
+use crate::controller::workload::{monitoring, ports, relay, scratch, trust};
 use k8s_openapi::api::core::v1::EnvVar;
 
 /// Where the control plane is.
@@ -24,10 +24,11 @@ pub(super) fn environment(resolved: &ResolvedProxy, proxy: &ProxyPods) -> Vec<En
         environment.push(variable(ACCESS_URL, &resolved.access_url));
     }
     environment.extend(resolved.wildcard.iter().map(|wildcard| variable(WILDCARD, wildcard)));
+    environment.extend(relay::environment(&resolved.spec.extra_env, ports::PROXY));
     environment.extend(resolved.pods.certificates.environment());
     environment.extend(trust::variable(&proxy.attachment.trusted));
     environment.extend(scratch::variable(&resolved.pods, resolved.names_image()));
     environment.extend(resolved.pods.metrics.iter().flat_map(|_| monitoring::environment()));
-    environment.extend(resolved.spec.extra_env.iter().cloned());
+    environment.extend(relay::others(&resolved.spec.extra_env));
     last_by_key(environment, |variable| &variable.name)
 }
