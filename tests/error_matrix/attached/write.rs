@@ -1,18 +1,69 @@
 //! One cell of the writes: a fault between the operator and the API server, what was said of it, and that everything is as it
 //! should be when it is over.
 
-use super::subject::{SECRET, Subject};
-use super::writes::{Cell, Phase, Struck, Told, Wrong};
-use crate::env::{MatrixEnv, Plane};
-use serde_json::{Value, json};
+use super::Phase;
+use super::subject::Subject;
+use serde_json::Value;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use support::Fault;
-use support::coderd::Role;
 use support::objects::{condition, is_ready};
 use support::test_env::LIMIT;
 use support::until;
 use support::wait::holds;
+
+/// What goes wrong with a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wrong {
+    Conflict,
+    Forbidden,
+    Outage,
+    Timeout,
+}
+
+pub const WRONGS: [Wrong; 4] = [Wrong::Conflict, Wrong::Forbidden, Wrong::Outage, Wrong::Timeout];
+
+/// Which of the requests that match suffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Struck {
+    /// All, until it is over.
+    All,
+    /// The one of this number, counted from one.
+    Only(usize),
+    /// The one of this number and all that follow.
+    From(usize),
+}
+
+/// What is said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Told {
+    /// A condition, by type, status and reason, with these words.
+    Condition(&'static str, &'static str, &'static str, &'static str),
+    /// The operator's log alone, in a line with this message, with these words: the status is what cannot be written.
+    Log(&'static str, &'static str),
+    /// Nothing: somebody else was faster, which is no failure.
+    Nothing,
+}
+
+/// One cell: a fault and what must be said of it.
+#[derive(Debug, Clone)]
+pub struct Cell {
+    /// A name that can be part of a namespace's.
+    pub name: String,
+    pub wrong: Wrong,
+    pub told: Told,
+    /// When it is made.
+    pub phase: Phase,
+    /// Method and the end of the path by which it is known.
+    pub request: (&'static str, &'static str),
+    pub struck: Struck,
+    /// How often the fault strikes at least before it is over.
+    pub tries: usize,
+    /// The Secret that holds the plaintext in the end.
+    pub secret: &'static str,
+    /// What is not there any more in the end, by kind and name.
+    pub gone: &'static [(&'static str, &'static str)],
+}
 
 /// A fault of one namespace at the proxy that all of them share.
 #[derive(Clone, Default)]
@@ -23,18 +74,18 @@ struct Strike {
 }
 
 impl Strike {
-    fn begin(env: &MatrixEnv, plane: &Plane, cell: Cell) -> Self {
+    fn begin(subject: &Subject<'_>, cell: &Cell) -> Self {
         let fault = match cell.wrong {
             Wrong::Conflict => Fault::Answer(409),
             Wrong::Forbidden => Fault::Answer(403),
             Wrong::Outage => Fault::Answer(500),
             Wrong::Timeout => Fault::Hold,
         };
-        let (strike, struck) = (Self::default(), cell.write.struck());
-        let (method, path) = cell.write.request();
-        let path = format!("/namespaces/{}{path}", plane.namespace);
+        let (strike, struck) = (Self::default(), cell.struck);
+        let (method, path) = cell.request;
+        let path = format!("/namespaces/{}{path}", subject.plane.namespace);
         let this = strike.clone();
-        env.proxy().on(fault, move |asked, url| {
+        subject.env.proxy().on(fault, move |asked, url| {
             let is_it = asked == method && url.split('?').next().is_some_and(|url| url.ends_with(&path));
             is_it && this.strikes(struck)
         });
@@ -65,59 +116,33 @@ impl Strike {
 }
 
 /// Runs a cell to its end.
-pub async fn run(env: &MatrixEnv, plane: &Plane, cell: Cell) {
-    let (subject, name) = (Subject { env, plane }, cell.name());
-    let namespace = &plane.namespace;
-    subject.prepare(Role::TemplateAdmin).await;
-    let phase = cell.write.phase();
-    if phase != Phase::Make {
-        subject.apply(&first()).await;
+pub async fn run(subject: Subject<'_>, cell: Cell) {
+    let (name, followed, namespace) = (cell.name.clone(), subject.followed(), &subject.plane.namespace);
+    subject.prepare(&subject.kind.role).await;
+    if !cell.phase.is_first() {
+        subject.apply(&(subject.kind.first)()).await;
         subject.until_well("well at first", 0).await;
     }
-    let since = env.provisioners.seen(namespace);
-    let strike = Strike::begin(env, plane, cell);
-    provoke(&subject, phase).await;
-    is_told(&subject, &strike, cell, since).await;
-    strike.has_hit(&name, cell.tries()).await;
-    let healing = env.provisioners.seen(namespace);
+    let since = followed.seen(namespace);
+    let strike = Strike::begin(&subject, &cell);
+    cell.phase.provoke(&subject).await;
+    is_told(&subject, &strike, &cell, since).await;
+    strike.has_hit(&name, cell.tries).await;
+    let healing = followed.seen(namespace);
     strike.over.store(true, Ordering::SeqCst);
     // What is refused is looked at within a minute; whoever mended it need not wait.
-    env.provisioners.request_reconcile(namespace, "mended").await;
-    if phase == Phase::End {
+    followed.request_reconcile(namespace, "mended").await;
+    if cell.phase.is_last() {
         return subject.has_gone(&name, 0).await;
     }
     subject.until_well("well again", healing).await;
-    let secret = if phase == Phase::Move { "moved" } else { SECRET };
-    subject.has_its_key(&name, 0, secret).await;
-    is_complete(&subject, phase).await;
+    subject.has_its_own(&name, 0, cell.secret).await;
+    is_complete(&subject, &cell).await;
 }
 
-/// The spec that it has before anything changes.
-fn first() -> Value {
-    json!({ "podDisruptionBudget": { "minAvailable": 1 } })
-}
-
-async fn provoke(subject: &Subject<'_>, phase: Phase) {
-    let with = |field: &str, value: Value| {
-        let mut spec = first();
-        spec[field] = value;
-        spec
-    };
-    match phase {
-        Phase::Make => subject.apply(&first()).await,
-        Phase::Rotate => subject.apply(&with("tags", json!({ "zone": "eu" }))).await,
-        Phase::Move => subject.apply(&with("key", json!({ "secretName": "moved" }))).await,
-        Phase::Annotate => {
-            subject.apply(&with("serviceAccount", json!({ "annotations": { "example.com/a": "b" } }))).await;
-        }
-        Phase::Shrink => subject.apply(&json!({})).await,
-        Phase::End => subject.env.provisioners.delete(&subject.plane.namespace).await,
-    }
-}
-
-async fn is_told(subject: &Subject<'_>, strike: &Strike, cell: Cell, since: usize) {
-    let (env, namespace, name) = (subject.env, &subject.plane.namespace, cell.name());
-    strike.has_hit(&name, 1).await;
+async fn is_told(subject: &Subject<'_>, strike: &Strike, cell: &Cell, since: usize) {
+    let (env, namespace, name) = (subject.env, &subject.plane.namespace, &cell.name);
+    strike.has_hit(name, 1).await;
     match cell.told {
         Told::Condition(type_, status, reason, words) => {
             let told = |state: &Value| {
@@ -126,7 +151,7 @@ async fn is_told(subject: &Subject<'_>, strike: &Strike, cell: Cell, since: usiz
                 one["status"] == status && one["reason"] == reason && is_said
             };
             let what = format!("{type_} {status}/{reason} with {words:?}");
-            let state = env.provisioners.until(namespace, &what, since, told).await;
+            let state = subject.followed().until(namespace, &what, since, told).await;
             assert!(!is_ready(&state), "{name}: {}", condition(&state, "Ready"));
         }
         Told::Log(message, words) => {
@@ -146,27 +171,16 @@ async fn is_told(subject: &Subject<'_>, strike: &Strike, cell: Cell, since: usiz
 }
 
 /// That every child is there, and nothing of what is no longer asked for.
-async fn is_complete(subject: &Subject<'_>, phase: Phase) {
+async fn is_complete(subject: &Subject<'_>, cell: &Cell) {
     let namespace = &subject.plane.namespace;
-    for (kind, name) in CHILDREN {
-        let is_wanted = phase != Phase::Shrink || kind != "poddisruptionbudget";
+    let wanted = subject.kind.children.iter().filter(|child| !cell.gone.contains(child));
+    for ((kind, name), is_wanted) in
+        wanted.map(|one| (one, true)).chain(cell.gone.iter().map(|one| (one, false)))
+    {
         until(&format!("{namespace}: {kind} {name}, wanted: {is_wanted}"), LIMIT, async || {
             let child = subject.env.get(kind, namespace, name).await;
             holds(child.is_some() == is_wanted, format!("{}", child.is_some()))
         })
         .await;
     }
-    if phase == Phase::Move {
-        let former = subject.env.get("secret", namespace, SECRET).await;
-        assert_eq!(former, None, "{namespace}: the former Secret is there");
-    }
 }
-
-/// Every child of a provisioner but its Secret.
-const CHILDREN: [(&str, &str); 5] = [
-    ("serviceaccount", "builders-provisioner"),
-    ("role", "provisioner-builders"),
-    ("rolebinding", "provisioner-builders"),
-    ("poddisruptionbudget", "provisioner-builders"),
-    ("deployment", "provisioner-builders"),
-];
