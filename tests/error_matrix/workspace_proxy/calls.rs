@@ -91,6 +91,8 @@ pub fn of(call: Call, wrong: Wrong) -> Cell {
         (Show | Register | Change | Replace, Status(401)) => rejected(),
         // It says that the proxy is not there, and that its name is taken.
         (Show, Status(404)) | (Register | Change, Status(409)) => TAKEN,
+        // coderd tells a name that another has with a 500.
+        (Replace, Status(409)) => failed("it conflicts with what coderd has"),
         // coderd denies it with a 500: a 403 is of somebody in between.
         (Register, Status(403)) => failed("the token's user may not do this"),
         (EndDelete, Status(403)) => told(HELD, operation, "the token's user may not do this"),
@@ -107,7 +109,7 @@ pub fn of(call: Call, wrong: Wrong) -> Cell {
         (EndShow | EndDelete, _) => told(HELD, operation, words(wrong)),
     };
     let then = match (call, wrong) {
-        (EndShow, Status(404)) | (EndDelete, MalformedJson) => Then::Over,
+        (EndShow, Status(404)) | (EndDelete, HalfBody | MalformedJson) => Then::Over,
         // It was registered, and its token is replaced, which is another call; or it has the name that it should have.
         (Register | Change, HalfBody | MalformedJson) => Then::Over,
         (EndShow | EndDelete, _) => Then::Retried,

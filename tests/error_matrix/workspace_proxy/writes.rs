@@ -60,10 +60,17 @@ const WRITES: [Write; 19] = [
     Write::Release,
 ];
 
-/// The first spec with another value of a field; null is none.
+/// The first spec with another value of a field.
 fn with(field: &str, value: Value) -> Value {
     let mut spec = first();
     spec[field] = value;
+    spec
+}
+
+/// The first spec without a field.
+fn without(field: &str) -> Value {
+    let mut spec = first();
+    spec.as_object_mut().expect("a spec is an object").remove(field);
     spec
 }
 
@@ -75,8 +82,8 @@ impl Write {
             Self::AnnotatedAccount => {
                 Phase::Apply(|| with("serviceAccount", json!({ "annotations": { "example.com/a": "b" } })))
             }
-            Self::FormerBudget => Phase::Apply(|| with("podDisruptionBudget", Value::Null)),
-            Self::FormerIngress => Phase::Apply(|| with("expose", Value::Null)),
+            Self::FormerBudget => Phase::Apply(|| without("podDisruptionBudget")),
+            Self::FormerIngress => Phase::Apply(|| without("expose")),
             Self::EndStatus | Self::Release => Phase::End,
             _ => Phase::Make,
         }
