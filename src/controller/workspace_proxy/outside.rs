@@ -9,6 +9,7 @@ use crate::coderd::Error;
 use crate::coderd::client::{ProxyStatus, WorkspaceProxy};
 use crate::controller::attached::outside::AccessStates;
 use crate::controller::attached::secret::SecretPlace;
+use crate::foreign::Foreign;
 
 impl Outside {
     /// What is known of the way to coderd, and nothing of the registration.
@@ -22,6 +23,22 @@ impl Outside {
             wait: None,
             is_given: false,
         }
+    }
+
+    /// The author brings a token, and a registration of an earlier spec is still there.
+    pub(super) fn given_instead(secret: State, name: &str, wait: Wait, elsewhere: Option<&str>) -> Self {
+        let name = Foreign::new(name);
+        let why = match wait {
+            Wait::Rollout => format!(
+                "spec.proxySessionTokenSecretRef is used; the former registration {name} goes when no pod uses it any more"
+            ),
+            _ => format!(
+                "spec.proxySessionTokenSecretRef is used; the former registration {name} cannot be removed yet: {}",
+                elsewhere.unwrap_or("its control plane cannot be asked")
+            ),
+        };
+        let registered = State::Yes(Reason::ProxyMoving, why);
+        Self { registered, wait: Some(wait), ..Self::given(secret) }
     }
 
     /// The author brings a token: coderd is not asked.
@@ -87,8 +104,13 @@ fn states(registered: &Registered, name: &str, place: &SecretPlace, rival: Optio
         let why = "the Secret does not hold a token that coderd accepts yet";
         State::Pending(Reason::Progressing, why.to_owned())
     };
-    if let Some(error) = &registered.error {
-        return (error_of(error), secret);
+    match &registered.error {
+        Some(error @ RegistrationError::Unwritable { .. }) => {
+            let unwritten = State::Pending(Reason::SecretWriteFailed, error.to_string());
+            return (registration(registered, works, name, rival), unwritten);
+        }
+        Some(error) => return (error_of(error), secret),
+        None => {}
     }
     let renamed = "delete it, or give another name for the Secret in spec.registration.tokenSecretName";
     let secret = match registered.wait {
@@ -116,10 +138,14 @@ fn registration(registered: &Registered, works: bool, name: &str, rival: Option<
             State::Refused(Reason::ProxyNameConflict, why)
         }
         Some(Wait::NameTaken) => {
-            let why = format!(
-                "coderd has a proxy {name} that this object did not register; choose another proxyName, or take it over with the \
-                 annotation coder.com/adopt-proxy: {name}, which ends the token it has"
-            );
+            let taken = registered.taken.as_deref().map(|name| Foreign::new(name).as_str().to_owned());
+            let why = match taken {
+                Some(name) => format!(
+                    "coderd has a proxy {name} that this object did not register; choose another proxyName, or take it over with \
+                     the annotation coder.com/adopt-proxy: {name}, which ends the token it has"
+                ),
+                None => format!("the name {name} is not free in coderd; choose another proxyName"),
+            };
             State::Refused(Reason::ProxyNameConflict, why)
         }
         Some(Wait::TooMany) => {
@@ -131,8 +157,17 @@ fn registration(registered: &Registered, works: bool, name: &str, rival: Option<
             State::Pending(Reason::RegistrationFailed, why.to_owned())
         }
         Some(Wait::Pause) => {
-            let why = "coderd did not accept a token that it had just made; another is made after a while";
+            let why =
+                "the token that coderd made last was lost or not accepted; another is made after a while";
             State::Pending(Reason::RegistrationFailed, why.to_owned())
+        }
+        Some(Wait::Contested) => {
+            let why = format!(
+                "somebody else replaces the token of proxy {name} again and again: another object, perhaps of another cluster, \
+                 has the same registration. Delete the wrong one with deletionPolicy: Orphan; to take the token back here, give \
+                 the annotation coder.com/rotate-token another value"
+            );
+            State::Refused(Reason::TokenContested, why)
         }
         Some(Wait::Elsewhere) if works => {
             let why = registered.elsewhere.as_deref().unwrap_or("its control plane cannot be asked");
@@ -205,7 +240,8 @@ mod tests {
     fn said(wait: Option<Wait>, works: bool) -> (State, State) {
         let place = SecretPlace { secret: "s".to_owned(), data_key: "token".to_owned() };
         let proven = works.then(|| Proven { checksum: "c".to_owned(), place: place.clone() });
-        states(&Registered { proven, wait, ..Registered::default() }, "eu", &place, Some("older"))
+        let taken = Some("EU".to_owned());
+        states(&Registered { proven, wait, taken, ..Registered::default() }, "eu", &place, Some("older"))
     }
 
     #[test]
@@ -214,10 +250,20 @@ mod tests {
             let State::Refused(Reason::ProxyNameConflict, why) = said(Some(Wait::NameTaken), works).0 else {
                 panic!("a conflict needs somebody");
             };
-            assert!(why.contains("coder.com/adopt-proxy: eu"), "{why}");
+            assert!(why.contains("coder.com/adopt-proxy: EU"), "as it is written: {why}");
             let State::Refused(_, why) = said(Some(Wait::Claimed), works).0 else { panic!() };
             assert!(why.contains("older"), "{why}");
         }
+    }
+
+    #[test]
+    fn a_name_that_nobody_can_give_up_has_no_way_out_but_another() {
+        let place = SecretPlace { secret: "s".to_owned(), data_key: "token".to_owned() };
+        let registered = Registered { wait: Some(Wait::NameTaken), ..Registered::default() };
+        let State::Refused(_, why) = states(&registered, "primary", &place, None).0 else { panic!() };
+        assert!(!why.contains("adopt-proxy") && why.contains("another proxyName"), "{why}");
+        let State::Refused(reason, why) = said(Some(Wait::Contested), false).0 else { panic!() };
+        assert!(reason == Reason::TokenContested && why.contains("coder.com/rotate-token"), "{why}");
     }
 
     #[test]

@@ -81,7 +81,7 @@ fn describe(
     status.version = proxy.and_then(|proxy| proxy.version.clone()).or(status.version.take());
     let record = status.registration.as_ref();
     let is_recorded = record.is_some_and(|record| record.current.is_some());
-    status.registered = Some(is_recorded && Way::of(spec).registers());
+    status.registered = Some(is_recorded);
     // What pods read, until all of them read what is asked for.
     let is_over = rollout::is_over(applied.deployment.as_ref(), &applied.rollout);
     let read_now = applied.deployment.as_ref().and_then(running_values::token);

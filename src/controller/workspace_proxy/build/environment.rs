@@ -4,8 +4,8 @@
 use super::super::resolve::{ProxyPods, ResolvedProxy, gives_access_url};
 use super::ACCESS_URL;
 use crate::controller::children::last_by_key;
-use crate::controller::workload::environment::{of_secret, variable};
-use crate::controller::workload::{monitoring, scratch, trust};
+use crate::controller::workload::environment::{of_pod, of_secret, variable};
+use crate::controller::workload::{monitoring, ports, scratch, trust};
 use k8s_openapi::api::core::v1::EnvVar;
 
 /// Where the control plane is.
@@ -15,8 +15,14 @@ pub(crate) const TOKEN: &str = "CODER_PROXY_SESSION_TOKEN";
 /// The wildcard for workspace applications.
 const WILDCARD: &str = "CODER_WILDCARD_ACCESS_URL";
 
+/// The address of the pod, which the one below refers to.
+const POD_IP: &str = "KUBE_POD_IP";
+/// Where the other replicas of this registration reach this one: users of one see workspaces of all.
+const RELAY: &str = "CODER_DERP_SERVER_RELAY_URL";
+
 /// The environment of the proxy.
 pub(super) fn environment(resolved: &ResolvedProxy, proxy: &ProxyPods) -> Vec<EnvVar> {
+    let given = &resolved.spec.extra_env;
     let address = proxy.attachment.address.iter();
     let mut environment: Vec<EnvVar> = address.map(|address| variable(PRIMARY_URL, &address.url)).collect();
     environment.push(of_secret(TOKEN, &proxy.token.secret, &proxy.token.key));
@@ -24,10 +30,14 @@ pub(super) fn environment(resolved: &ResolvedProxy, proxy: &ProxyPods) -> Vec<En
         environment.push(variable(ACCESS_URL, &resolved.access_url));
     }
     environment.extend(resolved.wildcard.iter().map(|wildcard| variable(WILDCARD, wildcard)));
+    // It comes before what refers to it, whoever gives it.
+    let own_pod_ip = given.iter().rev().find(|variable| variable.name == POD_IP).cloned();
+    environment.push(own_pod_ip.unwrap_or_else(|| of_pod(POD_IP, "status.podIP")));
+    environment.push(variable(RELAY, &format!("http://$({POD_IP}):{}", ports::PROXY)));
     environment.extend(resolved.pods.certificates.environment());
     environment.extend(trust::variable(&proxy.attachment.trusted));
     environment.extend(scratch::variable(&resolved.pods, resolved.names_image()));
     environment.extend(resolved.pods.metrics.iter().flat_map(|_| monitoring::environment()));
-    environment.extend(resolved.spec.extra_env.iter().cloned());
+    environment.extend(given.iter().filter(|variable| variable.name != POD_IP).cloned());
     last_by_key(environment, |variable| &variable.name)
 }

@@ -30,8 +30,10 @@ fn the_environment_comes_in_a_fixed_order_and_what_the_spec_gives_wins() {
         {"name": "CODER_PRIMARY_ACCESS_URL", "value": "http://coder.ns.svc.cluster.local:80"},
         {"name": "CODER_PROXY_SESSION_TOKEN", "valueFrom": {"secretKeyRef": {"name": "eu-proxy-token", "key": "token"}}},
         {"name": "CODER_ACCESS_URL", "value": "http://wsproxy-eu.ns.svc.cluster.local"},
+        {"name": "KUBE_POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+        {"name": "CODER_DERP_SERVER_RELAY_URL", "value": "http://$(KUBE_POD_IP):3001"},
     ]);
-    let first = plain["env"].as_array().unwrap()[..3].to_vec();
+    let first = plain["env"].as_array().unwrap()[..5].to_vec();
     assert_eq!(json!(first), expected);
     let given = Proxy::test()
         .of_tls_control_plane(&["coder-tls"])
