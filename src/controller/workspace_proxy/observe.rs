@@ -21,7 +21,7 @@ use crate::control_plane_access::reach::Reached;
 use crate::control_plane_access::unreached::Unreached;
 use crate::controller::attached::coderds::{Coderds, TimeLimit};
 use crate::controller::attached::outside::AccessStates;
-use crate::controller::attached::reconciler::ProvenSecret;
+use crate::controller::attached::reconciler::{ProvenSecret, is_ready};
 use crate::controller::attached::seal::Sealer;
 use crate::controller::attached::secret::{Proven, SecretPlace, Secrets};
 use crate::controller::attached::status_record::StatusRecord;
@@ -69,6 +69,15 @@ impl External {
             is_news: false,
             is_cut: false,
         }
+    }
+}
+
+impl External {
+    /// The same with what the status told before where coderd asked to be left alone: what worked a moment ago is not unready
+    /// because it is not to be asked now.
+    pub(super) fn unless_left_alone(self, object: &Object<CoderWorkspaceProxy>) -> Self {
+        let is_left_alone = self.outside.reach.rate_limited.is_some() && is_ready(&object.value);
+        if is_left_alone { Self { outside: Outside::as_told(&object.status), ..self } } else { self }
     }
 }
 

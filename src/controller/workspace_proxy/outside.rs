@@ -10,6 +10,8 @@ use crate::coderd::client::{ProxyStatus, WorkspaceProxy};
 use crate::controller::attached::outside::AccessStates;
 use crate::controller::attached::secret::SecretPlace;
 use crate::foreign::Foreign;
+use crds::CoderWorkspaceProxyStatus;
+use crds::well_known::condition;
 
 impl Outside {
     /// What is known of the way to coderd, and nothing of the registration.
@@ -22,6 +24,25 @@ impl Outside {
             health: State::waiting(),
             wait: None,
             is_given: false,
+        }
+    }
+
+    /// What the status told before, for a coderd that asked to be left alone.
+    pub(super) fn as_told(status: &CoderWorkspaceProxyStatus) -> Self {
+        let told = |about: &str| State::as_told(&status.conditions, about);
+        let state = |about: &str| told(about).unwrap_or_else(State::waiting);
+        let reach = AccessStates {
+            control_plane: state(condition::CONTROL_PLANE_READY),
+            access: state(condition::OPERATOR_ACCESS_READY),
+            bootstrap: told(condition::BOOTSTRAP_SECRET_READY),
+            entitled: state(condition::WORKSPACE_PROXIES_ENTITLED),
+            rate_limited: None,
+        };
+        Self {
+            registered: state(condition::PROXY_REGISTERED),
+            secret: state(condition::PROXY_TOKEN_SECRET_READY),
+            health: state(condition::PROXY_HEALTHY),
+            ..Self::of(reach)
         }
     }
 

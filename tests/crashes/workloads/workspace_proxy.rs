@@ -82,6 +82,11 @@ fn is_renamed(subject: Option<&Value>) -> bool {
     is_settled(subject) && subject.is_some_and(name)
 }
 
+fn is_moved(subject: Option<&Value>) -> bool {
+    let secret = |object: &Value| object["status"]["proxyTokenSecretRef"]["name"] == "moved";
+    is_settled(subject) && subject.is_some_and(secret)
+}
+
 /// A change of a proxy that is registered.
 fn changing(name: &'static str, change: Change, done: fn(Option<&Value>) -> bool) -> Workload {
     Workload {
@@ -125,6 +130,7 @@ fn changes() -> Vec<Workload> {
         applying("rename", &other_name, is_renamed),
         applying("change-appearance", &appearance, is_settled),
         Workload { before: both, ..applying("swap-control-plane", &other, is_settled) },
+        applying("move-secret", &json!({ "registration": { "tokenSecretName": "moved" } }), is_moved),
     ]
 }
 

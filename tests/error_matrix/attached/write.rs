@@ -12,6 +12,9 @@ use support::test_env::LIMIT;
 use support::until;
 use support::wait::holds;
 
+/// The end of the path of a write that is only rehearsed.
+pub const REHEARSED: &str = "?dryRun";
+
 /// What goes wrong with a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wrong {
@@ -83,10 +86,12 @@ impl Strike {
         };
         let (strike, struck) = (Self::default(), cell.struck);
         let (method, path) = cell.request;
+        let (path, rehearsed) = path.strip_suffix(REHEARSED).map_or((path, false), |path| (path, true));
         let path = format!("/namespaces/{}{path}", subject.plane.namespace);
         let this = strike.clone();
         subject.env.proxy().on(fault, move |asked, url| {
-            let is_it = asked == method && url.split('?').next().is_some_and(|url| url.ends_with(&path));
+            let (url, query) = url.split_once('?').unwrap_or((url, ""));
+            let is_it = asked == method && url.ends_with(&path) && query.contains("dryRun=") == rehearsed;
             is_it && this.strikes(struck)
         });
         strike

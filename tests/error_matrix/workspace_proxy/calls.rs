@@ -31,11 +31,11 @@ const CALLS: [Call; 7] =
 
 const REGISTERED: &str = "ProxyRegistered";
 const FAILED: (&str, &str) = (REGISTERED, "RegistrationFailed");
-/// A name that is taken, with the way out.
+/// A name that is taken although coderd shows nobody who has it.
 const TAKEN: Told = Told::Condition(
     REGISTERED,
     "ProxyNameConflict",
-    ["coderd has a proxy eu that this object did not register", "coder.com/adopt-proxy: eu"],
+    ["the name eu is not free in coderd", "choose another proxyName"],
 );
 
 impl Call {
@@ -85,7 +85,8 @@ pub fn of(call: Call, wrong: Wrong) -> Cell {
     let told = match (call, wrong) {
         // What worked a moment ago is not unready because it could not be asked now.
         (Show | Verify, Status(429)) => Told::StillReady,
-        (Register | Change | Replace, Status(429)) => limited(REGISTERED),
+        (Replace, Status(429)) => Told::StillReady,
+        (Register | Change, Status(429)) => limited(REGISTERED),
         // It needs no token: whoever asks for one is not coderd.
         (Verify, Status(401)) => failed(words(wrong)),
         (Show | Register | Change | Replace, Status(401)) => rejected(),

@@ -21,6 +21,8 @@ pub enum Write {
     Intent,
     /// That it is asked for now, the second.
     Attempt,
+    /// Whether a token could be kept, before one is made.
+    Rehearsal,
     TokenSecret,
     /// That it is in use, the third.
     Use,
@@ -38,7 +40,7 @@ pub enum Write {
     Release,
 }
 
-const WRITES: [Write; 19] = [
+const WRITES: [Write; 20] = [
     Write::Finalizer,
     Write::Account,
     Write::Service,
@@ -46,6 +48,7 @@ const WRITES: [Write; 19] = [
     Write::Budget,
     Write::Intent,
     Write::Attempt,
+    Write::Rehearsal,
     Write::TokenSecret,
     Write::Use,
     Write::Deployment,
@@ -104,6 +107,7 @@ impl Write {
             Self::Budget => ("PATCH", "/poddisruptionbudgets/wsproxy-eu"),
             Self::FormerBudget => ("DELETE", "/poddisruptionbudgets/wsproxy-eu"),
             Self::Deployment => ("PATCH", "/deployments/wsproxy-eu"),
+            Self::Rehearsal => ("POST", "/secrets?dryRun"),
             Self::TokenSecret => ("POST", "/secrets"),
             Self::ReplacedSecret => ("PATCH", "/secrets/eu-proxy-token"),
             Self::FormerSecret => ("DELETE", "/secrets/eu-proxy-token"),
@@ -136,7 +140,7 @@ impl Write {
             Self::Budget => "cannot apply PodDisruptionBudget",
             Self::FormerBudget => "cannot delete PodDisruptionBudget",
             Self::Deployment => "cannot apply Deployment",
-            Self::TokenSecret => "cannot create Secret",
+            Self::Rehearsal | Self::TokenSecret => "cannot create Secret",
             Self::ReplacedSecret => "cannot patch Secret",
             Self::FormerSecret => "cannot delete Secret",
             Self::Event => "cannot record Event",
@@ -165,7 +169,10 @@ pub fn of(write: Write, wrong: Wrong) -> Cell {
             | Deployment,
             _,
         ) => Told::Condition("Ready", "False", "ApplyFailed", operation),
-        (Intent | Attempt | Use | TokenSecret | ReplacedSecret | FormerSecret, _) => {
+        (Rehearsal | TokenSecret | ReplacedSecret, Forbidden | Wrong::Outage | Wrong::Timeout) => {
+            Told::Condition("ProxyTokenSecretReady", "False", "SecretWriteFailed", operation)
+        }
+        (Intent | Attempt | Rehearsal | Use | TokenSecret | ReplacedSecret | FormerSecret, _) => {
             Told::Condition("ProxyRegistered", "False", "RegistrationFailed", operation)
         }
         (Release, Forbidden) => Told::Condition("CleanedUp", "False", "FinalizerRefused", operation),
@@ -204,6 +211,7 @@ pub fn representative() -> Vec<Cell> {
         of(Write::Service, Wrong::Outage),
         of(Write::Ingress, Wrong::Forbidden),
         of(Write::Attempt, Wrong::Outage),
+        of(Write::Rehearsal, Wrong::Forbidden),
         of(Write::TokenSecret, Wrong::Conflict),
         of(Write::Use, Wrong::Conflict),
         of(Write::Status, Wrong::Outage),
