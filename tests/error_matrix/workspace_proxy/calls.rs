@@ -14,6 +14,8 @@ pub enum Call {
     Show,
     /// Whether the token in the Secret is valid, on every reconcile.
     Verify,
+    /// Whether another proxy has the name in another case, before it is registered.
+    List,
     /// Registering it.
     Register,
     /// Giving it another display name.
@@ -26,8 +28,16 @@ pub enum Call {
     EndDelete,
 }
 
-const CALLS: [Call; 7] =
-    [Call::Show, Call::Verify, Call::Register, Call::Change, Call::Replace, Call::EndShow, Call::EndDelete];
+const CALLS: [Call; 8] = [
+    Call::Show,
+    Call::Verify,
+    Call::List,
+    Call::Register,
+    Call::Change,
+    Call::Replace,
+    Call::EndShow,
+    Call::EndDelete,
+];
 
 const REGISTERED: &str = "ProxyRegistered";
 const FAILED: (&str, &str) = (REGISTERED, "RegistrationFailed");
@@ -43,6 +53,7 @@ impl Call {
         match self {
             Self::Show | Self::EndShow => "GET /workspaceproxies/{proxy}",
             Self::Verify => "GET /workspaceagents/connection",
+            Self::List => "GET /workspaceproxies",
             Self::Register => "POST /workspaceproxies",
             Self::Change | Self::Replace => "PATCH /workspaceproxies/{proxy}",
             Self::EndDelete => "DELETE /workspaceproxies/{proxy}",
@@ -52,7 +63,7 @@ impl Call {
     /// How a message names it.
     fn operation(self) -> &'static str {
         match self {
-            Self::Show | Self::EndShow => "reading a workspace proxy failed",
+            Self::Show | Self::List | Self::EndShow => "reading a workspace proxy failed",
             Self::Verify => "asking coderd whether a workspace proxy's token is valid failed",
             Self::Register => "registering a workspace proxy failed",
             Self::Change => "changing a workspace proxy failed",
@@ -64,7 +75,7 @@ impl Call {
     fn phase(self) -> Phase {
         match self {
             Self::Show | Self::Verify => Phase::Look,
-            Self::Register => Phase::Make,
+            Self::List | Self::Register => Phase::Make,
             Self::Change => Phase::Apply(|| {
                 let mut spec = first();
                 spec["registration"] = json!({ "displayName": "Europe" });
@@ -86,10 +97,10 @@ pub fn of(call: Call, wrong: Wrong) -> Cell {
         // What worked a moment ago is not unready because it could not be asked now.
         (Show | Verify, Status(429)) => Told::StillReady,
         (Replace, Status(429)) => Told::StillReady,
-        (Register | Change, Status(429)) => limited(REGISTERED),
+        (List | Register | Change, Status(429)) => limited(REGISTERED),
         // It needs no token: whoever asks for one is not coderd.
         (Verify, Status(401)) => failed(words(wrong)),
-        (Show | Register | Change | Replace, Status(401)) => rejected(),
+        (Show | List | Register | Change | Replace, Status(401)) => rejected(),
         // It says that the proxy is not there, and that its name is taken.
         (Show, Status(404)) | (Register | Change, Status(409)) => TAKEN,
         // coderd tells a name that another has with a 500.
@@ -103,10 +114,10 @@ pub fn of(call: Call, wrong: Wrong) -> Cell {
         (EndShow, Status(404)) => Told::Done,
         // Whatever else is in the answer, it is gone.
         (EndDelete, MalformedJson) => Told::Done,
-        (Show | Verify | Register | Change | Replace, Timeout | Reset | HalfBody) => {
+        (Show | Verify | List | Register | Change | Replace, Timeout | Reset | HalfBody) => {
             unanswered(operation, words(wrong))
         }
-        (Show | Verify | Register | Change | Replace, _) => failed(words(wrong)),
+        (Show | Verify | List | Register | Change | Replace, _) => failed(words(wrong)),
         (EndShow | EndDelete, _) => told(HELD, operation, words(wrong)),
     };
     let then = match (call, wrong) {
