@@ -101,8 +101,11 @@ pub fn of(call: Call, wrong: Wrong) -> Cell {
         // It needs no token: whoever asks for one is not coderd.
         (Verify, Status(401)) => failed(words(wrong)),
         (Show | List | Register | Change | Replace, Status(401)) => rejected(),
-        // It says that the proxy is not there, and that its name is taken.
-        (Show, Status(404)) | (Register | Change, Status(409)) => TAKEN,
+        // It is shown among all of them.
+        (Show, Status(404)) => Told::StillReady,
+        (Change, Status(409)) => TAKEN,
+        // Somebody was faster, whom coderd does not show: there is nobody to name, and it is tried again.
+        (Register, Status(409)) => Told::Condition(FAILED.0, FAILED.1, ["another is made after a while"; 2]),
         // coderd tells a name that another has with a 500.
         (Replace, Status(409)) => failed("it conflicts with what coderd has"),
         // coderd denies it with a 500: a 403 is of somebody in between.
@@ -125,7 +128,7 @@ pub fn of(call: Call, wrong: Wrong) -> Cell {
         // It was registered, and its token is replaced, which is another call; or it has the name that it should have.
         (Register | Change, HalfBody | MalformedJson) => Then::Over,
         (EndShow | EndDelete, _) => Then::Retried,
-        (Show, Status(404)) | (Register | Change, Status(409)) => Then::Waits,
+        (Change, Status(409)) => Then::Waits,
         (_, Status(401 | 403 | 404)) => Then::Waits,
         _ => Then::Retried,
     };
