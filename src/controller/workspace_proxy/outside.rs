@@ -25,8 +25,11 @@ impl Outside {
         }
     }
 
-    /// The author brings a token, and a registration of an earlier spec is still there.
+    /// The author brings a token, and a registration of an earlier spec is still there; nothing is said of one without a name.
     pub(super) fn given_instead(secret: State, name: &str, wait: Wait, elsewhere: Option<&str>) -> Self {
+        if name.is_empty() {
+            return Self::given(secret);
+        }
         let name = Foreign::new(name);
         let why = match wait {
             Wait::Rollout => format!(
