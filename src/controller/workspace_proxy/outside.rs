@@ -46,8 +46,11 @@ impl Outside {
         }
     }
 
-    /// The author brings a token, and a registration of an earlier spec is still there.
+    /// The author brings a token, and a registration of an earlier spec is still there; nothing is said of one without a name.
     pub(super) fn given_instead(secret: State, name: &str, wait: Wait, elsewhere: Option<&str>) -> Self {
+        if name.is_empty() {
+            return Self::given(secret);
+        }
         let name = Foreign::new(name);
         let why = match wait {
             Wait::Rollout => format!(
@@ -158,17 +161,7 @@ fn registration(registered: &Registered, works: bool, name: &str, rival: Option<
             );
             State::Refused(Reason::ProxyNameConflict, why)
         }
-        Some(Wait::NameTaken) => {
-            let taken = registered.taken.as_deref().map(|name| Foreign::new(name).as_str().to_owned());
-            let why = match taken {
-                Some(name) => format!(
-                    "coderd has a proxy {name} that this object did not register; choose another proxyName, or take it over with \
-                     the annotation coder.com/adopt-proxy: {name}, which ends the token it has"
-                ),
-                None => format!("the name {name} is not free in coderd; choose another proxyName"),
-            };
-            State::Refused(Reason::ProxyNameConflict, why)
-        }
+        Some(Wait::NameTaken) => name_taken(registered, name),
         Some(Wait::TooMany) => {
             let why = "too many earlier registrations are in control planes that cannot be reached; see status.registration";
             State::Refused(Reason::TooManyRetiring, why.to_owned())
@@ -182,14 +175,7 @@ fn registration(registered: &Registered, works: bool, name: &str, rival: Option<
                 "the token that coderd made last was lost or not accepted; another is made after a while";
             State::Pending(Reason::RegistrationFailed, why.to_owned())
         }
-        Some(Wait::Contested) => {
-            let why = format!(
-                "somebody else replaces the token of proxy {name} again and again: another object, perhaps of another cluster, \
-                 has the same registration. Delete the wrong one with deletionPolicy: Orphan; to take the token back here, give \
-                 the annotation coder.com/rotate-token another value"
-            );
-            State::Refused(Reason::TokenContested, why)
-        }
+        Some(Wait::Contested) => contested(name),
         Some(Wait::Elsewhere) if works => {
             let why = registered.elsewhere.as_deref().unwrap_or("its control plane cannot be asked");
             let why = format!("the proxy is registered; a former registration cannot be removed yet: {why}");
@@ -212,6 +198,28 @@ fn registration(registered: &Registered, works: bool, name: &str, rival: Option<
             State::Pending(Reason::Progressing, "the proxy is being registered".to_owned())
         }
     }
+}
+
+/// What is said of a name that somebody else has, with the way out, if there is one.
+fn name_taken(registered: &Registered, name: &str) -> State {
+    let why = match registered.taken.as_deref().map(Foreign::new) {
+        Some(name) => format!(
+            "coderd has a proxy {name} that this object did not register; choose another proxyName, or take it over with the \
+             annotation coder.com/adopt-proxy: {name}, which ends the token it has"
+        ),
+        None => format!("the name {name} is not free in coderd; choose another proxyName"),
+    };
+    State::Refused(Reason::ProxyNameConflict, why)
+}
+
+/// What is said of a token that somebody else replaces again and again.
+fn contested(name: &str) -> State {
+    let why = format!(
+        "somebody else replaces the token of proxy {name} again and again: another object, perhaps of another cluster, has the \
+         same registration. Delete the wrong one with deletionPolicy: Orphan; to take the token back here, give the annotation \
+         coder.com/rotate-token another value"
+    );
+    State::Refused(Reason::TokenContested, why)
 }
 
 fn error_of(error: &RegistrationError) -> State {
