@@ -36,7 +36,7 @@ pub enum Operation {
     PendingJobs,
     /// `POST /api/v2/authcheck`.
     Authcheck,
-    /// `GET /api/v2/workspaceproxies/{name or id}`.
+    /// `GET /api/v2/workspaceproxies/{name or id}`, or all of them for a name in any case.
     WorkspaceProxy,
     /// `POST /api/v2/workspaceproxies`.
     CreateWorkspaceProxy,

@@ -159,9 +159,23 @@ impl ControlPlaneAccess {
         Ok(Reached { client, deployment_id, version, url, access })
     }
 
+    /// The same as [`Self::reach_url`] for as long as there is time.
+    pub(crate) async fn reach_url_within(
+        &self,
+        limit: Duration,
+        url: &str,
+        namespace: &str,
+        secret: &str,
+        key: &str,
+    ) -> Result<Reached, Unreached> {
+        let reached = timeout(limit, self.reach_url(url, namespace, secret, key)).await;
+        let late = Error::TimedOut { operation: Operation::Healthz };
+        reached.unwrap_or(Err(Unreached::Unanswered { error: late, said: Said::default() }))
+    }
+
     /// Reaches the coderd at an address that an author gave and the operator was allowed to dial, with a token that was given.
     /// Who answers there is known by a certificate of a public CA, or not at all.
-    pub(crate) async fn reach_url(
+    async fn reach_url(
         &self,
         url: &str,
         namespace: &str,

@@ -86,7 +86,21 @@ impl Kube {
 
     /// Creates an object; it fails if there is one already.
     pub async fn create(&self, target: Target<'_>, manifest: &Value) -> Result<Value, CallError> {
-        let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+        self.create_unless(false, target, manifest).await
+    }
+
+    /// Whether an object could be created now: by all that the API server asks before it does.
+    pub async fn rehearse_create(&self, target: Target<'_>, manifest: &Value) -> Result<(), CallError> {
+        self.create_unless(true, target, manifest).await.map(drop)
+    }
+
+    async fn create_unless(
+        &self,
+        dry_run: bool,
+        target: Target<'_>,
+        manifest: &Value,
+    ) -> Result<Value, CallError> {
+        let params = PostParams { dry_run, field_manager: Some(FIELD_MANAGER.to_owned()) };
         let create = |request: &Request| {
             request.create(&params, serde_json::to_vec(manifest).map_err(RequestError::SerializeBody)?)
         };
@@ -108,6 +122,14 @@ impl Kube {
         let params = PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() };
         let patch = |request: &Request| request.patch(target.name, &params, &Patch::<()>::Json(patch));
         whole(target, "patch", self.change(target, "patch", patch).await?)
+    }
+
+    /// Whether an object could be changed so now: by all that the API server asks before it does.
+    pub async fn rehearse_patch(&self, target: Target<'_>, patch: JsonPatch) -> Result<(), CallError> {
+        let field_manager = Some(FIELD_MANAGER.to_owned());
+        let params = PatchParams { dry_run: true, field_manager, ..PatchParams::default() };
+        let patch = |request: &Request| request.patch(target.name, &params, &Patch::<()>::Json(patch));
+        self.change(target, "patch", patch).await.map(drop)
     }
 
     /// Changes the status of an object by a JSON patch; returns the resourceVersion that it has then, if the API server

@@ -1,5 +1,6 @@
-//! The operator dies at every write it makes, in three ways, and the next one brings a control plane, or a provisioner with its
-//! keys, to the same end as if nothing had happened; and what else can come between it and the API server is healed.
+//! The operator dies at every write it makes, in three ways, and the next one brings a control plane, a provisioner with its keys or
+//! a workspace proxy with its registration to the same end as if nothing had happened; and what else can come between it and the API
+//! server is healed.
 
 mod faults;
 mod workloads;
@@ -7,7 +8,7 @@ mod workloads;
 use std::collections::BTreeMap;
 use support::campaign::{Campaign, Plan, Recorded, Target, Workload, representative};
 use support::fault_proxy::CrashTiming;
-use workloads::{control_plane, provisioner};
+use workloads::{control_plane, provisioner, workspace_proxy};
 
 /// Runs at the same time: most of a run is waiting, for a rollout and for processes to start.
 const PARALLEL_RUNS: usize = 4;
@@ -71,13 +72,22 @@ async fn a_representative_part_of_the_campaign_converges() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_representative_part_of_the_provisioners_campaign_converges() {
     let workloads = named(provisioner::all(), &["rotate-tags"]);
+    campaign(provisioner::TARGET, workloads, |plans| with_losses(plans, "POST", 3)).await;
+}
+
+/// The same of workspace proxies: a token is lost on its way to the Secret.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_representative_part_of_the_workspace_proxies_campaign_converges() {
+    let workloads = named(workspace_proxy::all(), &["rotate-token"]);
+    campaign(workspace_proxy::TARGET, workloads, |plans| with_losses(plans, "coderd PATCH", 3)).await;
+}
+
+/// So many plans as far apart as they can be, and those in which the answer to such a request is lost.
+fn with_losses(plans: Vec<Plan>, request: &str, count: usize) -> Vec<Plan> {
     let is_made =
-        |plan: &Plan| plan.point.mutation.contains("POST") && plan.timing == CrashTiming::AnswerLost;
-    let chosen = |plans: Vec<Plan>| {
-        let lost: Vec<Plan> = plans.iter().filter(|plan| is_made(plan)).cloned().collect();
-        [lost, representative(plans, 3)].concat()
-    };
-    campaign(provisioner::TARGET, workloads, chosen).await;
+        |plan: &Plan| plan.point.mutation.contains(request) && plan.timing == CrashTiming::AnswerLost;
+    let lost: Vec<Plan> = plans.iter().filter(|plan| is_made(plan)).cloned().collect();
+    [lost, representative(plans, count)].concat()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -92,13 +102,29 @@ async fn every_plan_of_the_provisioners_campaign_converges() {
     campaign(provisioner::TARGET, asked_for(provisioner::all()), described).await;
 }
 
-/// What must hold for keys is checked in every run of that campaign; this shows that each of it would be noticed.
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_must_never_happen_to_a_key_is_noticed() {
-    let workloads: &'static [Workload] =
-        Box::leak(named(provisioner::all(), &["rotate-tags"]).into_boxed_slice());
-    let noticed = Campaign::start(provisioner::TARGET, 1).await.sabotaged(&workloads[0]).await.join("\n");
+#[ignore = "takes minutes: make test-faults"]
+async fn every_plan_of_the_workspace_proxies_campaign_converges() {
+    campaign(workspace_proxy::TARGET, asked_for(workspace_proxy::all()), described).await;
+}
+
+/// Breaks everything that must hold in one run of a workload, and expects that each of it is noticed.
+async fn is_noticed(target: Target, workload: Vec<Workload>) {
+    let workloads: &'static [Workload] = Box::leak(workload.into_boxed_slice());
+    let noticed = Campaign::start(target, 1).await.sabotaged(&workloads[0]).await.join("\n");
     for number in 1..=10 {
         assert!(noticed.contains(&format!("I{number}: ")), "I{number} was broken; noticed:\n{noticed}");
     }
+}
+
+/// What must hold for keys is checked in every run of that campaign; this shows that each of it would be noticed.
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_must_never_happen_to_a_key_is_noticed() {
+    is_noticed(provisioner::TARGET, named(provisioner::all(), &["rotate-tags"])).await;
+}
+
+/// The same for the registration of a workspace proxy.
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_must_never_happen_to_a_registration_is_noticed() {
+    is_noticed(workspace_proxy::TARGET, named(workspace_proxy::all(), &["change-appearance"])).await;
 }

@@ -24,6 +24,8 @@ pub struct MatrixEnv {
     pub control_planes: Followed,
     /// The provisioner `builders` of each namespace, where there is one.
     pub provisioners: Followed,
+    /// The workspace proxy `eu` of each namespace, where there is one.
+    pub workspace_proxies: Followed,
     env: TestEnv,
     client: kube::Client,
 }
@@ -99,7 +101,8 @@ impl MatrixEnv {
         let env = builder.start().await;
         let control_planes = Followed::begin(&client, "CoderControlPlane", "coder", history);
         let provisioners = Followed::begin(&client, "CoderProvisioner", "builders", History::default());
-        Self { postgres, planes, control_planes, provisioners, env, client }
+        let workspace_proxies = Followed::begin(&client, "CoderWorkspaceProxy", "eu", History::default());
+        Self { postgres, planes, control_planes, provisioners, workspace_proxies, env, client }
     }
 
     /// What stands between the operator and the API server, where something does.
@@ -148,6 +151,7 @@ impl MatrixEnv {
         let events = serde_json::to_string(&events).unwrap();
         let mut states = self.control_planes.states(namespace);
         states.extend(self.provisioners.states(namespace));
+        states.extend(self.workspace_proxies.states(namespace));
         states.iter().for_each(sentences::check_conditions);
         let states = states.iter().map(|state| state["status"].to_string());
         states.chain([events]).collect()

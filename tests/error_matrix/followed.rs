@@ -49,7 +49,12 @@ impl Followed {
 
     /// Requests a reconcile.
     pub async fn request_reconcile(&self, namespace: &str, word: &str) {
-        let patch = json!({ "metadata": { "annotations": { "coder.com/reconcile-at": word } } });
+        self.annotate(namespace, "coder.com/reconcile-at", word).await;
+    }
+
+    /// Gives the one of a namespace an annotation.
+    pub async fn annotate(&self, namespace: &str, name: &str, value: &str) {
+        let patch = json!({ "metadata": { "annotations": { name: value } } });
         let patched =
             self.api(namespace).patch(self.name, &PatchParams::default(), &Patch::Merge(patch)).await;
         match patched {

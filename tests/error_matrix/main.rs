@@ -1,13 +1,16 @@
 //! Everything that can go wrong between the operator, coderd and its database, through the reconciler: each fault is
 //! told by a truthful condition, tried again within bounds, healed when it is over, and costs no token.
 
+mod attached;
 mod cell;
 mod env;
 mod followed;
 mod provisioner;
 mod table;
 mod tries;
+mod workspace_proxy;
 
+use attached::subject::SubjectKind;
 use env::{MatrixEnv, Plane, Reach, Wanted};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -19,12 +22,12 @@ use support::wait::holds;
 use table::{Broken, Cell, Fault, Step};
 use tokio::sync::Semaphore;
 
-/// Cells of provisioners under way at the same time: the operator works on eight objects of a kind at once, and those that
+/// Cells of provisioners or workspace proxies under way at the same time: the operator works on eight objects of a kind at once, and those that
 /// time out keep it waiting.
 const AT_ONCE: usize = 28;
 
 /// Runs all cells, so many at the same time, each on a plane of its own.
-async fn run<C: Copy + Send + 'static, F: Future<Output = ()>>(
+async fn run<C: Send + 'static, F: Future<Output = ()>>(
     cells: Vec<C>,
     at_once: usize,
     reach: Reach,
@@ -68,9 +71,9 @@ async fn run_cells(cells: Vec<Cell>) {
     run(cells, usize::MAX >> 4, Reach::Directly, wanted, cell::run).await;
 }
 
-async fn run_of_provisioners(cells: Vec<provisioner::Cell>, reach: Reach) {
-    let wanted = |cell: &provisioner::Cell| Wanted::with_nothing(cell.name());
-    run(cells, AT_ONCE, reach, wanted, provisioner::run).await;
+async fn run_attached(kind: &'static SubjectKind, cells: Vec<attached::Cell>, reach: Reach) {
+    let wanted = |cell: &attached::Cell| Wanted::with_nothing(cell.name());
+    run(cells, AT_ONCE, reach, wanted, move |env, plane, cell| attached::run(kind, env, plane, cell)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -86,19 +89,36 @@ async fn the_whole_matrix() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_representative_part_of_the_calls_and_writes_of_provisioners() {
-    run_of_provisioners(provisioner::representative(), Reach::ThroughFaultProxy).await;
+    run_attached(&provisioner::KIND, provisioner::representative(), Reach::ThroughFaultProxy).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes on a busy machine: make test-faults"]
 async fn every_call_of_a_provisioner_with_every_fault() {
-    run_of_provisioners(provisioner::calls(), Reach::Directly).await;
+    run_attached(&provisioner::KIND, provisioner::calls(), Reach::Directly).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes on a busy machine: make test-faults"]
 async fn every_write_of_a_provisioner_with_every_fault() {
-    run_of_provisioners(provisioner::writes(), Reach::ThroughFaultProxy).await;
+    run_attached(&provisioner::KIND, provisioner::writes(), Reach::ThroughFaultProxy).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_representative_part_of_the_calls_and_writes_of_workspace_proxies() {
+    run_attached(&workspace_proxy::KIND, workspace_proxy::representative(), Reach::ThroughFaultProxy).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes minutes on a busy machine: make test-faults"]
+async fn every_call_of_a_workspace_proxy_with_every_fault() {
+    run_attached(&workspace_proxy::KIND, workspace_proxy::calls(), Reach::Directly).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes minutes on a busy machine: make test-faults"]
+async fn every_write_of_a_workspace_proxy_with_every_fault() {
+    run_attached(&workspace_proxy::KIND, workspace_proxy::writes(), Reach::ThroughFaultProxy).await;
 }
 
 /// Without a call for this long, a control plane is at rest.

@@ -1,4 +1,4 @@
-//! The requests that control planes and provisioners may cost, as `tests/budget.yaml` lists them, and what a run of control
+//! The requests that control planes, provisioners and workspace proxies may cost, as `tests/budget.yaml` lists them, and what a run of control
 //! planes really cost. A request that is not listed breaks the budget, and so does a row that nothing uses: the file says what is true.
 
 use serde::Deserialize;
@@ -21,13 +21,15 @@ pub struct Budget {
     events: Rows<f64>,
     start: Rows<usize>,
     /// The same for a provisioner.
-    pub provisioners: ProvisionerBudget,
+    pub provisioners: AttachedBudget,
+    /// The same for a workspace proxy.
+    pub workspace_proxies: AttachedBudget,
 }
 
-/// What is allowed for a provisioner.
+/// What is allowed for an object that is attached to a control plane.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ProvisionerBudget {
+pub struct AttachedBudget {
     pub writes: Rows<f64>,
     pub writes_in_all: usize,
     pub reads: Rows<f64>,

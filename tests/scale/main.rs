@@ -1,17 +1,20 @@
 //! Many control planes at once on a real API server with the real Deployment controller: all of them settle within the
 //! requests that `tests/budget.yaml` allows, a second reconcile of all of them writes nothing, and a later one asks nothing.
 
+mod attached;
 mod budget;
-mod provisioners;
 
+use attached::Attached;
 use budget::{Budget, Counted};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use support::audit::Request;
-use support::coderd::Coderd;
+use support::coderd::{Coderd, Role};
 use support::fleet::Key;
 use support::wait::holds;
-use support::{Cluster, ClusterOptions, Fleet, Installation, Operator, OperatorOptions, until};
+use support::{
+    Cluster, ClusterOptions, Daemons, Fleet, Installation, Operator, OperatorOptions, objects, until,
+};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_coder-k8s");
 const COUNT: usize = 300;
@@ -66,6 +69,36 @@ async fn three_hundred_control_planes_settle_within_the_budget_and_are_rechecked
         .filter(|request| !request.is_read() && !is_of_the_process(request, &installation.namespace))
         .collect();
     assert_eq!(writes, Vec::<&Request>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fifty_provisioners_settle_within_the_budget_and_a_recheck_writes_nothing_anywhere() {
+    let provisioners = Attached {
+        kind: "coderprovisioners",
+        control_planes: 5,
+        count: 50,
+        role: Role::TemplateAdmin,
+        object: |namespace, name| objects::provisioner(namespace, name, "coder"),
+        processes: |client, namespace, coderd| {
+            Daemons::follow(client, namespace, Duration::ZERO, move |_| Some(coderd.clone()))
+        },
+    };
+    attached::settle_within(&Budget::read().provisioners, &provisioners).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn twenty_workspace_proxies_settle_within_the_budget_and_a_recheck_writes_nothing_anywhere() {
+    let proxies = Attached {
+        kind: "coderworkspaceproxies",
+        control_planes: 2,
+        count: 20,
+        role: Role::Owner,
+        object: |namespace, name| objects::workspace_proxy(namespace, name, "coder"),
+        processes: |client, namespace, coderd| {
+            Daemons::follow_proxies(client, namespace, move |_| Some(coderd.clone()))
+        },
+    };
+    attached::settle_within(&Budget::read().workspace_proxies, &proxies).await;
 }
 
 /// What a start of the process writes whatever the control planes are, at its own home: the leases of its duties, and

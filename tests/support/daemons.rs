@@ -1,6 +1,6 @@
-//! The daemons of provisioner pods, which no simulated node runs: whoever follows a namespace dials for its pods, each at the
-//! coderd of its environment, with the key that its Secret held when the pod started, and hangs up when the pod ends.
-//! It is no kinder to an operator than real daemons are: one that has no key yet, or is refused, tries again.
+//! The processes of provisioner and workspace proxy pods, which no simulated node runs: whoever follows a namespace dials for its
+//! pods, each at the coderd of its environment, with the key or token that its Secret held when the pod started, and hangs up when
+//! the pod ends. It is no kinder to an operator than real processes are: one that has no key yet, or is refused, tries again.
 
 use crate::coderd::{Coderd, KeyDeletion};
 use crate::objects::text;
@@ -16,8 +16,6 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-/// What our pods carry.
-const SELECTOR: &str = "app.kubernetes.io/name=coder-provisioner";
 /// How soon a daemon tries again that has no key, or was refused: a kubelet is slower.
 const AGAIN: Duration = Duration::from_millis(100);
 /// How long the API server may take to say whether a pod is there.
@@ -26,7 +24,40 @@ const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
 /// Which coderd answers at an address; none if nobody does.
 type Directory = dyn Fn(&str) -> Option<Arc<Coderd>> + Send + Sync;
 
-/// Dials for the pods of every provisioner in a namespace, until it is dropped.
+/// What runs in a pod.
+#[derive(Clone, Copy)]
+enum Process {
+    Daemon,
+    Proxy,
+}
+
+impl Process {
+    /// What its pods carry.
+    fn selector(self) -> &'static str {
+        match self {
+            Self::Daemon => "app.kubernetes.io/name=coder-provisioner",
+            Self::Proxy => "app.kubernetes.io/name=coder-workspace-proxy",
+        }
+    }
+
+    /// The variables with its coderd and with what it shows there.
+    fn variables(self) -> [&'static str; 2] {
+        match self {
+            Self::Daemon => ["CODER_URL", "CODER_PROVISIONER_DAEMON_KEY"],
+            Self::Proxy => ["CODER_PRIMARY_ACCESS_URL", "CODER_PROXY_SESSION_TOKEN"],
+        }
+    }
+
+    /// Whether coderd lets the process of a pod in.
+    fn is_let_in(self, coderd: &Coderd, plaintext: &str, pod: &str) -> bool {
+        match self {
+            Self::Daemon => coderd.connect_daemon(plaintext, pod).is_ok(),
+            Self::Proxy => coderd.proxy_comes(plaintext, &format!("http://{pod}")).is_ok(),
+        }
+    }
+}
+
+/// Dials for the pods of every provisioner, or every workspace proxy, in a namespace, until it is dropped.
 pub struct Daemons {
     task: JoinHandle<()>,
     users: KeyUsers,
@@ -50,6 +81,25 @@ impl Daemons {
         listed_for: Duration,
         coderd_at: impl Fn(&str) -> Option<Arc<Coderd>> + Send + Sync + 'static,
     ) -> Self {
+        Self::begin(Process::Daemon, client, namespace, listed_for, Box::new(coderd_at))
+    }
+
+    /// The same for the pods of workspace proxies: each comes to coderd once, with its token.
+    pub fn follow_proxies(
+        client: Client,
+        namespace: &str,
+        coderd_at: impl Fn(&str) -> Option<Arc<Coderd>> + Send + Sync + 'static,
+    ) -> Self {
+        Self::begin(Process::Proxy, client, namespace, Duration::ZERO, Box::new(coderd_at))
+    }
+
+    fn begin(
+        process: Process,
+        client: Client,
+        namespace: &str,
+        listed_for: Duration,
+        coderd_at: Box<Directory>,
+    ) -> Self {
         let users = KeyUsers {
             dialled: Arc::default(),
             pods: Api::namespaced(client.clone(), namespace),
@@ -58,7 +108,8 @@ impl Daemons {
         let follower = Follower {
             secrets: Api::namespaced(client, namespace),
             users: users.clone(),
-            coderd_at: Box::new(coderd_at),
+            process,
+            coderd_at,
             listed_for,
             started: BTreeMap::new(),
         };
@@ -97,24 +148,39 @@ impl KeyUsers {
     /// If there is such a pod.
     pub fn object_to(&self, deletion: &KeyDeletion) -> Result<(), String> {
         let started = self.plaintexts().into_iter().filter(|(_, plaintext)| deletion.had(plaintext));
-        let ready: Vec<String> = started.map(|(pod, _)| pod).filter(|pod| self.is_ready(pod)).collect();
+        let ready: Vec<String> = started.map(|(pod, _)| pod).filter(|pod| self.is_known_ready(pod)).collect();
         if ready.is_empty() {
             return Ok(());
         }
         Err(format!("key {} is deleted while the Ready pod {} uses it", deletion.key.name, ready.join(", ")))
     }
 
-    /// Whether a pod is Ready, and not on its way out. Called by the thread of a double, which waits for the answer.
-    fn is_ready(&self, pod: &str) -> bool {
+    /// The Ready pods that were started with such a plaintext and that nobody has asked to end.
+    pub async fn ready_with(&self, is_such: impl Fn(&str) -> bool) -> Vec<String> {
+        let mut ready = Vec::new();
+        for (pod, _) in self.plaintexts().into_iter().filter(|(_, plaintext)| is_such(plaintext)) {
+            if self.is_ready(&pod).await {
+                ready.push(pod);
+            }
+        }
+        ready
+    }
+
+    /// Whether a pod is Ready, and not on its way out. An API server that does not answer is no proof that it is gone.
+    async fn is_ready(&self, pod: &str) -> bool {
+        let found = self.pods.get_opt(pod).await;
+        found.map_or(true, |pod| pod.is_some_and(|pod| is_ready(&pod)))
+    }
+
+    /// The same, called by the thread of a double, which waits for the answer.
+    fn is_known_ready(&self, pod: &str) -> bool {
         let (answer, answered) = std::sync::mpsc::channel();
-        let (pods, pod) = (self.pods.clone(), pod.to_owned());
+        let (users, pod) = (self.clone(), pod.to_owned());
         self.runtime.spawn(async move {
-            let found = pods.get_opt(&pod).await;
             // Nobody waits any more if the test is over.
-            drop(answer.send(found.map(|pod| pod.is_some_and(|pod| is_ready(&pod)))));
+            let _ = answer.send(users.is_ready(&pod).await);
         });
-        // An API server that does not answer is no proof that the pod is gone.
-        answered.recv_timeout(ANSWERED_WITHIN).ok().and_then(Result::ok).unwrap_or(true)
+        answered.recv_timeout(ANSWERED_WITHIN).unwrap_or(true)
     }
 }
 
@@ -135,13 +201,14 @@ struct Started {
 
 impl Started {
     /// What the environment of a running pod says; none of one that does not run.
-    fn read(pod: &Pod) -> Option<Self> {
+    fn read(pod: &Pod, process: Process) -> Option<Self> {
         let object = serde_json::to_value(pod).expect("a pod is JSON");
         let runs =
             object["status"]["phase"] == "Running" && object["metadata"]["deletionTimestamp"].is_null();
         let variables = object["spec"]["containers"][0]["env"].as_array().filter(|_| runs)?;
         let variable = |name: &str| variables.iter().find(|one| one["name"] == name);
-        let (url, key) = (variable("CODER_URL")?, variable("CODER_PROVISIONER_DAEMON_KEY")?);
+        let [url, shown] = process.variables();
+        let (url, key) = (variable(url)?, variable(shown)?);
         let reference = |field: &str| text(key, &format!("/valueFrom/secretKeyRef/{field}")).to_owned();
         let url = text(url, "/value").to_owned();
         Some(Self { url, secret: reference("name"), data_key: reference("key"), connected: None })
@@ -149,6 +216,7 @@ impl Started {
 }
 
 struct Follower {
+    process: Process,
     secrets: Api<Secret>,
     users: KeyUsers,
     coderd_at: Box<Directory>,
@@ -159,7 +227,7 @@ struct Follower {
 
 impl Follower {
     async fn run(mut self) {
-        let config = watcher::Config::default().labels(SELECTOR);
+        let config = watcher::Config::default().labels(self.process.selector());
         let mut events = pin!(watcher::watcher(self.users.pods.clone(), config));
         let mut listed = BTreeSet::new();
         loop {
@@ -194,7 +262,7 @@ impl Follower {
     /// Notes what became of a pod; returns its name.
     fn seen(&mut self, pod: &Pod) -> String {
         let name = pod.metadata.name.clone().unwrap_or_default();
-        match Started::read(pod) {
+        match Started::read(pod, self.process) {
             Some(started) => drop(self.started.entry(name.clone()).or_insert(started)),
             None => self.ended(&name),
         }
@@ -231,7 +299,7 @@ impl Follower {
                 continue;
             };
             let Some(coderd) = (self.coderd_at)(&pod.url) else { continue };
-            if coderd.connect_daemon(&plaintext, name).is_ok() {
+            if self.process.is_let_in(&coderd, &plaintext, name) {
                 self.users.dialled().insert(name.clone(), plaintext);
                 pod.connected = Some(Arc::downgrade(&coderd));
             }
@@ -269,17 +337,17 @@ mod tests {
 
     #[test]
     fn a_pod_that_runs_says_whom_it_dials_with_what() {
-        let started = Started::read(&pod("Running", Value::Null)).unwrap();
+        let started = Started::read(&pod("Running", Value::Null), Process::Daemon).unwrap();
         assert_eq!((started.secret.as_str(), started.data_key.as_str()), ("s", "k"));
         assert_eq!(by_service(&started.url), "coder");
         assert_eq!(by_service("https://other:8443/x"), "other");
-        assert!(Started::read(&pod("Pending", Value::Null)).is_none());
+        assert!(Started::read(&pod("Pending", Value::Null), Process::Daemon).is_none());
     }
 
     #[test]
     fn a_pod_on_its_way_out_has_hung_up() {
         let going = pod("Running", json!("2026-01-01T00:00:00Z"));
-        assert!(Started::read(&going).is_none() && !is_ready(&going));
+        assert!(Started::read(&going, Process::Daemon).is_none() && !is_ready(&going));
         assert!(is_ready(&pod("Running", Value::Null)));
     }
 }

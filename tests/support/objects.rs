@@ -16,6 +16,13 @@ pub fn provisioner(namespace: &str, name: &str, control_plane: &str) -> Value {
         "spec": { "controlPlaneRef": { "name": control_plane } } })
 }
 
+/// A workspace proxy of a control plane, which needs a token of the operator's own.
+pub fn workspace_proxy(namespace: &str, name: &str, control_plane: &str) -> Value {
+    json!({ "apiVersion": "coder.com/v1alpha1", "kind": "CoderWorkspaceProxy",
+        "metadata": { "name": name, "namespace": namespace },
+        "spec": { "controlPlaneRef": { "name": control_plane } } })
+}
+
 /// A Secret with this text in it.
 pub fn secret(namespace: &str, name: &str, data: &Value) -> Value {
     json!({ "apiVersion": "v1", "kind": "Secret",

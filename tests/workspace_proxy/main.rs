@@ -1,6 +1,7 @@
 //! CoderWorkspaceProxy on a real API server with the real Deployment controller on simulated nodes and strict doubles of coderd:
 //! registrations that are made, kept, renamed, moved, taken over and removed, and what the status says of them.
 
+mod attacks;
 mod break_glass;
 mod deletion;
 mod life;

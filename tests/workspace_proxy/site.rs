@@ -84,9 +84,21 @@ fn api(client: &Client, kind: &str, namespace: &str) -> Api<DynamicObject> {
         "secret" => ("", "v1", "Secret", "secrets"),
         "service" => ("", "v1", "Service", "services"),
         "serviceaccount" => ("", "v1", "ServiceAccount", "serviceaccounts"),
+        "validatingadmissionpolicy" => {
+            ("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies")
+        }
+        "validatingadmissionpolicybinding" => (
+            "admissionregistration.k8s.io",
+            "v1",
+            "ValidatingAdmissionPolicyBinding",
+            "validatingadmissionpolicybindings",
+        ),
         other => panic!("no test asks for {other}"),
     };
     let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, name), plural);
+    if group.starts_with("admissionregistration") {
+        return Api::all_with(client.clone(), &resource);
+    }
     Api::namespaced_with(client.clone(), namespace, &resource)
 }
 
@@ -192,6 +204,44 @@ impl Site {
         let patch = Patch::Merge(change);
         let patched = api(&self.client, kind, &self.ns).patch(name, &PatchParams::default(), &patch).await;
         patched.unwrap_or_else(|error| panic!("{kind} {name} cannot be patched: {error}"));
+    }
+
+    /// Has the API server refuse changes of the token's Secret for which `unless`, an expression of a policy, does not hold.
+    /// Returns when it does so.
+    pub async fn refuse_writes(&self, unless: &str) {
+        let name = format!("{}-refuses", self.ns);
+        let rules = json!([{ "apiGroups": [""], "apiVersions": ["v1"], "resources": ["secrets"], "operations": ["UPDATE"] }]);
+        let here = json!({ "matchLabels": { "kubernetes.io/metadata.name": self.ns } });
+        self.put(
+            &json!({ "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
+            "metadata": { "name": name }, "spec": { "failurePolicy": "Fail",
+                "matchConstraints": { "namespaceSelector": here, "resourceRules": rules },
+                "validations": [{ "expression": format!("object.metadata.name != '{SECRET}' || ({unless})"),
+                    "message": "nobody changes it" }] } }),
+        )
+        .await;
+        self.put(&json!({ "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
+            "metadata": { "name": name }, "spec": { "policyName": name, "validationActions": ["Deny"] } }))
+            .await;
+        wait("the policy to be in force", async || {
+            let change = Patch::Merge(json!({ "metadata": { "annotations": { "try": "it" } } }));
+            let secrets = api(&self.client, "secret", &self.ns);
+            let tried = secrets.patch(SECRET, &PatchParams::default(), &change).await;
+            holds(tried.is_err(), "it is changed".to_owned())
+        })
+        .await;
+    }
+
+    /// Lets them be changed again.
+    pub async fn allow_writes(&self) {
+        self.remove("validatingadmissionpolicybinding", &format!("{}-refuses", self.ns)).await;
+    }
+
+    /// Changes what a status says, as somebody does who may.
+    pub async fn patch_status(&self, change: &Value) {
+        let proxies = api(&self.client, "coderworkspaceproxy", &self.ns);
+        let patched = proxies.patch_status(NAME, &PatchParams::default(), &Patch::Merge(change)).await;
+        patched.map(drop).unwrap_or_else(|error| panic!("the status cannot be patched: {error}"));
     }
 
     pub async fn annotate(&self, key: &str, value: &str) {

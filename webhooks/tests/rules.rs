@@ -106,6 +106,11 @@ fn names() {
     assert_eq!(created(WorkspaceProxy, &named).causes[0].code, "CODER0105");
     named["spec"]["registration"] = json!({"proxyName": "frankfurt"});
     assert!(created(WorkspaceProxy, &named).allowed());
+    let id = "aa4d9a36-6a1f-4c7c-9d8e-3f9a6f0b2c11";
+    let mut like_an_id = object(WorkspaceProxy, id, json!({"controlPlaneRef": {"name": "coder"}}));
+    assert_eq!(created(WorkspaceProxy, &like_an_id).causes[0].code, "CODER0105");
+    like_an_id["spec"]["registration"] = json!({"proxyName": "frankfurt"});
+    assert!(created(WorkspaceProxy, &like_an_id).allowed());
 }
 
 /// coderd's path of this name is the one by which a proxy speaks of itself, so that no such proxy can be looked up.

@@ -16,7 +16,9 @@ use crate::shared::{
 };
 use crate::workload::{MetricsSpec, workload_spec};
 
-pub use status::{CoderWorkspaceProxyStatus, ProxyRegistrationStatus, RecordedProxy, ResolvedWorkspaceProxy};
+pub use status::{
+    CoderWorkspaceProxyStatus, ProxyRegistrationStatus, RecordedProxy, ReplacedToken, ResolvedWorkspaceProxy,
+};
 
 workload_spec! {
     /// What a workspace proxy should look like. It needs one of `controlPlaneRef`, `bootstrap`, or `primaryAccessURL` with

@@ -54,6 +54,19 @@ pub struct ProxyRegistrationStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
     pub adopted: Option<String>,
+    /// How often somebody else replaced the token in use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replaced_by_others: Option<ReplacedToken>,
+}
+
+/// How often somebody else replaced the token of a registration, one after another.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ReplacedToken {
+    /// How often.
+    pub times: i32,
+    /// When that was noticed last.
+    pub last: Time,
 }
 
 /// One workspace proxy in coderd: which it is and where.

@@ -83,6 +83,18 @@ impl Client {
         Ok(answer.found_proxy()?.filter(|proxy| proxy.name == name))
     }
 
+    /// The proxy that has this name in any case: coderd takes no second one, and finds a name only as it is written. The control
+    /// plane itself is among those that it is looked for in.
+    pub async fn workspace_proxy_in_any_case(&self, name: &str) -> Result<Option<WorkspaceProxy>, Error> {
+        #[derive(Deserialize)]
+        struct All {
+            regions: Option<Vec<Shown>>,
+        }
+        let all = self.call(Request::workspace_proxies()).await?.json::<All>()?;
+        let mut living = all.regions.into_iter().flatten().filter_map(Shown::unless_deleted);
+        Ok(living.find(|proxy| proxy.name.to_lowercase() == name.to_lowercase()))
+    }
+
     /// The proxy of this id, whatever its name is now, unless it was deleted.
     pub async fn workspace_proxy_by_id(&self, id: Uuid) -> Result<Option<WorkspaceProxy>, Error> {
         let found = self.call(Request::workspace_proxy_by_id(id)).await.and_then(Answer::found_proxy)?;

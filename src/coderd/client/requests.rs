@@ -165,6 +165,10 @@ impl Request {
         Self::proxies(Operation::WorkspaceProxy, &format!("/{id}"))
     }
 
+    pub(super) fn workspace_proxies() -> Self {
+        Self::proxies(Operation::WorkspaceProxy, "")
+    }
+
     pub(super) fn create_workspace_proxy(proxy: &ProxyAppearance<'_>) -> Self {
         let ProxyAppearance { name, display_name, icon } = proxy;
         let body = json!({ "name": name, "display_name": display_name, "icon": icon }).to_string();

@@ -124,7 +124,11 @@ impl<'a> Coderds<'a> {
             }
             Found::Unlisted => return Coderd::Unreachable("it is not listed yet".to_owned()),
         };
-        match self.access.reach(&control_plane, Credentials::Operator).await {
+        match self
+            .access
+            .reach_within(self.time.left_elsewhere(), &control_plane, Credentials::Operator)
+            .await
+        {
             Ok(reached) => match reached.deployment() {
                 Ok(found) if found == deployment => Coderd::Client(reached.client),
                 Ok(_) => Coderd::Gone,

@@ -55,6 +55,14 @@ impl Found {
     }
 }
 
+/// How a plaintext is written.
+enum Write {
+    /// There is no Secret yet.
+    New(Value),
+    /// There is one.
+    Change(Vec<Value>),
+}
+
 /// The Secrets of one object.
 #[derive(Clone, Copy)]
 pub(crate) struct Secrets<'a> {
@@ -89,17 +97,50 @@ impl Secrets<'_> {
         plaintext: &Confidential<String>,
         mark: &str,
     ) -> Result<(), CallError> {
+        match self.written(place, found, plaintext, mark) {
+            Write::New(manifest) => self.kube.create(self.target(place), &manifest).await.map(drop),
+            Write::Change(operations) => self.patch(place, operations).await,
+        }
+    }
+
+    /// Whether a plaintext could be put into a place now: what is shown once is asked for only if it can be kept. Nothing is
+    /// written.
+    pub(crate) async fn rehearse(
+        &self,
+        place: &SecretPlace,
+        found: &Found,
+        plaintext: &Confidential<String>,
+        mark: &str,
+    ) -> Result<(), CallError> {
+        match self.written(place, found, plaintext, mark) {
+            Write::New(manifest) => self.kube.rehearse_create(self.target(place), &manifest).await,
+            Write::Change(operations) => {
+                let patch = from_value(json!(operations)).unwrap_or_default();
+                self.kube.rehearse_patch(self.target(place), patch).await
+            }
+        }
+    }
+
+    /// How a plaintext is written into a place that is as it was found.
+    fn written(
+        &self,
+        place: &SecretPlace,
+        found: &Found,
+        plaintext: &Confidential<String>,
+        mark: &str,
+    ) -> Write {
         let value = json!(ByteString(plaintext.expose().clone().into_bytes()));
         let Some(secret) = &found.secret else {
             let mut manifest = json!({ "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
                 "metadata": self.owner.metadata(&place.secret), "data": { &place.data_key: value } });
             manifest["metadata"]["annotations"] = json!({ self.mark: mark });
-            return self.kube.create(self.target(place), &manifest).await.map(drop);
+            return Write::New(manifest);
         };
-        let mut operations = vec![unchanged(secret)];
-        operations.push(member(secret, "/data", &place.data_key, value));
-        operations.push(member(secret, "/metadata/annotations", self.mark, json!(mark)));
-        self.patch(place, operations).await
+        Write::Change(vec![
+            unchanged(secret),
+            member(secret, "/data", &place.data_key, value),
+            member(secret, "/metadata/annotations", self.mark, json!(mark)),
+        ])
     }
 
     /// Empties a place that is no longer asked for: the whole Secret, unless another place is in it as well.

@@ -5,9 +5,9 @@ use super::observe::{credentials, desired, former};
 use super::proxy_event;
 use super::reasons::Reason;
 use super::reconciler::Reconciler;
-use super::registration::ending::{self, EndStep, Ending, Unrecorded};
+use super::registration::end::{Circumstances, End};
+use super::registration::ending::Unrecorded;
 use super::registration::record::Home;
-use super::registration::seen::Sight;
 use super::registration::steps::Left;
 use super::registration::store::RecordStore;
 use super::registration::work::{Registered, RegistrationError, RegistrationWork};
@@ -27,19 +27,11 @@ use crate::kubernetes::CallError;
 use crate::kubernetes::events::EventDraft;
 use crds::CoderWorkspaceProxy;
 use crds::well_known::annotation;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// Steps of an end in one reconcile: each registration takes two.
-const MOST_STEPS: usize = 24;
-
-/// Where an end stands.
-enum End {
-    /// The finalizer may go.
-    LetGo(Vec<Left>),
-    /// It is held, and why.
-    Held(String),
-}
+/// Registrations that are named when nobody knows whose they are.
+const MOST_NAMED: usize = 16;
 
 /// The coderd that the spec names, as far as it was reached.
 enum Here {
@@ -60,6 +52,8 @@ impl Reconciler {
         let checksum_key = self.checksum_key();
         let sealing = match checksum_key.get(&self.kube).await {
             Ok(sealing) => sealing,
+            // What is left anyway is only named, for which it need not be known whose it is.
+            Err(_) if self.is_released(object).await? => return self.end_with(object, &named(object)).await,
             Err(error) => {
                 self.tell_held(object, Reason::CleanupFailed, &held(&error.to_string())).await?;
                 return Ok(Action::BackOff(Duration::ZERO));
@@ -67,7 +61,7 @@ impl Reconciler {
         };
         let mut store = self.store(object, sealing);
         let mut registered = Registered::default();
-        let of_others = self.of_others(object, true, sealing);
+        let of_others = self.of_others(object, sealing);
         let end = self.end(object, &mut store, of_others, &mut registered).await;
         let drafts: Vec<EventDraft> = registered
             .done
@@ -117,7 +111,9 @@ impl Reconciler {
         let Some(complete) = complete::<CoderWorkspaceProxy>(&object.value, &self.config).ok() else {
             return self.end_unreadable(store, is_released);
         };
-        let here = if is_released { Here::Gone } else { self.here(object, &complete).await };
+        let time = TimeLimit { until: Deadline::from(Instant::now()).until(), reserved: Duration::ZERO };
+        let limit = time.left() * 2 / 3;
+        let here = if is_released { Here::Gone } else { self.here(object, &complete, limit).await };
         let (client, home, unreachable) = match &here {
             Here::Reached(reached, uid) => {
                 let deployment = reached.deployment_id.clone().unwrap_or_default();
@@ -129,47 +125,15 @@ impl Reconciler {
         let owner = owner(&complete);
         let secrets = Secrets { kube: &self.kube, owner: &owner, mark: annotation::TOKEN_OF };
         let desired = desired(object, &complete, home);
-        let time = TimeLimit { until: Deadline::from(Instant::now()).until(), reserved: Duration::ZERO };
-        let mut work = RegistrationWork {
-            secrets,
-            coderds: Coderds::new(&self.access, &self.control_planes, &object.key.namespace, time),
-            client,
-            desired: &desired,
-            has_finalizer: true,
-            rolled: None,
-            may_roll: true,
-            entitled: true,
-            claimed: self.rival(object, &complete).is_some(),
-            of_others,
-            former: former(object),
-            paused: true,
-            tried: BTreeSet::new(),
-            checked: BTreeMap::new(),
-            failed: BTreeMap::new(),
-        };
-        let mut unrecorded = match store.record.registrations().next() {
+        let coderds = Coderds::new(&self.access, &self.control_planes, &object.key.namespace, time);
+        let mut work = RegistrationWork::for_end(secrets, coderds, client, &desired);
+        (work.claimed, work.of_others) = (self.rival(object, &complete).is_some(), of_others);
+        work.former = former(object);
+        let unrecorded = match store.record.registrations().next() {
             None if !is_released => unrecorded(&mut work, store, unreachable.is_some()).await?,
             _ => Unrecorded::Nothing,
         };
-        for _ in 0..MOST_STEPS {
-            let sights = sights(&mut work, store, is_released, unreachable.is_some()).await;
-            let record = &store.record;
-            let ending = Ending { record, unrecorded: &unrecorded, sights: &sights, is_released };
-            match ending::next(&ending) {
-                EndStep::Delete(one) => work.delete(store, &one, registered).await?,
-                EndStep::Record(record, left) => {
-                    store.save(*record).await?;
-                    unrecorded = Unrecorded::Nothing;
-                    registered.left.extend(left);
-                }
-                EndStep::Blocked => {
-                    let why = unreachable.or_else(|| work.told());
-                    return Ok(End::Held(why.unwrap_or_else(|| "coderd is unreachable".to_owned())));
-                }
-                EndStep::LetGo(left) => return Ok(End::LetGo(left)),
-            }
-        }
-        Ok(End::Held("there was no time for all of its registrations".to_owned()))
+        work.end(store, Circumstances { unrecorded, is_released, unreachable }, registered).await
     }
 
     /// The end of an object whose spec cannot be read: its registrations are left only if somebody says so.
@@ -182,7 +146,12 @@ impl Reconciler {
     }
 
     /// Reaches the coderd of the spec, with the credentials of the spec.
-    async fn here(&self, object: &Object<CoderWorkspaceProxy>, complete: &CoderWorkspaceProxy) -> Here {
+    async fn here(
+        &self,
+        object: &Object<CoderWorkspaceProxy>,
+        complete: &CoderWorkspaceProxy,
+        limit: Duration,
+    ) -> Here {
         let namespace = &object.key.namespace;
         let reached = match (self.control_plane_of(namespace, complete), Way::of(&complete.spec)) {
             (Some(Found::There(plane)), way) => {
@@ -193,8 +162,8 @@ impl Reconciler {
                     _ => Credentials::Operator,
                 };
                 let uid = plane.metadata.uid.clone();
-                let reached = self.access.reach(&plane, credentials).await.and_then(Reached::identified);
-                reached.map(|reached| (reached, uid))
+                let reached = self.access.reach_within(limit, &plane, credentials).await;
+                reached.and_then(Reached::identified).map(|reached| (reached, uid))
             }
             (None, Way::Bootstrap(given)) => {
                 let url = url(given);
@@ -202,7 +171,7 @@ impl Reconciler {
                     return Here::Unreachable(format!("{url} is not allowed by --allow-url of the operator"));
                 }
                 let (secret, key) = credentials(given);
-                let reached = self.access.reach_url(url, namespace, secret, key).await;
+                let reached = self.access.reach_url_within(limit, url, namespace, secret, key).await;
                 reached.and_then(Reached::identified).map(|reached| (reached, None))
             }
             (Some(Found::Gone), Way::ControlPlane(name)) => {
@@ -233,32 +202,24 @@ async fn unrecorded(
     is_unreachable: bool,
 ) -> Result<Unrecorded, RegistrationError> {
     if work.client.is_some() {
-        let ours = work.unrecorded(store).await?;
-        return Ok(ours.map_or(Unrecorded::Nothing, Unrecorded::Ours));
+        return work.unrecorded(store).await;
     }
     let content = work.secrets.read(&work.desired.place).await?.content;
     let may_be = is_unreachable && matches!(content, Content::Plaintext(..));
     Ok(if may_be { Unrecorded::Unknown } else { Unrecorded::Nothing })
 }
 
-/// What is seen of every recorded registration. Where they are left anyway, nobody is asked; those that only an address led to are
-/// where the spec leads, as long as that cannot be asked.
-async fn sights(
-    work: &mut RegistrationWork<'_>,
-    store: &RecordStore<'_>,
-    is_released: bool,
-    is_unreachable: bool,
-) -> Vec<Sight> {
-    let mut sights = Vec::new();
-    for one in store.record.registrations() {
-        let is_unknown = is_released || is_unreachable && one.home.control_plane.is_none();
-        sights.push(if is_unknown { Sight::Unreachable } else { work.sight(one).await });
-    }
-    sights
+/// The registrations that a status names, whoever wrote it.
+fn named(object: &Object<CoderWorkspaceProxy>) -> Vec<Left> {
+    let status = &object.value["status"]["registration"];
+    let retiring = status["retiring"].as_array().into_iter().flatten();
+    let all = [&status["current"], &status["pending"]].into_iter().chain(retiring);
+    let names: BTreeSet<&str> = all.filter_map(|one| one["name"].as_str()).collect();
+    names.into_iter().take(MOST_NAMED).map(|name| Left(name.to_owned())).collect()
 }
 
 /// No coderd: nothing that is recorded is there.
-fn nowhere() -> Home {
+pub(super) fn nowhere() -> Home {
     Home { control_plane: None, deployment: "none".to_owned() }
 }
 
@@ -269,4 +230,26 @@ fn held(why: &str) -> String {
         "the workspace proxy cannot be removed from coderd yet; to leave it there, set the annotation \
          coder.com/release-external: \"true\". Cause: {why}"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controller::identity::ObjectKey;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn every_registration_that_a_status_names_is_told_once_whoever_wrote_it() {
+        let of = |status: Value| {
+            let object = json!({ "metadata": { "name": "a", "namespace": "b" }, "status": status });
+            let key = ObjectKey { namespace: "b".to_owned(), name: "a".to_owned() };
+            let all = named(&Object::new(key, Origin::Read, object));
+            all.into_iter().map(|Left(name)| name).collect::<Vec<_>>()
+        };
+        let one = |name: &str| json!({ "name": name });
+        let several = json!({ "registration": { "current": one("b"), "pending": one("b"),
+            "retiring": [one("a"), one("b"), 7] } });
+        assert_eq!(of(several), ["a", "b"]);
+        assert!(of(json!({})).is_empty() && of(json!({ "registration": { "current": 3 } })).is_empty());
+    }
 }

@@ -4,7 +4,7 @@
 use super::reconciler::Reconciler;
 use super::resolve::{Facts, gives_address, owner};
 use super::running_values;
-use super::way::{Way, given_url, is_of, place, url};
+use super::way::{Way, given_url, is_of, names_service_of, place, place_of_coderd, url};
 use crate::control_plane_access::control_planes::{self, Found};
 use crate::controller::attached::address::{Address, Words};
 use crate::controller::attached::attachment::ControlPlaneFacts;
@@ -14,8 +14,9 @@ use crate::controller::attached::secret::Proven;
 use crate::controller::children::deployment::{self, FoundDeployment};
 use crate::controller::children::drift;
 use crate::controller::object::{Subject, complete};
-use crate::kubernetes::CallError;
+use crate::kubernetes::{CallError, Kept};
 use crds::{CoderControlPlane, CoderWorkspaceProxy};
+use kube::Resource;
 use serde_json::{Value, json};
 
 /// How proxies are spoken of.
@@ -119,7 +120,7 @@ impl Reconciler {
             _ => None,
         };
         let uid = there.and_then(|there| there.metadata.uid.clone());
-        let coderd = uid.unwrap_or_else(|| given_url(&complete.spec).unwrap_or_default().to_owned());
+        let coderd = uid.unwrap_or_else(|| place_of_coderd(&complete.spec));
         let proven = self.proven(&object.key, &object.uid, &coderd);
         let facts = self.facts_of(there, &complete, running).await?;
         let from_control_plane = match (facts.clone(), &proven) {
@@ -141,18 +142,23 @@ impl Reconciler {
     }
 
     /// The control plane that a spec refers to, or whose own Service its `bootstrap` names; none where there is none to be found.
+    /// Before all were seen nobody knows whose an address is.
     pub(super) fn control_plane_of(&self, namespace: &str, complete: &CoderWorkspaceProxy) -> Option<Found> {
         match Way::of(&complete.spec) {
             Way::ControlPlane(name) => Some(control_planes::named(&self.control_planes, namespace, name)),
             Way::Bootstrap(bootstrap) => {
-                let is_it = |one: &CoderControlPlane| {
-                    let is_here = one.metadata.namespace.as_deref() == Some(namespace);
-                    is_here && is_of(url(bootstrap), one, &self.config.cluster_domain)
+                let (url, domain) = (url(bootstrap), &self.config.cluster_domain);
+                // One that cannot be read has its name: it is not known where its Service listens.
+                let is_it = |one: &Kept<CoderControlPlane>| match one.read() {
+                    Ok(one) => is_of(url, &one, domain),
+                    Err(_) => names_service_of(url, one.meta(), domain),
                 };
                 let all = self.control_planes.all();
-                let found = all.iter().filter_map(|one| one.read().ok()).find(is_it)?;
-                let name = found.metadata.name.unwrap_or_default();
-                Some(control_planes::named(&self.control_planes, namespace, &name))
+                let mut here = all.iter().filter(|one| one.meta().namespace.as_deref() == Some(namespace));
+                match here.find(|one| is_it(one)).and_then(|one| one.meta().name.clone()) {
+                    Some(name) => Some(control_planes::named(&self.control_planes, namespace, &name)),
+                    None => (!self.control_planes.is_synced()).then_some(Found::Unlisted),
+                }
             }
             Way::Given(_) | Way::Nowhere => None,
         }

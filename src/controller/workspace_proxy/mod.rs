@@ -5,6 +5,7 @@ mod apply;
 pub(crate) mod build;
 mod deletion;
 mod dereference;
+mod given;
 mod observe;
 mod observed;
 mod outside;

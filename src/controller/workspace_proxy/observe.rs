@@ -2,8 +2,7 @@
 //! registration to what it should be and returns what was seen; what that means is decided in `outside` and `status`.
 
 use super::dereference::Dereferenced;
-use super::observed::{Outside, State};
-use super::reasons::Reason;
+use super::observed::Outside;
 use super::reconciler::{KIND, Reconciler};
 use super::registration::record::Home;
 use super::registration::seen::Desired;
@@ -18,12 +17,11 @@ use crate::control_plane_access::control_planes::Found;
 use crate::control_plane_access::credentials::Credentials;
 use crate::control_plane_access::entitlement::{FeatureEntitlement, LicensedFeature};
 use crate::control_plane_access::reach::Reached;
-use crate::control_plane_access::secret_value::{self, secret_value};
 use crate::control_plane_access::unreached::Unreached;
 use crate::controller::attached::apply::Applied;
 use crate::controller::attached::coderds::{Coderds, TimeLimit};
 use crate::controller::attached::outside::AccessStates;
-use crate::controller::attached::reconciler::ProvenSecret;
+use crate::controller::attached::reconciler::{ProvenSecret, is_ready};
 use crate::controller::attached::seal::Sealer;
 use crate::controller::attached::secret::{Proven, SecretPlace, Secrets};
 use crate::controller::attached::status_record::StatusRecord;
@@ -61,7 +59,7 @@ pub(super) struct External {
 }
 
 impl External {
-    fn without(outside: Outside, object: &Value, retry: Option<Retry>) -> Self {
+    pub(super) fn without(outside: Outside, object: &Value, retry: Option<Retry>) -> Self {
         Self {
             outside,
             object: object.clone(),
@@ -71,6 +69,15 @@ impl External {
             is_news: false,
             is_cut: false,
         }
+    }
+}
+
+impl External {
+    /// The same with what the status told before where coderd asked to be left alone: what worked a moment ago is not unready
+    /// because it is not to be asked now.
+    pub(super) fn unless_left_alone(self, object: &Object<CoderWorkspaceProxy>) -> Self {
+        let is_left_alone = self.outside.reach.rate_limited.is_some() && is_ready(&object.value);
+        if is_left_alone { Self { outside: Outside::as_told(&object.status), ..self } } else { self }
     }
 }
 
@@ -86,7 +93,7 @@ impl Reconciler {
         let object = &subject.object.value;
         let way = Way::of(&read.complete.spec);
         match way {
-            Way::Given(_) => return Ok(self.given(subject, read).await),
+            Way::Given(_) => return self.given(subject, read, applied, deadline).await,
             Way::Nowhere => return Ok(External::without(Outside::nowhere(), object, None)),
             Way::ControlPlane(_) | Way::Bootstrap(_) => {}
         }
@@ -100,29 +107,6 @@ impl Reconciler {
         let external = self.register(subject, read, applied, &reached, deadline).await;
         deadline.ended("the proxy's registration", Instant::now());
         external
-    }
-
-    /// A token that the author brings.
-    async fn given(&self, subject: &Subject<CoderWorkspaceProxy>, read: &Dereferenced) -> External {
-        let (object, place) = (&subject.object, place(&read.complete));
-        let found = secret_value(&self.kube, &object.key.namespace, &place.secret, &place.data_key).await;
-        let (state, proven, retry) = match found {
-            Ok(secret_value::Found::Text(token)) => {
-                let checksum = hex32(token.expose().as_bytes());
-                let state = State::Yes(Reason::SecretReady, format!("Secret {} has the token", place.secret));
-                (state, Some(Proven { checksum, place }), None)
-            }
-            Ok(secret_value::Found::Lacking(why)) => {
-                (State::Pending(Reason::TokenSecretUnavailable, why), None, None)
-            }
-            Err(error) => {
-                let state = State::Pending(Reason::TokenSecretUnavailable, error.to_string());
-                (state, None, Some(Retry::Backoff))
-            }
-        };
-        let is_news = proven.as_ref().is_some_and(|proven| self.is_news(object, read, proven));
-        let outside = Outside::given(state);
-        External { proven, is_news, ..External::without(outside, &object.value, retry) }
     }
 
     /// The coderd that the proxy is registered in, or what is said where it is not reached.
@@ -145,7 +129,7 @@ impl Reconciler {
                     return Err((Box::new(Outside::not_allowed(url)), None));
                 }
                 let (secret, key) = credentials(bootstrap);
-                let reached = self.access.reach_url(url, namespace, secret, key).await;
+                let reached = self.access.reach_url_within(limit, url, namespace, secret, key).await;
                 return reached.and_then(Reached::identified).map_err(unreached);
             }
             (found, _) => found.as_ref().unwrap_or(&Found::Gone),
@@ -190,8 +174,6 @@ impl Reconciler {
         let (owner, time) = (owner(complete), TimeLimit { until: deadline.until(), reserved: RESERVED });
         let coderds = Coderds::new(&self.access, &self.control_planes, &object.key.namespace, time);
         let mut store = self.store(object, sealing);
-        // Whoever has nothing recorded, or takes something over, might take what is recorded elsewhere in the cluster.
-        let adopts = desired.adopt.is_some() || store.record.registrations().next().is_none();
         let work = RegistrationWork {
             secrets: Secrets { kube: &self.kube, owner: &owner, mark: annotation::TOKEN_OF },
             coderds,
@@ -203,7 +185,7 @@ impl Reconciler {
                 && (!read.is_moving() || self.may_move(&object.key.namespace).await),
             entitled: answer.is_entitled(),
             claimed: rival.is_some(),
-            of_others: self.of_others(object, adopts, sealing),
+            of_others: self.of_others(object, sealing),
             former: former(object),
             paused: !self.pause_left(object).is_zero(),
             tried: BTreeSet::new(),
@@ -239,7 +221,12 @@ impl Reconciler {
         RecordStore::new(field, Sealer { key: sealing, uid: &object.uid })
     }
 
-    fn is_news(&self, object: &Object<CoderWorkspaceProxy>, read: &Dereferenced, proven: &Proven) -> bool {
+    pub(super) fn is_news(
+        &self,
+        object: &Object<CoderWorkspaceProxy>,
+        read: &Dereferenced,
+        proven: &Proven,
+    ) -> bool {
         let (uid, control_plane) = (object.uid.clone(), read.coderd.clone());
         self.note_proven(&object.key, ProvenSecret { uid, control_plane, proven: proven.clone() })
     }
@@ -283,6 +270,7 @@ pub(super) fn desired(
         name: name.to_owned(),
         display_name: text(display_name, name),
         icon: text(icon, default::PROXY_ICON),
+        origin: object.uid.clone(),
         place: place(complete),
         adopt: object.annotation(annotation::ADOPT_PROXY).map(str::to_owned),
         rotate: object.annotation(annotation::ROTATE_TOKEN).map(short),
@@ -304,7 +292,7 @@ pub(super) fn former(object: &Object<CoderWorkspaceProxy>) -> Option<SecretPlace
 }
 
 /// What every pod runs with, if a rollout to it is complete and no other pod is left.
-fn rolled(applied: &Applied) -> Option<Proven> {
+pub(super) fn rolled(applied: &Applied) -> Option<Proven> {
     let live = applied.deployment.as_ref()?;
     let is_over = applied.is_asked_for && rollout::is_over(Some(live), &applied.rollout);
     let token = running_values::token(live).filter(|_| is_over)?;
@@ -316,14 +304,18 @@ fn rolled(applied: &Applied) -> Option<Proven> {
 fn lost(reached: &Reached, registered: &Registered) -> Option<Unreached> {
     match registered.error.as_ref()? {
         RegistrationError::Coderd(error) => reached.lost(error),
-        RegistrationError::Kubernetes(_) | RegistrationError::Late => None,
+        RegistrationError::Kubernetes(_) | RegistrationError::Unwritable { .. } | RegistrationError::Late => {
+            None
+        }
     }
 }
 
 fn retry(registered: &Registered, answer: &FeatureEntitlement, pause: Duration) -> Option<Retry> {
     let failed = registered.error.as_ref().map(|error| match error {
         RegistrationError::Coderd(error) => error.retry(),
-        RegistrationError::Kubernetes(_) | RegistrationError::Late => Retry::Backoff,
+        RegistrationError::Kubernetes(_) | RegistrationError::Unwritable { .. } | RegistrationError::Late => {
+            Retry::Backoff
+        }
     });
     failed.or(match answer {
         FeatureEntitlement::Failed(error) => Some(error.retry()),

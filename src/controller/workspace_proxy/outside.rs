@@ -9,6 +9,9 @@ use crate::coderd::Error;
 use crate::coderd::client::{ProxyStatus, WorkspaceProxy};
 use crate::controller::attached::outside::AccessStates;
 use crate::controller::attached::secret::SecretPlace;
+use crate::foreign::Foreign;
+use crds::CoderWorkspaceProxyStatus;
+use crds::well_known::condition;
 
 impl Outside {
     /// What is known of the way to coderd, and nothing of the registration.
@@ -22,6 +25,44 @@ impl Outside {
             wait: None,
             is_given: false,
         }
+    }
+
+    /// What the status told before, for a coderd that asked to be left alone.
+    pub(super) fn as_told(status: &CoderWorkspaceProxyStatus) -> Self {
+        let told = |about: &str| State::as_told(&status.conditions, about);
+        let state = |about: &str| told(about).unwrap_or_else(State::waiting);
+        let reach = AccessStates {
+            control_plane: state(condition::CONTROL_PLANE_READY),
+            access: state(condition::OPERATOR_ACCESS_READY),
+            bootstrap: told(condition::BOOTSTRAP_SECRET_READY),
+            entitled: state(condition::WORKSPACE_PROXIES_ENTITLED),
+            rate_limited: None,
+        };
+        Self {
+            registered: state(condition::PROXY_REGISTERED),
+            secret: state(condition::PROXY_TOKEN_SECRET_READY),
+            health: state(condition::PROXY_HEALTHY),
+            ..Self::of(reach)
+        }
+    }
+
+    /// The author brings a token, and a registration of an earlier spec is still there; nothing is said of one without a name.
+    pub(super) fn given_instead(secret: State, name: &str, wait: Wait, elsewhere: Option<&str>) -> Self {
+        if name.is_empty() {
+            return Self::given(secret);
+        }
+        let name = Foreign::new(name);
+        let why = match wait {
+            Wait::Rollout => format!(
+                "spec.proxySessionTokenSecretRef is used; the former registration {name} goes when no pod uses it any more"
+            ),
+            _ => format!(
+                "spec.proxySessionTokenSecretRef is used; the former registration {name} cannot be removed yet: {}",
+                elsewhere.unwrap_or("its control plane cannot be asked")
+            ),
+        };
+        let registered = State::Yes(Reason::ProxyMoving, why);
+        Self { registered, wait: Some(wait), ..Self::given(secret) }
     }
 
     /// The author brings a token: coderd is not asked.
@@ -87,8 +128,13 @@ fn states(registered: &Registered, name: &str, place: &SecretPlace, rival: Optio
         let why = "the Secret does not hold a token that coderd accepts yet";
         State::Pending(Reason::Progressing, why.to_owned())
     };
-    if let Some(error) = &registered.error {
-        return (error_of(error), secret);
+    match &registered.error {
+        Some(error @ RegistrationError::Unwritable { .. }) => {
+            let unwritten = State::Pending(Reason::SecretWriteFailed, error.to_string());
+            return (registration(registered, works, name, rival), unwritten);
+        }
+        Some(error) => return (error_of(error), secret),
+        None => {}
     }
     let renamed = "delete it, or give another name for the Secret in spec.registration.tokenSecretName";
     let secret = match registered.wait {
@@ -115,13 +161,7 @@ fn registration(registered: &Registered, works: bool, name: &str, rival: Option<
             );
             State::Refused(Reason::ProxyNameConflict, why)
         }
-        Some(Wait::NameTaken) => {
-            let why = format!(
-                "coderd has a proxy {name} that this object did not register; choose another proxyName, or take it over with the \
-                 annotation coder.com/adopt-proxy: {name}, which ends the token it has"
-            );
-            State::Refused(Reason::ProxyNameConflict, why)
-        }
+        Some(Wait::NameTaken) => name_taken(registered, name),
         Some(Wait::TooMany) => {
             let why = "too many earlier registrations are in control planes that cannot be reached; see status.registration";
             State::Refused(Reason::TooManyRetiring, why.to_owned())
@@ -131,9 +171,11 @@ fn registration(registered: &Registered, works: bool, name: &str, rival: Option<
             State::Pending(Reason::RegistrationFailed, why.to_owned())
         }
         Some(Wait::Pause) => {
-            let why = "coderd did not accept a token that it had just made; another is made after a while";
+            let why =
+                "the token that coderd made last was lost or not accepted; another is made after a while";
             State::Pending(Reason::RegistrationFailed, why.to_owned())
         }
+        Some(Wait::Contested) => contested(name),
         Some(Wait::Elsewhere) if works => {
             let why = registered.elsewhere.as_deref().unwrap_or("its control plane cannot be asked");
             let why = format!("the proxy is registered; a former registration cannot be removed yet: {why}");
@@ -156,6 +198,28 @@ fn registration(registered: &Registered, works: bool, name: &str, rival: Option<
             State::Pending(Reason::Progressing, "the proxy is being registered".to_owned())
         }
     }
+}
+
+/// What is said of a name that somebody else has, with the way out, if there is one.
+fn name_taken(registered: &Registered, name: &str) -> State {
+    let why = match registered.taken.as_deref().map(Foreign::new) {
+        Some(name) => format!(
+            "coderd has a proxy {name} that this object did not register; choose another proxyName, or take it over with the \
+             annotation coder.com/adopt-proxy: {name}, which ends the token it has"
+        ),
+        None => format!("the name {name} is not free in coderd; choose another proxyName"),
+    };
+    State::Refused(Reason::ProxyNameConflict, why)
+}
+
+/// What is said of a token that somebody else replaces again and again.
+fn contested(name: &str) -> State {
+    let why = format!(
+        "somebody else replaces the token of proxy {name} again and again: another object, perhaps of another cluster, has the \
+         same registration. Delete the wrong one with deletionPolicy: Orphan; to take the token back here, give the annotation \
+         coder.com/rotate-token another value"
+    );
+    State::Refused(Reason::TokenContested, why)
 }
 
 fn error_of(error: &RegistrationError) -> State {
@@ -205,7 +269,8 @@ mod tests {
     fn said(wait: Option<Wait>, works: bool) -> (State, State) {
         let place = SecretPlace { secret: "s".to_owned(), data_key: "token".to_owned() };
         let proven = works.then(|| Proven { checksum: "c".to_owned(), place: place.clone() });
-        states(&Registered { proven, wait, ..Registered::default() }, "eu", &place, Some("older"))
+        let taken = Some("EU".to_owned());
+        states(&Registered { proven, wait, taken, ..Registered::default() }, "eu", &place, Some("older"))
     }
 
     #[test]
@@ -214,10 +279,20 @@ mod tests {
             let State::Refused(Reason::ProxyNameConflict, why) = said(Some(Wait::NameTaken), works).0 else {
                 panic!("a conflict needs somebody");
             };
-            assert!(why.contains("coder.com/adopt-proxy: eu"), "{why}");
+            assert!(why.contains("coder.com/adopt-proxy: EU"), "as it is written: {why}");
             let State::Refused(_, why) = said(Some(Wait::Claimed), works).0 else { panic!() };
             assert!(why.contains("older"), "{why}");
         }
+    }
+
+    #[test]
+    fn a_name_that_nobody_can_give_up_has_no_way_out_but_another() {
+        let place = SecretPlace { secret: "s".to_owned(), data_key: "token".to_owned() };
+        let registered = Registered { wait: Some(Wait::NameTaken), ..Registered::default() };
+        let State::Refused(_, why) = states(&registered, "primary", &place, None).0 else { panic!() };
+        assert!(!why.contains("adopt-proxy") && why.contains("another proxyName"), "{why}");
+        let State::Refused(reason, why) = said(Some(Wait::Contested), false).0 else { panic!() };
+        assert!(reason == Reason::TokenContested && why.contains("coder.com/rotate-token"), "{why}");
     }
 
     #[test]

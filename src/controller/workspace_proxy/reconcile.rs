@@ -85,6 +85,7 @@ impl ReconcileKind<CoderWorkspaceProxy> for Reconciler {
         if is_first && is_ready(&object.value) && !external.is_news {
             return Ok(Action::BackOff(Duration::ZERO));
         }
+        let external = external.unless_left_alone(object);
         // Pods are started with a token once it is proven: at once.
         let (read, gate, applied) = if external.is_news {
             let read = read.with_proven(external.proven.clone());

@@ -3,7 +3,7 @@
 
 use super::reconciler::Reconciler;
 use super::registration::stored;
-use super::way::{Way, given_url};
+use super::way::{Way, registrar};
 use crate::coderd::Uuid;
 use crate::control_plane_access::control_planes::Found;
 use crate::controller::attached::claims::{self, Claim};
@@ -18,12 +18,10 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 
 impl Reconciler {
-    /// The registrations that other proxies of the namespace have recorded. Where one is to be taken over because an annotation
-    /// says so, those of the whole cluster count.
+    /// The registrations that other proxies of the cluster have recorded.
     pub(super) fn of_others(
         &self,
         object: &Object<CoderWorkspaceProxy>,
-        adopts: bool,
         sealing: &hmac::Key,
     ) -> BTreeSet<Uuid> {
         let ids = |one: &Kept<CoderWorkspaceProxy>| {
@@ -32,10 +30,7 @@ impl Reconciler {
             let (record, _) = stored::read(&value["status"]["registration"], sealer);
             Some(record.registrations().filter_map(|one| one.id).collect::<Vec<_>>())
         };
-        let is_other = |one: &Kept<CoderWorkspaceProxy>| {
-            let is_near = adopts || one.meta().namespace.as_ref() == Some(&object.key.namespace);
-            is_near && one.meta().uid.as_deref() != Some(&object.uid)
-        };
+        let is_other = |one: &Kept<CoderWorkspaceProxy>| one.meta().uid.as_deref() != Some(&object.uid);
         let all = self.all.all();
         all.iter().filter(|one| is_other(one)).filter_map(|one| ids(one)).flatten().collect()
     }
@@ -63,7 +58,7 @@ impl Reconciler {
         let (metadata, spec) = (&proxy.metadata, &proxy.spec);
         let coderd = match (Way::of(spec), self.control_plane_of(namespace, proxy)) {
             (_, Some(Found::There(plane))) => plane.metadata.uid.clone()?,
-            (Way::Bootstrap(_), _) => given_url(spec)?.to_owned(),
+            (Way::Bootstrap(bootstrap), _) => registrar(bootstrap),
             _ => return None,
         };
         let name = metadata.name.clone()?;

@@ -8,6 +8,7 @@ use crds::shared::SecretKeySelector;
 use crds::well_known::secret_key;
 use crds::workspace_proxy::ProxyBootstrapSpec;
 use crds::{CoderControlPlane, CoderWorkspaceProxy, CoderWorkspaceProxySpec};
+use kube::core::ObjectMeta;
 
 /// How a proxy comes to its token.
 #[derive(Debug, Clone, Copy)]
@@ -49,6 +50,23 @@ pub(super) fn url(ProxyBootstrapSpec { coder_url, .. }: &ProxyBootstrapSpec) -> 
     coder_url.trim()
 }
 
+/// The coderd that registers at the address of a bootstrap, however that is written.
+pub(super) fn registrar(bootstrap: &ProxyBootstrapSpec) -> String {
+    match Endpoint::parse(url(bootstrap)) {
+        Ok(at) => format!("{:?} {} {}", at.scheme, at.host.to_lowercase(), at.port),
+        Err(_) => url(bootstrap).to_owned(),
+    }
+}
+
+/// What tells the coderd of a spec without a control plane from others: where the proxy is registered, and where its pods go.
+pub(super) fn place_of_coderd(spec: &CoderWorkspaceProxySpec) -> String {
+    let dialled = given_url(spec).unwrap_or_default();
+    match Way::of(spec) {
+        Way::Bootstrap(bootstrap) => format!("{} for {dialled}", registrar(bootstrap)),
+        _ => dialled.to_owned(),
+    }
+}
+
 /// Where pods read their token.
 pub(super) fn place(complete: &CoderWorkspaceProxy) -> SecretPlace {
     let name = complete.metadata.name.as_deref().unwrap_or_default();
@@ -83,6 +101,13 @@ pub(super) fn is_of(url: &str, control_plane: &CoderControlPlane, cluster_domain
     own.and_then(|own| place(&own)).is_some_and(|own| Some(own) == place(url.trim()))
 }
 
+/// Whether an address is that of the Service of a control plane of which nothing but its name is known.
+pub(super) fn names_service_of(url: &str, metadata: &ObjectMeta, cluster_domain: &str) -> bool {
+    let (Some(name), Some(namespace)) = (&metadata.name, &metadata.namespace) else { return false };
+    let own = format!("{name}.{namespace}.svc.{cluster_domain}");
+    Endpoint::parse(url.trim()).is_ok_and(|at| at.host.eq_ignore_ascii_case(&own))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,6 +139,27 @@ mod tests {
     }
 
     #[test]
+    fn a_coderd_is_known_by_the_address_that_registers_and_not_by_that_of_the_pods() {
+        let spec = |url: &str, primary: &str| {
+            let bootstrap = json!({ "coderURL": url, "credentialsSecretRef": { "name": "c" } });
+            proxy(json!({ "bootstrap": bootstrap, "primaryAccessURL": primary })).spec
+        };
+        let registers = |url: &str| match Way::of(&spec(url, "https://eu.example.com")) {
+            Way::Bootstrap(bootstrap) => registrar(bootstrap),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(registers("https://Coder.example.com/"), registers("https://coder.example.com:443"));
+        assert_ne!(registers("https://coder.example.com"), registers("https://other.example.com"));
+        let before = place_of_coderd(&spec("https://coder.example.com", "https://eu.example.com"));
+        for moved in [
+            spec("https://other.example.com", "https://eu.example.com"),
+            spec("https://coder.example.com", "x"),
+        ] {
+            assert_ne!(place_of_coderd(&moved), before);
+        }
+    }
+
+    #[test]
     fn an_address_of_a_service_is_known_however_it_is_written() {
         let plane: CoderControlPlane =
             from_value(json!({ "metadata": { "name": "coder", "namespace": "team" }, "spec": {} })).unwrap();
@@ -123,5 +169,8 @@ mod tests {
         {
             assert!(!is(other), "{other}");
         }
+        let names = |url: &str| names_service_of(url, &plane.metadata, "cluster.local");
+        assert!(names("https://coder.team.svc.cluster.local:8443"), "whatever its spec says");
+        assert!(!names("http://other.team.svc.cluster.local") && !names("https://coder.example.com"));
     }
 }

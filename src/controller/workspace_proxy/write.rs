@@ -21,7 +21,7 @@ use crate::kubernetes::events::EventDraft;
 use crds::names::workspace_proxy::{registration, service_account};
 use crds::shared::SecretKeySelector;
 use crds::workspace_proxy::ResolvedWorkspaceProxy;
-use crds::{CoderWorkspaceProxy, CoderWorkspaceProxyStatus};
+use crds::{CoderWorkspaceProxy, CoderWorkspaceProxySpec, CoderWorkspaceProxyStatus};
 
 /// Events about registrations in one reconcile at most.
 const MOST_EVENTS: usize = 16;
@@ -59,6 +59,14 @@ pub(super) fn only(object: ObservedObject) -> Vec<Finding> {
     findings(&Observed::only(object))
 }
 
+/// Whether nothing is left to do about the registration and its token.
+fn is_at_rest(external: &External, spec: &CoderWorkspaceProxySpec) -> bool {
+    match &external.registered {
+        Some(done) => done.error.is_none() && done.wait.is_none() && !done.is_cut,
+        None => !Way::of(spec).registers(),
+    }
+}
+
 /// What there is to report besides conditions. What could not be asked now stays as it was told.
 fn describe(
     status: &mut CoderWorkspaceProxyStatus,
@@ -81,9 +89,10 @@ fn describe(
     status.version = proxy.and_then(|proxy| proxy.version.clone()).or(status.version.take());
     let record = status.registration.as_ref();
     let is_recorded = record.is_some_and(|record| record.current.is_some());
-    status.registered = Some(is_recorded && Way::of(spec).registers());
-    // What pods read, until all of them read what is asked for.
-    let is_over = rollout::is_over(applied.deployment.as_ref(), &applied.rollout);
+    status.registered = Some(is_recorded);
+    // What pods read, until all of them read what is asked for, and nothing is left where they did before: it would be forgotten.
+    let is_over =
+        rollout::is_over(applied.deployment.as_ref(), &applied.rollout) && is_at_rest(external, spec);
     let read_now = applied.deployment.as_ref().and_then(running_values::token);
     if let Some(token) = read_now.filter(|_| is_over || status.proxy_token_secret_ref.is_none()) {
         status.proxy_token_secret_ref = Some(SecretKeySelector { name: token.secret, key: Some(token.key) });

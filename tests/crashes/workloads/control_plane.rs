@@ -20,7 +20,7 @@ pub const TARGET: Target = Target {
     // Of the provisioner that needs a token.
     key_names: &["builders"],
     tolerance,
-    keys: None,
+    attached: None,
 };
 
 fn names(home: &str) -> Vec<(String, String)> {

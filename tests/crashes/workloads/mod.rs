@@ -2,12 +2,17 @@
 
 pub mod control_plane;
 pub mod provisioner;
+pub mod workspace_proxy;
 
 use crds::names::control_plane::{workspace_role, workspace_role_binding};
-use serde_json::Value;
-use support::campaign::{Plan, Tolerance};
+use serde_json::{Value, json};
+use support::campaign::{Kind, Plan, Subject, Tolerance};
 use support::fault_proxy::CrashTiming;
 use support::objects;
+
+const SECRET: Kind = Kind("", "v1", "Secret", "secrets");
+const CONTROL_PLANE: Subject =
+    Subject { kind: Kind("coder.com", "v1alpha1", "CoderControlPlane", "codercontrolplanes"), name: "coder" };
 
 fn is_ready(subject: Option<&Value>) -> bool {
     subject.is_some_and(objects::is_ready)
@@ -24,15 +29,27 @@ fn names_of(home: &str, control_plane: &str) -> [(String, String); 2] {
     [(role, format!("{{{control_plane}:role}}")), (binding, format!("{{{control_plane}:role-binding}}"))]
 }
 
-/// A plaintext is in the answer to one request and nowhere else until the Secret has it: who dies in between has lost it, and
-/// the key that comes instead has another number.
-fn tolerance(plan: &Plan) -> Tolerance {
+/// A control plane, and the token that its operator is given.
+fn control_plane(name: &str) -> Vec<Value> {
+    let secret = format!("{name}-token");
+    let spec = json!({ "operatorAccess": { "tokenSecretRef": { "name": secret } } });
+    let token = json!({ "token": format!("{{token:{name}}}") });
+    vec![objects::secret("{home}", &secret, &token), objects::control_plane("{home}", name, &spec)]
+}
+
+/// Whether a plaintext is lost by this plan. It is in the answer to one request, which `makes` knows, and nowhere else until the
+/// Secret has it.
+fn is_lost(plan: &Plan, makes: impl Fn(&str) -> bool) -> bool {
     let mutation = &plan.point.mutation;
-    let makes = mutation.starts_with("coderd POST ") && mutation.ends_with("/provisionerkeys");
     let keeps = mutation.starts_with("kubernetes ") && mutation.contains("/namespaces/{home}/secrets");
-    let is_lost = match plan.timing {
+    match plan.timing {
         CrashTiming::BeforeForwarding => keeps,
-        CrashTiming::AnswerLost | CrashTiming::AfterAnswer => makes,
-    };
-    if is_lost { Tolerance::KeyNumber } else { Tolerance::Nothing }
+        CrashTiming::AnswerLost | CrashTiming::AfterAnswer => makes(mutation),
+    }
+}
+
+/// The key that comes instead of one whose plaintext is lost has another number.
+fn tolerance(plan: &Plan) -> Tolerance {
+    let makes = |write: &str| write.starts_with("coderd POST ") && write.ends_with("/provisionerkeys");
+    if is_lost(plan, makes) { Tolerance::KeyNumber } else { Tolerance::Nothing }
 }

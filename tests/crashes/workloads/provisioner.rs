@@ -1,15 +1,14 @@
 //! What a provisioner and its keys go through, with two control planes, each with a coderd of its own, and keys of others in
 //! each. It never says in which order the operator gets there: that is what is recorded.
 
-use super::{is_gone, is_ready, names_of};
+use super::{CONTROL_PLANE, SECRET, control_plane, is_gone, is_ready, names_of};
 use serde_json::{Value, json};
-use support::campaign::{Change, Keys, Kind, Plan, Prepared, Subject, Target, Then, Tolerance, Workload};
+use support::campaign::{
+    Attached, Change, Kind, Makes, Plan, Prepared, Subject, Target, Then, Tolerance, Workload,
+};
 use support::objects;
 
-const SECRET: Kind = Kind("", "v1", "Secret", "secrets");
 const KEY_SECRET: &str = "builders-provisioner-key";
-const CONTROL_PLANE: Subject =
-    Subject { kind: Kind("coder.com", "v1alpha1", "CoderControlPlane", "codercontrolplanes"), name: "coder" };
 /// The workload whose second change comes while nobody runs.
 const THERE_AND_BACK: &str = "there-and-back";
 
@@ -26,24 +25,19 @@ pub const TARGET: Target = Target {
     flags: &["--verify-interval=1s", "--log-level=debug"],
     key_names: &["farm", "forge"],
     tolerance,
-    keys: Some(Keys {
+    attached: Some(Attached {
         control_planes: &["coder", "other"],
-        organizations: &["staff"],
-        // One has the name that the second key would have.
-        of_others: &[("default", "farm-2"), ("default", "others"), ("staff", "farm")],
+        makes: Makes::Keys {
+            organizations: &["staff"],
+            // One has the name that the second key would have.
+            of_others: &[("default", "farm-2"), ("default", "others"), ("staff", "farm")],
+        },
     }),
 };
 
 /// There and back, who dies early enough never made the second key.
 fn tolerance(plan: &Plan) -> Tolerance {
     if plan.workload == THERE_AND_BACK { Tolerance::Rollouts } else { super::tolerance(plan) }
-}
-
-fn control_plane(name: &str) -> Vec<Value> {
-    let secret = format!("{name}-token");
-    let spec = json!({ "operatorAccess": { "tokenSecretRef": { "name": secret } } });
-    let token = json!({ "token": format!("{{token:{name}}}") });
-    vec![objects::secret("{home}", &secret, &token), objects::control_plane("{home}", name, &spec)]
 }
 
 /// The provisioner with these fields instead of its own.

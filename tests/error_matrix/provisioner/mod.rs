@@ -1,44 +1,57 @@
-//! The same for a provisioner: every call to coderd, and every write to the API server, that its key, its children and its end
-//! take. Whatever goes wrong is told, nothing is lost by it, and one key is there when it is over.
+//! A provisioner, `builders`: what it is like when it is well, and the tables of its calls and writes. What happens to it is in
+//! `attached`.
 
-mod cell;
-mod subject;
-mod table;
-mod write_cell;
+mod calls;
 mod writes;
 
-use crate::env::{MatrixEnv, Plane};
+use crate::attached::Cell;
+use crate::attached::subject::SubjectKind;
+use serde_json::{Value, json};
+use support::coderd::{Coderd, Role};
+use support::objects::{condition, is_ready};
 
-/// A cell of either table.
-#[derive(Debug, Clone, Copy)]
-pub enum Cell {
-    /// Between the operator and coderd.
-    Call(table::Cell),
-    /// Between the operator and the API server.
-    Write(writes::Cell),
+/// The Secret of its key.
+const SECRET: &str = "builders-provisioner-key";
+
+pub static KIND: SubjectKind = SubjectKind {
+    followed: |env| &env.provisioners,
+    role: Role::TemplateAdmin,
+    first,
+    is_well,
+    in_coderd,
+    secret: (SECRET, "key"),
+    children: &[
+        ("serviceaccount", "builders-provisioner"),
+        ("role", "provisioner-builders"),
+        ("rolebinding", "provisioner-builders"),
+        ("poddisruptionbudget", "provisioner-builders"),
+        ("deployment", "provisioner-builders"),
+    ],
+    entitled: "ExternalProvisionersEntitled",
+    unsupported: "this build of coderd (open source) has no external provisioners",
+};
+
+fn first() -> Value {
+    json!({ "podDisruptionBudget": { "minAvailable": 1 } })
 }
 
-impl Cell {
-    /// A name that can be part of a namespace's.
-    pub fn name(&self) -> String {
-        match self {
-            Self::Call(cell) => cell.name(),
-            Self::Write(cell) => cell.name(),
-        }
-    }
+fn is_well(state: &Value) -> bool {
+    let key = &state["status"]["key"];
+    is_ready(state)
+        && condition(state, "ProvisionerKeyReady")["reason"] == "ProvisionerKeyReady"
+        && key["current"]["id"].is_string()
+        && key["pending"].is_null()
+        && key["retiring"].as_array().is_none_or(Vec::is_empty)
 }
 
-/// Runs a cell to its end.
-pub async fn run(env: &MatrixEnv, plane: &Plane, cell: Cell) {
-    match cell {
-        Cell::Call(cell) => cell::run(env, plane, cell).await,
-        Cell::Write(cell) => write_cell::run(env, plane, cell).await,
-    }
+fn in_coderd(coderd: &Coderd, status: &Value) -> (usize, Option<String>) {
+    let current = status["key"]["current"]["name"].as_str().unwrap_or_default();
+    (coderd.provisioner_keys("default").len(), coderd.plaintext_of("default", current))
 }
 
 /// Every cell of the calls.
 pub fn calls() -> Vec<Cell> {
-    table::whole().into_iter().map(Cell::Call).collect()
+    calls::whole().into_iter().map(Cell::Call).collect()
 }
 
 /// Every cell of the writes.
@@ -48,6 +61,6 @@ pub fn writes() -> Vec<Cell> {
 
 /// A part of both.
 pub fn representative() -> Vec<Cell> {
-    let calls = table::representative().into_iter().map(Cell::Call);
+    let calls = calls::representative().into_iter().map(Cell::Call);
     calls.chain(writes::representative().into_iter().map(Cell::Write)).collect()
 }

@@ -1,22 +1,13 @@
 //! Every write of a provisioner to the API server with everything that goes wrong with one, and what must be said of it. It
 //! does nothing.
 
-/// What the provisioner goes through when the write is made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
-    /// It is made, with a disruption budget.
-    Make,
-    /// Its tags change: another key takes the place of the first one.
-    Rotate,
-    /// Its key is to be in another Secret.
-    Move,
-    /// Its account gets an annotation.
-    Annotate,
-    /// It is to have no disruption budget any more.
-    Shrink,
-    /// It is deleted.
-    End,
-}
+use super::{SECRET, first};
+use crate::attached::Phase;
+use crate::attached::write::{Cell, Struck, Told, WRONGS, Wrong};
+use serde_json::{Value, json};
+
+/// Another Secret for the key.
+const MOVED: &str = "moved";
 
 /// A write, told apart by what it is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,61 +60,30 @@ const WRITES: [Write; 19] = [
     Write::Release,
 ];
 
-/// What goes wrong with a write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wrong {
-    Conflict,
-    Forbidden,
-    Outage,
-    Timeout,
-}
-
-const WRONGS: [Wrong; 4] = [Wrong::Conflict, Wrong::Forbidden, Wrong::Outage, Wrong::Timeout];
-
-/// Which of the requests that match suffer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Struck {
-    /// All, until it is over.
-    All,
-    /// The one of this number, counted from one.
-    Only(usize),
-    /// The one of this number and all that follow.
-    From(usize),
-}
-
-/// What is said.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Told {
-    /// A condition, by type, status and reason, with these words.
-    Condition(&'static str, &'static str, &'static str, &'static str),
-    /// The operator's log alone, in a line with this message, with these words: the status is what cannot be written.
-    Log(&'static str, &'static str),
-    /// Nothing: somebody else was faster, which is no failure.
-    Nothing,
-}
-
-/// One cell: a fault and what must be said of it.
-#[derive(Debug, Clone, Copy)]
-pub struct Cell {
-    pub write: Write,
-    pub wrong: Wrong,
-    pub told: Told,
+/// The first spec with another field.
+fn with(field: &str, value: Value) -> Value {
+    let mut spec = first();
+    spec[field] = value;
+    spec
 }
 
 impl Write {
-    pub fn phase(self) -> Phase {
+    fn phase(self) -> Phase {
         match self {
-            Self::RotatedSecret => Phase::Rotate,
-            Self::FormerSecret => Phase::Move,
-            Self::AnnotatedAccount => Phase::Annotate,
-            Self::FormerBudget => Phase::Shrink,
+            // Other tags are another key.
+            Self::RotatedSecret => Phase::Apply(|| with("tags", json!({ "zone": "eu" }))),
+            Self::FormerSecret => Phase::Apply(|| with("key", json!({ "secretName": MOVED }))),
+            Self::AnnotatedAccount => {
+                Phase::Apply(|| with("serviceAccount", json!({ "annotations": { "example.com/a": "b" } })))
+            }
+            Self::FormerBudget => Phase::Apply(|| json!({})),
             Self::StoppedDeployment | Self::EndStatus | Self::Release => Phase::End,
             _ => Phase::Make,
         }
     }
 
     /// Method and the end of the path by which the write is known.
-    pub fn request(self) -> (&'static str, &'static str) {
+    fn request(self) -> (&'static str, &'static str) {
         match self {
             Self::Finalizer | Self::Release => ("PATCH", "/coderprovisioners/builders"),
             Self::Intent | Self::Attempt | Self::Use | Self::Status | Self::EndStatus => {
@@ -144,7 +104,7 @@ impl Write {
         }
     }
 
-    pub fn struck(self) -> Struck {
+    fn struck(self) -> Struck {
         match self {
             Self::Intent => Struck::Only(1),
             Self::Attempt => Struck::Only(2),
@@ -205,7 +165,22 @@ pub fn of(write: Write, wrong: Wrong) -> Cell {
         (Status | EndStatus, _) => Told::Log("reconcile failed; it is tried again", operation),
         (Event, _) => Told::Log("Event not recorded", operation),
     };
-    Cell { write, wrong, told }
+    let (secret, gone): (_, &[_]) = match write {
+        FormerSecret => (MOVED, &[("secret", SECRET)]),
+        FormerBudget => (SECRET, &[("poddisruptionbudget", "provisioner-builders")]),
+        _ => (SECRET, &[]),
+    };
+    let tries = match (write, wrong) {
+        // Somebody else's, by its uid: it is left alone until it is asked for again.
+        (FormerBudget, Conflict) => 1,
+        // One takes as long as a write may.
+        (_, Wrong::Timeout) => 1,
+        _ if matches!(write.struck(), Struck::Only(_)) => 1,
+        _ => 2,
+    };
+    let (phase, request, struck) = (write.phase(), write.request(), write.struck());
+    let name = format!("{write:?}-{wrong:?}").to_lowercase();
+    Cell { name, wrong, told, phase, request, struck, tries, secret, gone }
 }
 
 /// Every cell.
@@ -230,23 +205,4 @@ pub fn representative() -> Vec<Cell> {
         of(Write::StoppedDeployment, Wrong::Forbidden),
         of(Write::Release, Wrong::Conflict),
     ]
-}
-
-impl Cell {
-    /// How often the fault strikes at least before it is over.
-    pub fn tries(&self) -> usize {
-        match (self.write, self.wrong) {
-            // Somebody else's, by its uid: it is left alone until it is asked for again.
-            (Write::FormerBudget, Wrong::Conflict) => 1,
-            // One takes as long as a write may.
-            (_, Wrong::Timeout) => 1,
-            _ if matches!(self.write.struck(), Struck::Only(_)) => 1,
-            _ => 2,
-        }
-    }
-
-    /// A name that can be part of a namespace's.
-    pub fn name(&self) -> String {
-        format!("{:?}-{:?}", self.write, self.wrong).to_lowercase()
-    }
 }

@@ -1,8 +1,8 @@
-//! The coderds of one run: a double for each control plane, behind a proxy that counts what is written to it, with keys of
-//! others in it. It sets them up and says what is in them; it never judges it.
+//! The coderds of one run: a double for each control plane, behind a proxy that counts what is written to it, with keys or
+//! workspace proxies of others in it. It sets them up and says what is in them; it never judges it.
 
-use super::Keys;
-use crate::coderd::{Coderd, ProvisionerKey, Role, Uuid};
+use super::Makes;
+use crate::coderd::{Coderd, ProvisionerKey, RegisteredProxy, Role, Uuid};
 use crate::fault_proxy::{FaultProxy, Journal};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,8 +19,10 @@ pub(super) struct RunCoderd {
     pub(super) proxy: FaultProxy,
     /// The token of the control plane's operator.
     pub(super) token: String,
-    /// The keys of others.
+    /// The keys and proxies of others.
     pub(super) foreign: Vec<Uuid>,
+    /// The proxies of others with their tokens, as they were.
+    pub(super) foreign_tokens: Vec<(&'static str, String)>,
     organizations: Vec<&'static str>,
 }
 
@@ -28,23 +30,35 @@ impl RunCoderd {
     /// One that a control plane leads to, as the campaign asks for it.
     pub(super) async fn start(
         control_plane: &'static str,
-        keys: Option<&Keys>,
+        makes: Option<&Makes>,
         journal: &Arc<Journal>,
     ) -> Self {
         let double = Arc::new(Coderd::builder().api_rate_limit(None).start().await);
-        let mut organizations = vec![DEFAULT];
-        for organization in keys.into_iter().flat_map(|keys| keys.organizations) {
-            double.add_organization(organization);
-            organizations.push(organization);
-        }
-        let foreign = keys.into_iter().flat_map(|keys| keys.of_others);
-        for (organization, name) in foreign {
-            double.add_provisioner_key(organization, name, &[]);
+        let (mut organizations, mut foreign_tokens) = (vec![DEFAULT], Vec::new());
+        let mut role = Role::TemplateAdmin;
+        match makes {
+            Some(Makes::Keys { organizations: more, of_others }) => {
+                for organization in *more {
+                    double.add_organization(organization);
+                }
+                organizations.extend(*more);
+                of_others.iter().for_each(|(organization, name)| {
+                    double.add_provisioner_key(organization, name, &[]);
+                });
+            }
+            Some(Makes::Proxies { of_others, .. }) => {
+                foreign_tokens.extend(of_others.iter().map(|name| (*name, double.add_workspace_proxy(name))));
+                role = Role::Owner;
+            }
+            None => {}
         }
         let proxy = FaultProxy::before_coderd(double.addr(), journal.clone()).await;
-        let token = double.token_for(&[Role::TemplateAdmin]);
-        let mut coderd = Self { control_plane, double, proxy, token, foreign: Vec::new(), organizations };
-        coderd.foreign = coderd.keys().into_iter().map(|(_, key)| key.id).collect();
+        let token = double.token_for(&[role]);
+        let foreign = Vec::new();
+        let mut coderd = Self { control_plane, double, proxy, token, foreign, foreign_tokens, organizations };
+        let keys = coderd.keys().into_iter().map(|(_, key)| key.id);
+        coderd.foreign =
+            keys.chain(coderd.double.workspace_proxies().into_iter().map(|one| one.id)).collect();
         coderd
     }
 
@@ -71,8 +85,27 @@ impl RunCoderd {
         self.keys().into_iter().filter(|(_, key)| !self.foreign.contains(&key.id)).collect()
     }
 
-    /// What is in it, as lines that are the same in every run: keys with their tags, and how many daemons use each.
-    pub(super) fn described(&self) -> String {
+    /// The proxies that are not of others.
+    pub(super) fn own_proxies(&self) -> Vec<RegisteredProxy> {
+        let all = self.double.workspace_proxies().into_iter();
+        all.filter(|one| !self.foreign.contains(&one.id)).collect()
+    }
+
+    /// The proxies in it, as lines that are the same in every run: how they appear, and whether they have come.
+    pub(super) fn described_proxies(&self) -> String {
+        let lines = self.double.workspace_proxies().into_iter().map(|one| {
+            let whose = if self.foreign.contains(&one.id) { "of others" } else { "ours" };
+            let has_come = !one.url.is_empty();
+            let RegisteredProxy { name, display_name, icon, .. } = one;
+            format!("{name} ({display_name}, {icon}), {whose}, has come: {has_come}")
+        });
+        let mut lines: Vec<String> = lines.collect();
+        lines.sort();
+        lines.join("; ")
+    }
+
+    /// The keys in it, as lines that are the same in every run: with their tags, and how many daemons use each.
+    pub(super) fn described_keys(&self) -> String {
         let mut daemons: BTreeMap<Uuid, usize> = BTreeMap::new();
         for daemon in self.double.daemons().into_iter().filter(|daemon| daemon.connected) {
             *daemons.entry(daemon.key).or_default() += 1;

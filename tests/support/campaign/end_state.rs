@@ -6,11 +6,12 @@ use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What differs from run to run although nothing else does, by the name of the field.
-const MASKED: [&str; 19] = [
+const MASKED: [&str; 20] = [
     "uid",
     "resourceVersion",
-    // Every key has another plaintext, and with it another checksum.
+    // Every key and every token is another plaintext, and has with it another checksum.
     "checksum/provisioner-key",
+    "checksum/proxy-token",
     "creationTimestamp",
     "deletionTimestamp",
     "lastTransitionTime",

@@ -59,20 +59,37 @@ pub struct Target {
     pub key_names: &'static [&'static str],
     /// What may differ in the end after a plan.
     pub tolerance: fn(&Plan) -> Tolerance,
-    /// What it has in coderd, if its subject has provisioner keys.
-    pub keys: Option<Keys>,
+    /// What it has in coderds, if its subject is attached to control planes.
+    pub attached: Option<Attached>,
 }
 
-/// The provisioner keys of a subject, and the coderds they are in. Its pods dial there as daemons do, and what must hold for
-/// keys is checked in every run.
+/// What a subject has in coderds. Its pods dial there as daemons and proxies do, and what must hold for what it has there is
+/// checked in every run.
 #[derive(Debug, Clone, Copy)]
-pub struct Keys {
+pub struct Attached {
     /// Control planes, each with a coderd of its own. Manifests say `{token:NAME}` for the token of one.
     pub control_planes: &'static [&'static str],
-    /// Organizations of each coderd besides the default one.
-    pub organizations: &'static [&'static str],
-    /// Keys of others in each coderd: organization and name.
-    pub of_others: &'static [(&'static str, &'static str)],
+    /// What it makes there.
+    pub makes: Makes,
+}
+
+/// What a subject makes in coderd.
+#[derive(Debug, Clone, Copy)]
+pub enum Makes {
+    /// Provisioner keys.
+    Keys {
+        /// Organizations of each coderd besides the default one.
+        organizations: &'static [&'static str],
+        /// Keys of others in each coderd: organization and name.
+        of_others: &'static [(&'static str, &'static str)],
+    },
+    /// Registrations of workspace proxies.
+    Proxies {
+        /// Proxies of others in each coderd.
+        of_others: &'static [&'static str],
+        /// How often tokens are replaced in a workload of this name, if nobody dies in it.
+        replacements: fn(&str) -> usize,
+    },
 }
 
 /// What may differ in the end from an undisturbed run.
@@ -84,6 +101,8 @@ pub enum Tolerance {
     KeyNumber,
     /// That, and how often pods were rolled out: there were fewer keys on the way.
     Rollouts,
+    /// That the token of a proxy was replaced once more: one was lost. Nothing in the end tells it.
+    Token,
 }
 
 /// Whether a subject is as it should be; none is one that is not there.
@@ -319,7 +338,7 @@ impl Campaign {
             run.until_settled().await?;
             let end = run.end_state().await?;
             run.until_steady(LIMIT).await?;
-            run.check_invariants().await?;
+            run.check_invariants(Tolerance::Nothing).await?;
             Ok(Recording { points, end })
         };
         let recording = recording.await;
@@ -373,6 +392,6 @@ async fn disturbed(run: &WorkloadRun<'_>, plan: &Plan, expected: &EndState) -> R
     })
     .await?;
     run.until_steady(LIMIT).await?;
-    run.check_invariants().await?;
+    run.check_invariants((run.environment.target.tolerance)(plan)).await?;
     Ok(Outcome::Converged(began.elapsed()))
 }

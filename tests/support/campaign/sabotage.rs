@@ -3,7 +3,7 @@
 
 use super::coderds::RunCoderd;
 use super::run::WorkloadRun;
-use super::{Campaign, Workload};
+use super::{Campaign, Makes, Tolerance, Workload};
 use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
@@ -30,8 +30,12 @@ impl Campaign {
         let mut noticed = Vec::new();
         noticed.extend(write_without_end(&run).await.err());
         run.kill_operator().await;
-        sabotage(&run).await;
-        noticed.extend(run.check_invariants().await.err());
+        match run.environment.target.attached.map(|attached| attached.makes) {
+            Some(Makes::Keys { .. }) => sabotage_keys(&run).await,
+            Some(Makes::Proxies { .. }) => sabotage_proxies(&run).await,
+            None => {}
+        }
+        noticed.extend(run.check_invariants(Tolerance::Nothing).await.err());
         run.clean_up().await;
         noticed
     }
@@ -54,7 +58,7 @@ async fn write_without_end(run: &WorkloadRun<'_>) -> Result<(), String> {
     }
 }
 
-async fn sabotage(run: &WorkloadRun<'_>) {
+async fn sabotage_keys(run: &WorkloadRun<'_>) {
     let (coderd, other) = (&run.coderds[0], &run.coderds[1]);
     let organization = coderd.double.organization_id("default");
     let keys = format!("/api/v2/organizations/{organization}/provisionerkeys");
@@ -71,15 +75,48 @@ async fn sabotage(run: &WorkloadRun<'_>) {
     // The token of another control plane (I10).
     send(coderd, "GET", &keys, &other.token, None).await;
     // A plaintext in a status (I6), and a key that is older than the one before it (I9).
-    let client = run.environment.cluster.client_of(&run.options.kubeconfig).await;
-    let subject = &run.environment.target.subject;
-    let (subjects, name) = (run.objects(&client, subject), subject.name);
     let shown = coderd.double.plaintext_of("default", "stray-1").expect("it was made");
-    for status in [
+    let statuses = [
         json!({ "controlPlaneURL": shown }),
         json!({ "key": { "generation": 7 } }),
         json!({ "key": { "generation": 0 } }),
-    ] {
+    ];
+    write_statuses(run, &statuses).await;
+}
+
+async fn sabotage_proxies(run: &WorkloadRun<'_>) {
+    const PROXIES: &str = "/api/v2/workspaceproxies";
+    let (coderd, other) = (&run.coderds[0], &run.coderds[1]);
+    let current = coderd.own_proxies().remove(0);
+    let (foreign, _) = coderd.foreign_tokens[0];
+    let all = coderd.double.workspace_proxies();
+    let foreign = all.iter().find(|one| one.name == foreign).expect("it is there");
+    let appearance = |id: String, regenerate: bool| {
+        Some(json!({ "id": id, "name": "taken", "display_name": "Taken", "icon": "/icon/taken.png",
+            "regenerate_token": regenerate }))
+    };
+    // Proxies that nobody recorded (I7), more than there may be (I3), and they stay (I1).
+    for name in ["stray-1", "stray-2"] {
+        send(coderd, "POST", PROXIES, &coderd.token, Some(json!({ "name": name }))).await;
+    }
+    // A proxy of others (I5), with a token that nobody asked for (I9).
+    let path = format!("{PROXIES}/{}", foreign.id);
+    send(coderd, "PATCH", &path, &coderd.token, appearance(foreign.id.to_string(), true)).await;
+    // One that a Ready pod uses (I4), whose token is still in the Secret (I2).
+    send(coderd, "DELETE", &format!("{PROXIES}/{}", current.id), &coderd.token, None).await;
+    // The token of another control plane (I10).
+    send(coderd, "GET", PROXIES, &other.token, None).await;
+    // A token in a status (I6).
+    let shown = coderd.double.token_of_proxy("stray-1").expect("it was made");
+    write_statuses(run, &[json!({ "url": shown })]).await;
+}
+
+/// Writes to the status of the subject as the operator.
+async fn write_statuses(run: &WorkloadRun<'_>, statuses: &[Value]) {
+    let client = run.environment.cluster.client_of(&run.options.kubeconfig).await;
+    let subject = &run.environment.target.subject;
+    let (subjects, name) = (run.objects(&client, subject), subject.name);
+    for status in statuses {
         let patch = Patch::Merge(json!({ "status": status }));
         let written = subjects.patch_status(name, &PatchParams::default(), &patch).await;
         written.expect("the operator may write a status");

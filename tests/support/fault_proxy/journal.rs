@@ -1,7 +1,7 @@
 //! Numbers the writes of one operator, whichever proxy they pass, and decides at which of them it dies.
 //! It never kills: at the point it shuts every door, so that nothing the process still does can be seen, and says so.
 
-use super::mutation::in_every_run;
+use super::mutation::{in_every_run, without_ids};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -180,7 +180,7 @@ impl Journal {
             return None;
         }
         let names = self.names.get().map_or(&[][..], Vec::as_slice);
-        let mutation = in_every_run(&mutation.filter(|_| state.counting)?, names);
+        let mutation = without_ids(&in_every_run(&mutation.filter(|_| state.counting)?, names));
         let point = state.numbered(mutation);
         state.last = Some(Instant::now());
         state.points.push(point.clone());

@@ -49,6 +49,15 @@ pub fn in_every_run(text: &str, names: &[(String, String)]) -> String {
     names.into_iter().fold(text.to_owned(), |text, (name, role)| text.replace(name, role))
 }
 
+/// A path with the ids that coderd chose replaced by a word: they are others in each run, and nobody knows them before.
+pub(super) fn without_ids(path: &str) -> String {
+    let is_id = |part: &str| {
+        let lengths = part.split('-').map(str::len);
+        lengths.eq([8, 4, 4, 4, 12]) && part.chars().all(|one| one == '-' || one.is_ascii_hexdigit())
+    };
+    path.split('/').map(|part| if is_id(part) { "{id}" } else { part }).collect::<Vec<_>>().join("/")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -78,5 +87,12 @@ mod tests {
     fn names_of_a_run_become_names_of_every_run() {
         let names = [("home-1", "{home}"), ("home-12", "{first}")].map(|(a, b)| (a.to_owned(), b.to_owned()));
         assert_eq!(in_every_run("/home-12/x/home-1.coder", &names), "/{first}/x/{home}.coder");
+    }
+
+    #[test]
+    fn an_id_of_one_run_is_a_word_in_every_run() {
+        let path = "coderd DELETE /api/v2/workspaceproxies/0b1ce000-0000-4000-8000-00000000000a";
+        assert_eq!(without_ids(path), "coderd DELETE /api/v2/workspaceproxies/{id}");
+        assert_eq!(without_ids("kubernetes PATCH /a-b/farm-2"), "kubernetes PATCH /a-b/farm-2");
     }
 }

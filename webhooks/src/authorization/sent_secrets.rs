@@ -92,13 +92,12 @@ fn sent_secrets(kind: Kind, object: &Value) -> Vec<SentSecret> {
 }
 
 /// What the change sends that was not sent there before. A token that is yet to be made is nobody's so far, unless the
-/// manifest says where it is kept: something may be there already.
+/// manifest says where it is kept, or the object was there before: something may be there already.
 pub(super) fn added(kind: Kind, old: Option<&Value>, new: &Value, namespace: &str) -> Vec<RequiredAccess> {
     let before = old.map(|old| sent_secrets(kind, old)).unwrap_or_default();
-    let registered = old.is_some_and(|old| Registration::of(kind, old).is_some());
     let fresh = sent_secrets(kind, new).into_iter().filter(|sent| {
         let known = before.iter().any(|known| sent.is(known));
-        !known && (sent.named || registered)
+        !known && (sent.named || old.is_some())
     });
     let access = |sent: SentSecret| {
         let read = AccessCheck::new("get", "", "secrets", namespace).named(&sent.secret);

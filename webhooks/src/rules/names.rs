@@ -8,7 +8,7 @@ use super::{CelCheck, Check, EVERYWHERE, IN_RUST, Problem, Rule, Severity, Subje
 use crate::field;
 use crate::kind::Kind;
 use crate::registration::Registration;
-use crate::text::{ANY_LABEL, LETTER_LABEL, Pattern, list, quoted};
+use crate::text::{ANY_LABEL, LETTER_LABEL, Pattern, UUID, list, quoted};
 
 pub(super) static RULES: &[Rule] = &[
     Rule {
@@ -81,7 +81,8 @@ pub(super) static RULES: &[Rule] = &[
         check: Check::Object { find: reserved_by_coderd, cel: reserved_cel },
         fix: "choose another name, or set spec.key.name, spec.registration.proxyName or spec.bootstrap.proxyName",
         why: "Without a name of its own, the key or the proxy is named after the object, and coderd refuses these \
-              names: built-in, user-auth and psk for keys, primary for proxies.",
+              names: built-in, user-auth and psk for keys, primary for proxies. A proxy that is named like an id would never \
+              be found again.",
         bad: "kind: CoderProvisioner\nmetadata:\n  name: psk",
         good: "kind: CoderProvisioner\nmetadata:\n  name: builders",
     },
@@ -172,7 +173,8 @@ fn reserved_by_coderd(subject: &Subject<'_>) -> Vec<Problem> {
         Kind::WorkspaceProxy => {
             // Otherwise the operator gives it no name in coderd.
             let registration = Registration::of(subject.kind, subject.object);
-            reserved::PROXIES.contains(&own) && registration.is_some_and(|made| !chosen(made.proxy_name))
+            let taken = reserved::PROXIES.contains(&own) || UUID.matches(own);
+            taken && registration.is_some_and(|made| !chosen(made.proxy_name))
         }
     };
     let problem = || Problem::invalid("metadata.name", format!("{} is a name coderd reserves", quoted(own)));
@@ -188,11 +190,13 @@ fn reserved_cel(kind: Kind) -> Vec<CelCheck> {
             list(&reserved::KEYS)
         ),
         Kind::WorkspaceProxy => format!(
-            "(self.metadata.name in {} && has(self.spec) && (has(self.spec.controlPlaneRef) ? \
+            "((self.metadata.name in {} || self.metadata.name.matches(r'{}')) && has(self.spec) && \
+             (has(self.spec.controlPlaneRef) ? \
              !(has(self.spec.registration) && has(self.spec.registration.proxyName) && \
              self.spec.registration.proxyName != '') : has(self.spec.bootstrap) && \
              !(has(self.spec.bootstrap.proxyName) && self.spec.bootstrap.proxyName != '')) ? 1 : 0)",
-            list(&reserved::PROXIES)
+            list(&reserved::PROXIES),
+            UUID.text
         ),
     };
     vec![CelCheck::counting("", text)]

@@ -17,6 +17,7 @@ const WILDCARD: &str = "CODER_WILDCARD_ACCESS_URL";
 
 /// The environment of the proxy.
 pub(super) fn environment(resolved: &ResolvedProxy, proxy: &ProxyPods) -> Vec<EnvVar> {
+    let given = &resolved.spec.extra_env;
     let address = proxy.attachment.address.iter();
     let mut environment: Vec<EnvVar> = address.map(|address| variable(PRIMARY_URL, &address.url)).collect();
     environment.push(of_secret(TOKEN, &proxy.token.secret, &proxy.token.key));
@@ -24,11 +25,11 @@ pub(super) fn environment(resolved: &ResolvedProxy, proxy: &ProxyPods) -> Vec<En
         environment.push(variable(ACCESS_URL, &resolved.access_url));
     }
     environment.extend(resolved.wildcard.iter().map(|wildcard| variable(WILDCARD, wildcard)));
-    environment.extend(relay::environment(&resolved.spec.extra_env, ports::PROXY));
+    environment.extend(relay::environment(given, ports::PROXY));
     environment.extend(resolved.pods.certificates.environment());
     environment.extend(trust::variable(&proxy.attachment.trusted));
     environment.extend(scratch::variable(&resolved.pods, resolved.names_image()));
     environment.extend(resolved.pods.metrics.iter().flat_map(|_| monitoring::environment()));
-    environment.extend(relay::others(&resolved.spec.extra_env));
+    environment.extend(relay::others(given));
     last_by_key(environment, |variable| &variable.name)
 }

@@ -23,8 +23,10 @@ pub(crate) struct Ending<'a> {
 pub(crate) enum Unrecorded {
     /// Nothing of ours.
     Nothing,
-    /// A token of which coderd did not tell whose it is.
+    /// A token of which coderd cannot be asked now whose it is.
     Unknown,
+    /// A token of this proxy, of which nobody will ever tell whether it is ours.
+    Left(String),
     /// The token of a registration of ours.
     Ours(Registration),
 }
@@ -53,7 +55,7 @@ pub(crate) fn next(ending: &Ending<'_>) -> EndStep {
         names.dedup();
         return EndStep::LetGo(names.into_iter().map(Left).collect());
     }
-    let mut is_blocked = false;
+    let (mut is_blocked, mut left) = (false, Vec::new());
     match ending.unrecorded {
         Unrecorded::Ours(ours) => {
             let record = Record { current: Some(ours.clone()), ..record.clone() };
@@ -61,6 +63,7 @@ pub(crate) fn next(ending: &Ending<'_>) -> EndStep {
         }
         Unrecorded::Nothing => {}
         Unrecorded::Unknown => is_blocked = true,
+        Unrecorded::Left(name) => left.push(Left(name.clone())),
     }
     for (one, sight) in record.registrations().zip(ending.sights) {
         let without = |left| EndStep::Record(Box::new(record.without(one)), left);
@@ -76,7 +79,7 @@ pub(crate) fn next(ending: &Ending<'_>) -> EndStep {
             Sight::Unreachable => is_blocked = true,
         }
     }
-    if is_blocked { EndStep::Blocked } else { EndStep::LetGo(Vec::new()) }
+    if is_blocked { EndStep::Blocked } else { EndStep::LetGo(left) }
 }
 
 #[cfg(test)]
@@ -130,6 +133,12 @@ mod tests {
         };
         assert_eq!(step(&Unrecorded::Unknown), EndStep::Blocked);
         assert_eq!(step(&Unrecorded::Nothing), EndStep::LetGo(Vec::new()));
+        let left = EndStep::LetGo(vec![Left("eu".to_owned())]);
+        assert_eq!(
+            step(&Unrecorded::Left("eu".to_owned())),
+            left,
+            "nobody tells whose it is, and it is named"
+        );
         assert!(
             matches!(step(&Unrecorded::Ours(one(false))), EndStep::Record(record, _) if record.current.is_some())
         );

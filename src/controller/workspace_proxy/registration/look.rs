@@ -7,6 +7,7 @@ use super::seen::{Desired, Material, ProxyFacts, Seen, Sight};
 use super::work::{RegistrationError, RegistrationWork};
 use crate::coderd::client::{WorkspaceProxy, proxy_id_of_token};
 use crate::coderd::{Client, Error, Uuid};
+use crate::controller::attached::claims::is_same;
 use crate::controller::attached::coderds::Coderd;
 use crate::controller::attached::secret::{Content, Found, Proven, SecretPlace};
 use jiff::Timestamp;
@@ -100,7 +101,7 @@ impl RegistrationWork<'_> {
         }));
         let mut found: Vec<WorkspaceProxy> = Vec::new();
         for name in names {
-            match licensed(self.in_time(self.client()?.workspace_proxy(name)).await)? {
+            match licensed(self.named(name).await)? {
                 Some(proxy) => found.extend(proxy),
                 None => return Ok(None),
             }
@@ -115,6 +116,15 @@ impl RegistrationWork<'_> {
             }
         }
         Ok(Some(found))
+    }
+
+    /// The proxy of a name. coderd finds it as it is written, and takes no other that differs in case alone: before a name counts as
+    /// free, all of them are looked at.
+    async fn named(&self, name: &str) -> Result<Option<WorkspaceProxy>, RegistrationError> {
+        match self.in_time(self.client()?.workspace_proxy(name)).await? {
+            None => self.in_time(self.client()?.workspace_proxy_in_any_case(name)).await,
+            found => Ok(found),
+        }
     }
 
     /// What a place holds. A token is shown to the coderd that it is marked for; one without a mark, which the older operator
@@ -145,7 +155,7 @@ impl RegistrationWork<'_> {
             },
         };
         self.checked.insert(checksum, is_valid);
-        Ok(if is_valid { Material::Is(id, rotation) } else { Material::Rejected })
+        Ok(if is_valid { Material::Is(id, rotation) } else { Material::Ended(id) })
     }
 
     /// What is seen of a registration where it is. One that does not answer holds nobody up.
@@ -161,7 +171,8 @@ impl RegistrationWork<'_> {
             }
             Coderd::Gone => return Sight::HomeGone,
         };
-        match timeout(self.coderds.time.left_elsewhere(), of_registration(&client, one)).await {
+        let asked = of_registration(&client, one, &self.desired.origin);
+        match timeout(self.coderds.time.left_elsewhere(), asked).await {
             Ok(Ok(Some(_))) => Sight::There,
             Ok(Ok(None)) => Sight::Absent,
             Ok(Err(Error::NotLicensed { .. } | Error::RouteMissing { .. })) => Sight::NotLicensed,
@@ -211,12 +222,13 @@ impl RegistrationWork<'_> {
 pub(super) async fn of_registration(
     client: &Client,
     one: &Registration,
+    origin: &str,
 ) -> Result<Option<WorkspaceProxy>, Error> {
     match one.id {
         Some(id) => client.workspace_proxy_by_id(id).await,
         None => {
             let found = client.workspace_proxy(&one.name).await?;
-            Ok(found.filter(|found| facts(found).is_made_for(one)))
+            Ok(found.filter(|found| facts(found).is_made_for(one, origin)))
         }
     }
 }
@@ -236,7 +248,6 @@ fn facts(proxy: &WorkspaceProxy) -> ProxyFacts {
         name: proxy.name.clone(),
         display_name: proxy.display_name.clone(),
         icon: proxy.icon.clone(),
-        created_at: proxy.created_at,
     }
 }
 
@@ -247,6 +258,22 @@ impl Look {
         let Material::Is(id, _) = &self.material else { return None };
         let checksum = self.asked_for.content.checksum().filter(|_| Some(*id) == current.id)?;
         Some(Proven { checksum, place: desired.place.clone() })
+    }
+
+    /// The name of the proxy of others that has the name that is asked for, as it is written, if it could be taken over: not that
+    /// of another object, and not the control plane itself.
+    pub(super) fn taken(
+        &self,
+        record: &Record,
+        desired: &Desired,
+        of_others: &BTreeSet<Uuid>,
+    ) -> Option<String> {
+        let current = record.current.as_ref().and_then(|current| current.id);
+        let is_taken = |one: &&WorkspaceProxy| {
+            let is_named = is_same(&one.name, &desired.name) && Some(one.id) != current;
+            is_named && one.id.to_string() != desired.home.deployment && !of_others.contains(&one.id)
+        };
+        self.proxies.iter().flatten().find(is_taken).map(|one| one.name.clone())
     }
 
     /// The proxy in use, as coderd tells of it.

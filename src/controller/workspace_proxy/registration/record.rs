@@ -28,6 +28,15 @@ pub(crate) struct Registration {
     pub attempted: bool,
 }
 
+/// How often somebody else replaced the token in use, one after another.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Replaced {
+    /// How often.
+    pub times: u32,
+    /// When that was noticed last.
+    pub last: Timestamp,
+}
+
 /// Everything that is recorded.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Record {
@@ -41,6 +50,8 @@ pub(crate) struct Record {
     pub rotated_for: Option<String>,
     /// The registration that was taken over because an annotation names it: that is done once.
     pub adopted: Option<String>,
+    /// How often somebody else replaced the token in use.
+    pub replaced: Option<Replaced>,
 }
 
 impl Record {

@@ -4,13 +4,8 @@
 use super::record::{Home, Record, Registration};
 use crate::coderd::Uuid;
 use crate::controller::attached::secret::SecretPlace;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use std::collections::BTreeSet;
-
-/// How much the clocks of coderd and the operator may differ.
-pub(super) const CLOCK_SKEW: SignedDuration = SignedDuration::from_mins(10);
-/// How long a request may be under way.
-pub(super) const UNDER_WAY: SignedDuration = SignedDuration::from_mins(1);
 
 /// What the spec asks for, where it asks for it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -23,6 +18,8 @@ pub(crate) struct Desired {
     pub display_name: String,
     /// Its icon.
     pub icon: String,
+    /// What tells what this object makes from what anybody else makes at the same time: its uid.
+    pub origin: String,
     /// Where its token is kept.
     pub place: SecretPlace,
     /// The registration that an annotation says may be taken over.
@@ -42,8 +39,6 @@ pub(crate) struct ProxyFacts {
     pub display_name: String,
     /// Its icon.
     pub icon: String,
-    /// When it was made, by coderd's clock.
-    pub created_at: Timestamp,
 }
 
 /// What a place for the token holds.
@@ -57,6 +52,8 @@ pub(crate) enum Material {
     Unproven,
     /// Something that the coderd that is asked for does not accept.
     Rejected,
+    /// A token of this proxy that coderd does not accept any more: it has another one since.
+    Ended(Uuid),
     /// A token of this proxy that coderd accepts, and for which rotation it was made.
     Is(Uuid, Option<String>),
     /// What is marked as the token of a proxy in another coderd. It is not shown to this one.
@@ -116,21 +113,18 @@ pub(crate) struct Seen<'a> {
     pub now: Timestamp,
 }
 
-impl ProxyFacts {
-    /// Whether it is the proxy that we asked coderd to make: as old as that. The name was free right before.
-    pub(super) fn is_made_for(&self, intent: &Registration) -> bool {
-        let earliest = intent.since.checked_sub(CLOCK_SKEW);
-        let latest = intent.since.checked_add(UNDER_WAY + CLOCK_SKEW);
-        let in_time = earliest.is_ok_and(|earliest| earliest <= self.created_at)
-            && latest.is_ok_and(|latest| self.created_at <= latest);
-        intent.attempted && self.name == intent.name && in_time
+impl Desired {
+    /// The icon of a proxy that is being made. It says who makes it, behind what browsers look at, until the answer has come: an
+    /// answer that is lost leaves nothing else to know the proxy by.
+    pub(super) fn first_icon(&self) -> String {
+        format!("{}#{}", self.icon, self.origin)
     }
 }
 
-impl Registration {
-    /// Whether an earlier request about it may still come to something.
-    pub(super) fn may_be_under_way(&self, now: Timestamp) -> bool {
-        let latest = self.since.checked_add(UNDER_WAY + CLOCK_SKEW);
-        self.attempted && latest.is_ok_and(|latest| now <= latest)
+impl ProxyFacts {
+    /// Whether it is the proxy that this object asked coderd to make, and of which it has had no answer yet.
+    pub(super) fn is_made_for(&self, intent: &Registration, origin: &str) -> bool {
+        let maker = self.icon.rsplit_once('#').map(|(_, maker)| maker);
+        intent.attempted && self.name == intent.name && !origin.is_empty() && maker == Some(origin)
     }
 }

@@ -1,9 +1,9 @@
 //! Decides how the record of a proxy's registrations is written in its status, and reads it back. Each carries a seal that only the
 //! operator can make: whoever may write a status still cannot name a proxy that we then delete.
 
-use super::record::{Home, Record, Registration};
+use super::record::{Home, Record, Registration, Replaced};
 use crate::controller::attached::seal::Sealer;
-use crds::workspace_proxy::{ProxyRegistrationStatus, RecordedProxy};
+use crds::workspace_proxy::{ProxyRegistrationStatus, RecordedProxy, ReplacedToken};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, from_value};
 
@@ -73,6 +73,7 @@ pub(crate) fn read(written: &Value, sealer: Sealer<'_>) -> (Record, Vec<String>)
         retiring: written["retiring"].as_array().into_iter().flatten().filter_map(one).collect(),
         rotated_for: text("rotatedFor"),
         adopted: text("adopted"),
+        replaced: replaced(&written["replacedByOthers"]),
     };
     (record, unsealed)
 }
@@ -89,7 +90,17 @@ pub(crate) fn written(record: &Record, sealer: Sealer<'_>) -> Option<ProxyRegist
         retiring: record.retiring.iter().map(entry).collect(),
         rotated_for: record.rotated_for.clone(),
         adopted: record.adopted.clone(),
+        replaced_by_others: record.replaced.as_ref().map(|replaced| ReplacedToken {
+            times: i32::try_from(replaced.times).unwrap_or(i32::MAX),
+            last: Time(replaced.last),
+        }),
     })
+}
+
+/// How often others replaced the token; it is not sealed, since it names nothing.
+fn replaced(written: &Value) -> Option<Replaced> {
+    let ReplacedToken { times, last } = from_value(written.clone()).ok()?;
+    Some(Replaced { times: u32::try_from(times).ok()?, last: last.0 })
 }
 
 #[cfg(test)]
@@ -117,6 +128,7 @@ mod tests {
             retiring: vec![one("c", Some("v"))],
             rotated_for: Some("now".to_owned()),
             adopted: Some("a".to_owned()),
+            replaced: Some(Replaced { times: 2, last: Timestamp::from_second(1_800_000_000).unwrap() }),
         }
     }
 

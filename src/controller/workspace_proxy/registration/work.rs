@@ -1,25 +1,21 @@
 //! Brings the registration of a workspace proxy to what it should be: looks, lets `steps` decide, acts, and looks again. It decides
 //! nothing itself, and every effect was recorded before it happens.
 
-use super::look::{Look, now, of_registration};
-use super::mark::Mark;
+use super::ending::Unrecorded;
+use super::look::{Look, of_registration};
 use super::record::{Home, Registration};
 use super::seen::{Desired, Material};
 use super::steps::{Left, Step, Wait, next, unrecorded};
 use super::store::RecordStore;
-use crate::coderd::client::{ProxyAppearance, ProxyDeletion, WorkspaceProxy};
+use crate::coderd::client::{ProxyAppearance, ProxyDeletion, WorkspaceProxy, proxy_id_of_token};
 use crate::coderd::{Client, Error, Uuid};
-use crate::confidential::Confidential;
 use crate::controller::attached::coderds::{Coderd, Coderds};
-use crate::controller::attached::refusal::is_refusal;
 use crate::controller::attached::secret::{Content, Proven, SecretPlace, Secrets};
 use crate::kubernetes::CallError;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Steps in one reconcile: more than any change needs.
 const MOST_STEPS: usize = 16;
-/// Further tries to keep a new token while somebody else changes its Secret.
-const MOST_WRITES: usize = 3;
 
 /// What could not be done.
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +26,14 @@ pub(crate) enum RegistrationError {
     /// A call to the API server failed.
     #[error(transparent)]
     Kubernetes(#[from] CallError),
+    /// The Secret cannot be written, so that no token is made, or that one which was made is lost.
+    #[error("Secret {secret} cannot be written: {error}")]
+    Unwritable {
+        /// Its name.
+        secret: String,
+        /// What the API server says.
+        error: CallError,
+    },
     /// There was no time to ask.
     #[error("there was no time to ask coderd")]
     Late,
@@ -59,8 +63,10 @@ pub(crate) struct Registered {
     pub wait: Option<Wait>,
     /// What failed in coderds that earlier registrations are in, with the names of their control planes.
     pub elsewhere: Option<String>,
-    /// Whether a token that was made was not accepted.
+    /// Whether a token that was made, or may have been, was not accepted or could not be kept.
     pub gave_up: bool,
+    /// The proxy of others that has the name, as it is written, where that may be taken over.
+    pub taken: Option<String>,
     /// What failed.
     pub error: Option<RegistrationError>,
     /// Registrations that were left behind.
@@ -105,6 +111,34 @@ pub(crate) struct RegistrationWork<'a> {
     pub failed: BTreeMap<Home, String>,
 }
 
+impl<'a> RegistrationWork<'a> {
+    /// For registrations that are taken back: nothing is made.
+    pub(crate) fn for_end(
+        secrets: Secrets<'a>,
+        coderds: Coderds<'a>,
+        client: Option<&'a Client>,
+        desired: &'a Desired,
+    ) -> Self {
+        Self {
+            secrets,
+            coderds,
+            client,
+            desired,
+            has_finalizer: true,
+            rolled: None,
+            may_roll: true,
+            entitled: true,
+            claimed: false,
+            of_others: BTreeSet::new(),
+            former: None,
+            paused: true,
+            tried: BTreeSet::new(),
+            checked: BTreeMap::new(),
+            failed: BTreeMap::new(),
+        }
+    }
+}
+
 impl RegistrationWork<'_> {
     /// Goes on until nothing can be done now, or there is no time left.
     pub(crate) async fn run(mut self, store: &mut RecordStore<'_>) -> Registered {
@@ -146,7 +180,8 @@ impl RegistrationWork<'_> {
         registered.wait = None;
         let has_made =
             registered.done.iter().any(|done| !matches!(done, Done::Removed(_) | Done::Renamed(..)));
-        registered.gave_up |= has_made && look.material == Material::Rejected;
+        registered.gave_up |= has_made && matches!(look.material, Material::Rejected | Material::Ended(_));
+        registered.taken = look.taken(&store.record, self.desired, &self.of_others);
         let step = next(&self.seen(&store.record, &look));
         tracing::debug!(?step, "the next step of the proxy's registration");
         match step {
@@ -175,13 +210,25 @@ impl RegistrationWork<'_> {
         Ok(true)
     }
 
-    /// What the Secret proves to be ours of which nothing is recorded, for an object that is going.
+    /// What the Secret holds of which nothing is recorded, for an object that is going. A token of another coderd, or one of which
+    /// coderd does not tell without a license, is left and named.
     pub(crate) async fn unrecorded(
         &mut self,
         store: &RecordStore<'_>,
-    ) -> Result<Option<Registration>, RegistrationError> {
+    ) -> Result<Unrecorded, RegistrationError> {
         let look = self.look(&store.record).await?;
-        Ok(unrecorded(&self.seen(&store.record, &look)))
+        let seen = self.seen(&store.record, &look);
+        let is_untold = match look.material {
+            Material::Is(..) => look.proxies.is_none(),
+            Material::Unproven | Material::Elsewhere(_) => true,
+            Material::Absent | Material::Foreign | Material::Rejected | Material::Ended(_) => false,
+        };
+        let left = || {
+            let Content::Plaintext(token, _) = &look.asked_for.content else { return Unrecorded::Nothing };
+            let id = proxy_id_of_token(token).filter(|_| is_untold);
+            id.map_or(Unrecorded::Nothing, |id| Unrecorded::Left(id.to_string()))
+        };
+        Ok(unrecorded(&seen).map_or_else(left, Unrecorded::Ours))
     }
 
     /// The coderd that is asked for.
@@ -189,120 +236,9 @@ impl RegistrationWork<'_> {
         self.client.ok_or(RegistrationError::Late)
     }
 
-    fn appearance<'a>(&'a self, name: &'a str) -> ProxyAppearance<'a> {
+    pub(super) fn appearance<'a>(&'a self, name: &'a str) -> ProxyAppearance<'a> {
         let Desired { display_name, icon, .. } = self.desired;
         ProxyAppearance { name, display_name, icon }
-    }
-
-    /// Makes the registration that is recorded as pending and keeps its token. That it is attempted is recorded first: a name that
-    /// is taken now is somebody else's, unless an earlier request of ours was still under way; then the next look tells. If the
-    /// token cannot be kept, the next look finds the proxy and replaces its token; if somebody else has taken over meanwhile, who
-    /// knows nothing of it, it is deleted here.
-    async fn create(
-        &mut self,
-        store: &mut RecordStore<'_>,
-        look: &Look,
-        registered: &mut Registered,
-    ) -> Result<bool, RegistrationError> {
-        let under_way = |one: Registration| Registration { attempted: one.may_be_under_way(now()), ..one };
-        let before = store.record.pending.clone().map(under_way);
-        store.save(store.record.attempting(now())).await?;
-        let Some(pending) = store.record.pending.clone() else { return Ok(true) };
-        (self.paused, self.checked) = (true, BTreeMap::new());
-        let (proxy, token) =
-            match self.client()?.create_workspace_proxy(&self.appearance(&pending.name)).await {
-                Ok(made) => made,
-                Err(Error::Conflict { .. }) if before.as_ref().is_some_and(|one| one.attempted) => {
-                    store.save(store.record.unattempted(before)).await?;
-                    return Ok(true);
-                }
-                Err(Error::Conflict { .. }) => {
-                    store.save(store.record.forgetting_pending()).await?;
-                    registered.wait = Some(Wait::NameTaken);
-                    return Ok(false);
-                }
-                Err(error) => {
-                    if is_refusal(&error) {
-                        store.save(store.record.unattempted(before)).await?;
-                    }
-                    return Err(error.into());
-                }
-            };
-        if let Err(error) = self.keep(store, look, &token, proxy.id).await {
-            if !store.is_still_pending(&pending).await? {
-                tracing::warn!(
-                    proxy = pending.name,
-                    "somebody else works on this proxy; the new one is deleted"
-                );
-                self.client()?.delete_workspace_proxy(proxy.id).await?;
-            }
-            return Err(error);
-        }
-        registered.done.push(Done::Registered(pending.name));
-        Ok(true)
-    }
-
-    /// Replaces the token of the registration that is recorded as pending. Whoever uses the one before is out from now on.
-    async fn regenerate(
-        &mut self,
-        store: &mut RecordStore<'_>,
-        look: &Look,
-        id: Uuid,
-        registered: &mut Registered,
-    ) -> Result<(), RegistrationError> {
-        let Some(pending) = store.record.pending.clone() else { return Ok(()) };
-        if !pending.attempted {
-            store.save(store.record.attempting(now())).await?;
-        }
-        (self.paused, self.checked) = (true, BTreeMap::new());
-        // Its name is changed by a step of its own.
-        let found = look.proxies.iter().flatten().find(|one| one.id == id);
-        let name = found.map_or(pending.name.as_str(), |found| found.name.as_str());
-        let asked = self.client()?.regenerate_proxy_token(id, &self.appearance(name)).await;
-        let token = match asked {
-            Ok(token) => token,
-            Err(error) => {
-                // The one before still works.
-                if !pending.attempted && is_refusal(&error) {
-                    store.save(store.record.unattempted(Some(pending))).await?;
-                }
-                return Err(error.into());
-            }
-        };
-        self.keep(store, look, &token, id).await?;
-        registered.done.push(Done::TokenReplaced(name.to_owned()));
-        Ok(())
-    }
-
-    /// Puts a new token into its place. Somebody else's change of the Secret meanwhile, a label say, is no reason to lose it;
-    /// somebody who works on the same object is.
-    async fn keep(
-        &self,
-        store: &RecordStore<'_>,
-        look: &Look,
-        token: &Confidential<String>,
-        id: Uuid,
-    ) -> Result<(), RegistrationError> {
-        let place = &self.desired.place;
-        let mark = self.mark(id, self.desired.rotate.clone());
-        let mut kept = self.secrets.put(place, &look.asked_for, token, &mark).await;
-        for _ in 0..MOST_WRITES {
-            let Err(error) = &kept else { break };
-            let Some(pending) = &store.record.pending else { break };
-            if !error.is_outdated() && !error.is_already_exists() || !store.is_still_pending(pending).await? {
-                break;
-            }
-            let again = self.secrets.read(place).await?;
-            if matches!(again.content, Content::Foreign) {
-                break;
-            }
-            kept = self.secrets.put(place, &again, token, &mark).await;
-        }
-        Ok(kept?)
-    }
-
-    fn mark(&self, id: Uuid, rotation: Option<String>) -> String {
-        Mark { home: self.desired.home.clone(), id, rotation }.written()
     }
 
     /// Gives the proxy the name, display name and icon that are asked for.
@@ -367,7 +303,8 @@ impl RegistrationWork<'_> {
             Coderd::Unreachable(why) => return Err(why),
             Coderd::Gone => return Ok(ProxyDeletion::Impossible),
         };
-        let found = of_registration(&client, one).await.map_err(|error| error.to_string())?;
+        let found =
+            of_registration(&client, one, &self.desired.origin).await.map_err(|error| error.to_string())?;
         let Some(found) = found else { return Ok(ProxyDeletion::NotThere) };
         client.delete_workspace_proxy(found.id).await.map_err(|error| error.to_string())
     }

@@ -1,4 +1,4 @@
-//! What is checked of a run when it is at rest: that nothing is written any more, and everything that must hold for keys.
+//! What is checked of a run when it is at rest: that nothing is written any more, and everything that must hold in coderd.
 //! What may differ from an undisturbed run is decided by the target.
 
 use super::WorkloadRun;
@@ -40,14 +40,15 @@ impl WorkloadRun<'_> {
     ///
     /// # Errors
     /// With everything that did not.
-    pub(in crate::campaign) async fn check_invariants(&self) -> Result<(), String> {
+    pub(in crate::campaign) async fn check_invariants(&self, tolerance: Tolerance) -> Result<(), String> {
         let Some(invariants) = &self.invariants else { return Ok(()) };
         let client = &self.environment.client;
         let subject = self.subject().await?;
         if !matches!(self.workload.change, Change::DeleteNamespace) {
             let plaintext = self.plaintext(subject.as_ref()).await;
-            invariants.judge_keys(&self.coderds, subject.as_ref(), plaintext.as_deref());
+            invariants.judge_end(&self.coderds, subject.as_ref(), plaintext.as_deref());
         }
+        invariants.judge_replacements(self.workload.name, usize::from(tolerance == Tolerance::Token));
         self.coderds.iter().for_each(|coderd| invariants.judge_coderd(coderd));
         for object in cluster_state::objects_in(client, &self.namespaces).await? {
             let name = format!("{} {}", object["kind"], object["metadata"]["name"]);
@@ -66,7 +67,7 @@ impl WorkloadRun<'_> {
 
     /// What the Secret of a subject holds, as its status names it.
     async fn plaintext(&self, subject: Option<&Value>) -> Option<String> {
-        let reference = &subject?["status"]["secretRef"];
+        let reference = &subject?["status"][self.invariants.as_ref()?.secret_reference()];
         let secrets: Api<Secret> = Api::namespaced(self.environment.client.clone(), &self.namespaces[0]);
         let mut data = secrets.get_opt(reference["name"].as_str()?).await.ok()??.data?;
         String::from_utf8(data.remove(reference["key"].as_str()?)?.0).ok()
@@ -82,7 +83,7 @@ impl WorkloadRun<'_> {
     pub(in crate::campaign) fn tolerant(&self, state: EndState, plan: &Plan) -> EndState {
         let Target { key_names, tolerance, .. } = self.environment.target;
         match tolerance(plan) {
-            Tolerance::Nothing => state,
+            Tolerance::Nothing | Tolerance::Token => state,
             Tolerance::KeyNumber => state.without_key_numbers(key_names),
             Tolerance::Rollouts => state.without_key_numbers(key_names).without_rollouts(),
         }

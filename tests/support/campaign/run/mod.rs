@@ -7,7 +7,7 @@ mod set_up;
 use super::coderds::RunCoderd;
 use super::end_state::EndState;
 use super::invariants::Invariants;
-use super::{Change, Environment, Expectation, Prepared, Subject, Workload, cluster_state};
+use super::{Change, Environment, Expectation, Makes, Prepared, Subject, Workload, cluster_state};
 use crate::daemons::Daemons;
 use crate::database_proxy::DatabaseProxy;
 use crate::fault_proxy::{CrashTiming, FaultProxy, Journal, Point};
@@ -17,7 +17,7 @@ use crate::test_env::LIMIT;
 use crate::wait::{holds, within};
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
-use set_up::{coderds, daemons, database, leading_to};
+use set_up::{coderds, database, leading_to, processes};
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Mutex, watch};
@@ -44,7 +44,7 @@ pub(super) struct WorkloadRun<'a> {
     logs: std::sync::Mutex<Vec<String>>,
     /// Whether everything has happened that the workload is about.
     changed: watch::Sender<bool>,
-    _daemons: Option<Daemons>,
+    _processes: Option<Daemons>,
     _proxies: (FaultProxy, DatabaseProxy),
 }
 
@@ -82,8 +82,11 @@ impl<'a> WorkloadRun<'a> {
         options.flags.push(format!("--resolve={}={}", crate::postgres::HOST, to_database.address()));
         options.flags.extend(leading_to(&coderds, &namespaces[0]));
         let subjects = cluster_state::api(&environment.client, &target.subject.kind, &namespaces[0]);
-        let invariants = target.keys.map(|_| Invariants::new(subjects, target.subject.name, &coderds));
-        let daemons = target.keys.map(|_| daemons(environment, &namespaces[0], &coderds));
+        let makes = target.attached.map(|attached| attached.makes);
+        let processes = makes.map(|makes| processes(environment, &namespaces[0], &coderds, makes));
+        let users = makes.zip(processes.as_ref().map(Daemons::users));
+        let invariants = users
+            .map(|(makes, users)| Invariants::new(subjects, target.subject.name, makes, users, &coderds));
         if let Some(invariants) = &invariants {
             to_api_server.inspect(invariants.at_api_server());
             coderds.iter().for_each(|one| one.proxy.inspect(invariants.at_coderd(one.control_plane)));
@@ -102,7 +105,7 @@ impl<'a> WorkloadRun<'a> {
             operator: Mutex::default(),
             logs: std::sync::Mutex::default(),
             changed: watch::Sender::new(false),
-            _daemons: daemons,
+            _processes: processes,
             _proxies: (to_api_server, to_database),
         }
     }
@@ -237,7 +240,10 @@ impl<'a> WorkloadRun<'a> {
     pub(super) async fn until_quiet(&self) -> Result<(), String> {
         within("the operator to be at rest", LIMIT, async || {
             let quiet = self.journal.quiet();
-            holds(quiet.is_some_and(|quiet| quiet >= REST), format!("the last write was {quiet:?} ago"))
+            holds(quiet.is_some_and(|quiet| quiet >= REST), format!("the last write was {quiet:?} ago"))?;
+            // What was so for a moment only, before a rollout began, is not done.
+            let subject = self.subject().await?;
+            holds((self.workload.done)(subject.as_ref()), "it is not done any more")
         })
         .await
     }
@@ -343,7 +349,8 @@ impl<'a> WorkloadRun<'a> {
         let mut objects = cluster_state::objects_in(client, &self.namespaces).await?;
         objects.extend(cluster_state::operator_secrets(client, &self.operator_namespace).await?);
         let mut names = self.names.clone();
-        if self.environment.target.keys.is_some() {
+        let makes = self.environment.target.attached.map(|attached| attached.makes);
+        if makes.is_some() {
             names.extend(control_plane_uids(&objects));
         }
         let mut state = EndState::of(&objects, &names);
@@ -355,9 +362,13 @@ impl<'a> WorkloadRun<'a> {
             let name = coderd.control_plane;
             let licenses = coderd.double.licenses().into_iter().map(|(_, uuid)| uuid.to_string());
             state = state.with(&format!("licenses of {name}"), &licenses.collect::<Vec<_>>().join(" "));
-            if self.environment.target.keys.is_some() {
-                state = state.with(&format!("keys of {name}"), &coderd.described());
-            }
+            state = match makes {
+                Some(Makes::Keys { .. }) => state.with(&format!("keys of {name}"), &coderd.described_keys()),
+                Some(Makes::Proxies { .. }) => {
+                    state.with(&format!("proxies of {name}"), &coderd.described_proxies())
+                }
+                None => state,
+            };
         }
         Ok(state.with("operator's users in the database: roles, living tokens", &users))
     }

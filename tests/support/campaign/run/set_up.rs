@@ -1,8 +1,8 @@
-//! What stands around the operator of one run: its coderds, the way to the database, and the daemons of its pods.
+//! What stands around the operator of one run: its coderds, the way to the database, and the processes of its pods.
 //! It starts each part once, and knows nothing of what the run is about.
 
 use crate::campaign::coderds::RunCoderd;
-use crate::campaign::{Environment, Target};
+use crate::campaign::{Environment, Makes, Target};
 use crate::coderd::Coderd;
 use crate::daemons::{Daemons, by_service};
 use crate::database_proxy::DatabaseProxy;
@@ -16,10 +16,11 @@ const LISTED_FOR: Duration = Duration::from_millis(700);
 
 /// The coderds of a run.
 pub(super) async fn coderds(target: &Target, journal: &Arc<Journal>) -> Vec<RunCoderd> {
-    let names = target.keys.as_ref().map_or(&["coder"][..], |keys| keys.control_planes);
+    let names = target.attached.as_ref().map_or(&["coder"][..], |attached| attached.control_planes);
+    let makes = target.attached.as_ref().map(|attached| &attached.makes);
     let mut coderds = Vec::new();
     for name in names {
-        coderds.push(RunCoderd::start(name, target.keys.as_ref(), journal).await);
+        coderds.push(RunCoderd::start(name, makes, journal).await);
     }
     coderds
 }
@@ -49,13 +50,25 @@ pub(super) fn database(
     DatabaseProxy::recording(environment.postgres.port(), false, follow, journal.clone())
 }
 
-/// The daemons of the subject's pods. Each coderd objects to the deletion of a key that one of them uses (I4), and of a key of
-/// others (I5).
-pub(super) fn daemons(environment: &Environment, home: &str, coderds: &[RunCoderd]) -> Daemons {
+/// The processes of the subject's pods.
+pub(super) fn processes(
+    environment: &Environment,
+    home: &str,
+    coderds: &[RunCoderd],
+    makes: Makes,
+) -> Daemons {
     let doubles: BTreeMap<&str, Weak<Coderd>> =
         coderds.iter().map(|one| (one.control_plane, Arc::downgrade(&one.double))).collect();
     let coderd_at = move |url: &str| doubles.get(by_service(url)).and_then(Weak::upgrade);
-    let daemons = Daemons::follow(environment.client.clone(), home, LISTED_FOR, coderd_at);
+    let client = environment.client.clone();
+    match makes {
+        Makes::Keys { .. } => guarding_keys(Daemons::follow(client, home, LISTED_FOR, coderd_at), coderds),
+        Makes::Proxies { .. } => Daemons::follow_proxies(client, home, coderd_at),
+    }
+}
+
+/// Each coderd objects to the deletion of a key that one of the daemons uses (I4), and of a key of others (I5).
+fn guarding_keys(daemons: Daemons, coderds: &[RunCoderd]) -> Daemons {
     for coderd in coderds {
         let (users, foreign) = (daemons.users(), coderd.foreign.clone());
         coderd.double.on_key_deletion(move |deletion| {

@@ -115,6 +115,9 @@ fn the_token_of_a_registration_goes_to_the_control_plane_and_to_the_address_that
     assert_eq!((sent(None, &named), sent(Some(&a), &named)), (asked.clone(), asked));
     let url = bootstrap("https://a");
     assert_eq!(sent(Some(&url), &a), told("spec.controlPlaneRef.name", "p-proxy-token"), "another coderd");
+    let brought = session("https://a", json!({"name": "s"}));
+    let back = told("spec.primaryAccessURL", "p-proxy-token");
+    assert!(sent(Some(&brought), &dials).ends_with(&back), "what was made before may still be there");
     let deceptive = bootstrap("a");
     assert_eq!(sent(Some(&deceptive), &a).len(), 1, "an address is no control plane");
 }

@@ -1,7 +1,7 @@
 //! What follows from what is seen, one situation at a time.
 
 use super::super::record::Home;
-use super::super::seen::Desired;
+use super::super::seen::{Desired, Sight};
 use super::*;
 use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeSet;
@@ -31,6 +31,7 @@ fn desired() -> Desired {
         name: "eu".to_owned(),
         display_name: "Europe".to_owned(),
         icon: "/globe.png".to_owned(),
+        origin: "uid-1".to_owned(),
         place: place("eu-proxy-token"),
         adopt: None,
         rotate: None,
@@ -39,7 +40,12 @@ fn desired() -> Desired {
 
 fn facts(id: u128, name: &str) -> ProxyFacts {
     let (display_name, icon) = ("Europe".to_owned(), "/globe.png".to_owned());
-    ProxyFacts { id: uuid(id), name: name.to_owned(), display_name, icon, created_at: now() }
+    ProxyFacts { id: uuid(id), name: name.to_owned(), display_name, icon }
+}
+
+/// One that says who makes it.
+fn made_by(origin: &str, id: u128, name: &str) -> ProxyFacts {
+    ProxyFacts { icon: format!("/globe.png#{origin}"), ..facts(id, name) }
 }
 
 fn registration(id: Option<u128>, attempted: bool) -> Registration {
@@ -84,6 +90,10 @@ impl Case {
     }
 
     fn next(&self) -> Step {
+        self.next_at(now())
+    }
+
+    fn next_at(&self, now: Timestamp) -> Step {
         next(&Seen {
             has_finalizer: true,
             desired: &self.desired,
@@ -100,7 +110,7 @@ impl Case {
             claimed: self.claimed,
             paused: self.paused,
             of_others: &self.of_others,
-            now: now(),
+            now,
         })
     }
 
@@ -126,14 +136,23 @@ fn a_free_name_is_intended_and_then_made() {
 #[test]
 fn after_a_crash_a_proxy_of_ours_has_its_token_replaced_and_one_of_others_is_left_alone() {
     let record = Record { pending: Some(registration(None, true)), ..Record::default() };
-    let known = Case::new(record.clone(), Material::Absent, &[facts(MINE, "eu")]).recorded();
+    let mine = || [made_by("uid-1", MINE, "eu")];
+    let known = Case::new(record.clone(), Material::Absent, &mine()).recorded();
     assert_eq!(known.pending.as_ref().unwrap().id, Some(uuid(MINE)));
-    let again = Case::new(known, Material::Absent, &[facts(MINE, "eu")]).next();
+    let again = Case::new(known, Material::Absent, &mine()).next();
     assert_eq!(again, Step::Regenerate(uuid(MINE)));
-    let old = ProxyFacts { created_at: now() - SignedDuration::from_mins(11), ..facts(THEIRS, "eu") };
-    assert_eq!(Case::new(record.clone(), Material::Absent, &[old]).recorded(), Record::default());
-    let kept = Case::new(record, token(MINE), &[facts(MINE, "eu")]).recorded();
-    assert_eq!(kept.current.unwrap().id, Some(uuid(MINE)), "its token was kept before the crash");
+    // Somebody else, of another cluster say, asked for the same at the same time and was faster.
+    for theirs in [facts(THEIRS, "eu"), made_by("uid-2", THEIRS, "eu")] {
+        assert_eq!(Case::new(record.clone(), Material::Absent, &[theirs]).recorded(), Record::default());
+    }
+    let mut recorded = Case::new(record.clone(), Material::Absent, &mine());
+    recorded.of_others.insert(uuid(MINE));
+    assert_eq!(recorded.recorded(), Record::default(), "another object has it");
+    let mut kept = Case::new(record, token(MINE), &mine());
+    kept.record = kept.recorded();
+    let current = kept.record.current.clone().unwrap();
+    assert_eq!(current.id, Some(uuid(MINE)), "its token was kept before the crash");
+    assert_eq!(kept.next(), Step::Update(uuid(MINE)), "it no longer has to say who makes it");
 }
 
 #[test]
@@ -195,7 +214,7 @@ fn a_proxy_of_others_is_taken_over_only_as_long_as_somebody_asks_for_it() {
 
 #[test]
 fn a_lost_or_invalid_token_is_replaced_and_one_that_was_not_read_is_not() {
-    for lost in [Material::Absent, Material::Rejected, token(THEIRS)] {
+    for lost in [Material::Absent, Material::Rejected, Material::Ended(uuid(THEIRS)), token(THEIRS)] {
         let record = Case::new(in_use(), lost, &[facts(MINE, "eu")]).recorded();
         assert_eq!(record.pending, Some(registration(Some(MINE), true)));
         assert!(record.current.is_some());
@@ -208,6 +227,47 @@ fn a_lost_or_invalid_token_is_replaced_and_one_that_was_not_read_is_not() {
     assert_eq!(silent.next(), Step::Wait(Wait::Pause));
     (silent.paused, silent.entitled) = (false, false);
     assert_eq!(silent.next(), Step::Wait(Wait::Entitlement));
+}
+
+#[test]
+fn who_replaces_a_token_again_and_again_is_left_with_it_until_a_person_or_a_day_decides() {
+    let mut case = Case::new(in_use(), Material::Ended(uuid(MINE)), &[facts(MINE, "eu")]);
+    for times in 1..=3 {
+        let intended = case.recorded();
+        assert_eq!(intended.replaced.as_ref().map(|replaced| replaced.times), Some(times));
+        // The new token works, and is replaced by somebody else again.
+        let works = Case { record: intended, material: token(MINE), ..case };
+        case = Case { record: works.recorded(), material: Material::Ended(uuid(MINE)), ..works };
+    }
+    assert_eq!(case.next(), Step::Wait(Wait::Contested));
+    let tomorrow = now() + SignedDuration::from_hours(25);
+    assert!(matches!(case.next_at(tomorrow), Step::Record(record, _) if record.pending.is_some()));
+    case.desired.rotate = Some("mine again".to_owned());
+    let asked = case.recorded();
+    assert_eq!((asked.replaced, asked.pending.is_some()), (None, true));
+}
+
+#[test]
+fn the_control_plane_itself_is_no_proxy_to_take_over() {
+    let mut case = Case::new(Record::default(), Material::Absent, &[facts(THEIRS, "primary")]);
+    case.desired.home = home("u1", &uuid(THEIRS).to_string());
+    (case.desired.name, case.desired.adopt) = ("primary".to_owned(), Some("primary".to_owned()));
+    assert_eq!(case.next(), Step::Wait(Wait::NameTaken));
+    let forged = Registration { home: case.desired.home.clone(), ..registration(Some(THEIRS), true) };
+    case.record = Record { pending: Some(forged), ..Record::default() };
+    assert_eq!(case.recorded(), Record::default(), "its token is never replaced");
+}
+
+#[test]
+fn a_name_that_is_taken_in_another_case_can_be_taken_over() {
+    let mut case = Case::new(Record::default(), Material::Absent, &[facts(THEIRS, "EU")]);
+    assert_eq!(case.next(), Step::Wait(Wait::NameTaken));
+    case.desired.adopt = Some("EU".to_owned());
+    case.record = case.recorded();
+    assert_eq!(case.next(), Step::Regenerate(uuid(THEIRS)));
+    case.material = token(THEIRS);
+    case.record = case.recorded();
+    assert_eq!(case.next(), Step::Update(uuid(THEIRS)), "it has the name that is asked for then");
 }
 
 #[test]
@@ -254,9 +314,10 @@ fn in_another_coderd_it_registers_first_and_removes_the_former_after_the_rollout
     let intended = Case::new(record, elsewhere, &[]).recorded();
     assert_eq!((intended.current.as_ref(), intended.pending.is_some()), (Some(&before), true));
     let attempted = intended.attempting(now());
-    let mut case = Case::new(attempted, token(MINE), &[facts(MINE, "eu")]);
+    let mut case = Case::new(attempted, token(MINE), &[made_by("uid-1", MINE, "eu")]);
     case.record = case.recorded();
     assert_eq!(case.record.retiring.len(), 1);
+    case.proxies = Some(vec![facts(MINE, "eu")]);
     (case.retiring, case.rolled) = (vec![Sight::There], false);
     assert_eq!(case.next(), Step::Wait(Wait::Rollout));
     case.rolled = true;

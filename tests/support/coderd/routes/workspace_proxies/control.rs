@@ -87,6 +87,16 @@ impl Coderd {
         self.state().living_proxy(name).deleted = true;
     }
 
+    /// Replaces the token of a proxy as somebody else would.
+    ///
+    /// # Panics
+    /// If there is no such proxy.
+    pub fn replace_proxy_token(&self, name: &str) {
+        let mut state = self.state();
+        let proxy = state.living_proxy(name);
+        (proxy.token, proxy.hashed_secret) = new_token(proxy.id);
+    }
+
     /// Changes how a proxy appears as somebody else would.
     ///
     /// # Panics

@@ -1,29 +1,43 @@
-//! Fifty provisioners of five control planes: all of them settle within what `tests/budget.yaml` allows, of requests to the API
-//! server and of calls to coderd, and whoever looks at them again writes nothing in either.
+//! Objects that are attached to control planes, provisioners or workspace proxies: all of them settle within what
+//! `tests/budget.yaml` allows, of requests to the API server and of calls to coderd, and whoever looks at them again writes nothing
+//! in either.
 
-use crate::budget::{Budget, Rows, differences};
+use crate::budget::{AttachedBudget, Rows, differences};
 use crate::{BINARY, LIMIT, is_of_the_process, stop};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 use support::audit::Request;
 use support::coderd::{Call, Coderd, Role};
 use support::daemons::Daemons;
 use support::fleet::Key;
-use support::objects::{control_plane, is_ready, provisioner, secret};
+use support::objects::{control_plane, is_ready, secret};
 use support::wait::holds;
 use support::{Cluster, ClusterOptions, Installation, Operator, until};
 
-const CONTROL_PLANES: usize = 5;
-const COUNT: usize = 50;
-/// What provisioners of one control plane read of what is not theirs.
+/// What objects of one control plane read of what is not theirs.
 const SHARED: [&str; 4] = ["deployments", "namespaces", "secrets", "services"];
 /// Averages are sums of shares.
 const ROUNDING: f64 = 1e-6;
 
-#[tokio::test(flavor = "multi_thread")]
-async fn fifty_provisioners_settle_within_the_budget_and_a_recheck_writes_nothing_anywhere() {
+/// A kind, and how many of it there are.
+pub struct Attached {
+    /// Its plural.
+    pub kind: &'static str,
+    /// How many control planes there are, each in a namespace of its own.
+    pub control_planes: usize,
+    /// How many objects there are in all.
+    pub count: usize,
+    /// The role that the operator's token needs in coderd.
+    pub role: Role,
+    /// One of a namespace and a name, attached to the control plane `coder`.
+    pub object: fn(&str, &str) -> Value,
+    /// What runs in the pods of a namespace.
+    pub processes: fn(kube::Client, &str, Arc<Coderd>) -> Daemons,
+}
+
+/// Has them made and looked at again, and compares what that cost with what is allowed.
+pub async fn settle_within(allowed: &AttachedBudget, attached: &Attached) {
     let cluster = Cluster::start(ClusterOptions { nodes: 2, audit: true, ..Default::default() }).await;
     let installation = Installation::new(&cluster, "operator").await;
     let coderd = Arc::new(Coderd::builder().api_rate_limit(None).start().await);
@@ -33,17 +47,15 @@ async fn fifty_provisioners_settle_within_the_budget_and_a_recheck_writes_nothin
     options.flags.push("--log-level=debug".to_owned());
     let mut operator = Operator::start(BINARY, &options).await;
     operator.ready(LIMIT).await;
-    let planes = create_control_planes(&cluster, &coderd).await;
+    let planes = create_control_planes(&cluster, &coderd, attached).await;
     let client = cluster.client().await;
-    let daemons = planes.iter().map(|namespace| {
-        let coderd = coderd.clone();
-        Daemons::follow(client.clone(), namespace, Duration::ZERO, move |_| Some(coderd.clone()))
-    });
-    let _daemons: Vec<Daemons> = daemons.collect();
+    let processes =
+        planes.iter().map(|namespace| (attached.processes)(client.clone(), namespace, coderd.clone()));
+    let _processes: Vec<Daemons> = processes.collect();
 
     let (asked, called) = (cluster.requests_of(&installation.user()).len(), coderd.calls().len());
-    let members = create_provisioners(&cluster, &planes).await;
-    until_ready(&cluster, "coderprovisioners", &members).await;
+    let members = create(&cluster, &planes, attached).await;
+    until_ready(&cluster, attached.kind, &members).await;
     let requests = cluster.requests_of(&installation.user()).split_off(asked);
     let first = Counted::of(&requests, &coderd.calls()[called..], &members);
 
@@ -63,11 +75,11 @@ async fn fifty_provisioners_settle_within_the_budget_and_a_recheck_writes_nothin
     assert_eq!(effects, Vec::<&str>::new(), "nor does it change anything in coderd");
     let second = Counted::of(&requests, &calls, &members);
     println!("{first:#?}\nrecheck: {second:#?}");
-    assert_eq!(broken(&first, &second), Vec::<String>::new());
+    assert_eq!(broken(allowed, &first, &second), Vec::<String>::new());
     coderd.assert_no_violations();
 }
 
-/// What was asked for provisioners.
+/// What was asked for them.
 #[derive(Debug, Default)]
 struct Counted {
     /// Writes for the one that took most of this sort.
@@ -124,8 +136,7 @@ impl Counted {
 }
 
 /// Everything in which a run differs from what is allowed.
-fn broken(first: &Counted, recheck: &Counted) -> Vec<String> {
-    let allowed = Budget::read().provisioners;
+fn broken(allowed: &AttachedBudget, first: &Counted, recheck: &Counted) -> Vec<String> {
     let mut broken = Vec::new();
     if first.writes_in_all > allowed.writes_in_all {
         broken.push(format!("{} writes in all, allowed are {}", first.writes_in_all, allowed.writes_in_all));
@@ -144,11 +155,11 @@ fn broken(first: &Counted, recheck: &Counted) -> Vec<String> {
 }
 
 /// The namespaces of control planes that are ready and have given the operator a token.
-async fn create_control_planes(cluster: &Cluster, coderd: &Coderd) -> Vec<String> {
+async fn create_control_planes(cluster: &Cluster, coderd: &Coderd, attached: &Attached) -> Vec<String> {
     let mut namespaces = Vec::new();
-    for _ in 0..CONTROL_PLANES {
+    for _ in 0..attached.control_planes {
         let namespace = cluster.namespace("planes").await;
-        let token = coderd.token_for(&[Role::TemplateAdmin]);
+        let token = coderd.token_for(std::slice::from_ref(&attached.role));
         apply(cluster, &secret(&namespace, "operator-token", &json!({ "token": token }))).await;
         let access = json!({ "tokenSecretRef": { "name": "operator-token" } });
         apply(cluster, &control_plane(&namespace, "coder", &json!({ "operatorAccess": access }))).await;
@@ -159,11 +170,11 @@ async fn create_control_planes(cluster: &Cluster, coderd: &Coderd) -> Vec<String
     namespaces
 }
 
-async fn create_provisioners(cluster: &Cluster, namespaces: &[String]) -> BTreeSet<Key> {
-    let members: BTreeSet<Key> = (0..COUNT)
-        .map(|number| (namespaces[number % namespaces.len()].clone(), format!("builders-{number:04}")))
+async fn create(cluster: &Cluster, namespaces: &[String], attached: &Attached) -> BTreeSet<Key> {
+    let members: BTreeSet<Key> = (0..attached.count)
+        .map(|number| (namespaces[number % namespaces.len()].clone(), format!("attached-{number:04}")))
         .collect();
-    let objects = members.iter().map(|(namespace, name)| provisioner(namespace, name, "coder"));
+    let objects = members.iter().map(|(namespace, name)| (attached.object)(namespace, name));
     let list = json!({ "apiVersion": "v1", "kind": "List", "items": objects.collect::<Vec<Value>>() });
     apply(cluster, &list).await;
     members
@@ -188,7 +199,7 @@ async fn until_ready(cluster: &Cluster, kind: &str, members: &BTreeSet<Key>) {
     .await;
 }
 
-/// Has every provisioner reconciled once more for a change that is nothing to it.
+/// Has every one of them reconciled once more for a change that is nothing to it.
 async fn recheck(cluster: &Cluster, operator: &Operator, members: &BTreeSet<Key>) {
     let before = operator.reconciles();
     let mark: usize = before.values().sum();
@@ -197,7 +208,7 @@ async fn recheck(cluster: &Cluster, operator: &Operator, members: &BTreeSet<Key>
         let words = format!("label namespace {namespace} rechecked=after-{mark} --overwrite");
         cluster.kubectl(&words).await.expect_ok();
     }
-    until("a reconcile of every provisioner", LIMIT, async || {
+    until("a reconcile of every one", LIMIT, async || {
         let now = operator.reconciles();
         let count = |counts: &BTreeMap<Key, usize>, key: &Key| counts.get(key).copied().unwrap_or_default();
         let left = members.iter().filter(|key| count(&now, key) <= count(&before, key)).count();

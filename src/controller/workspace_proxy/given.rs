@@ -1,0 +1,198 @@
+//! What a workspace proxy has whose author brings a token: the Secret that holds it, and what is left of registrations of an earlier
+//! spec. Those go once no pod uses them any more, but for one that the token is of: that is the author's now.
+
+use super::deletion::nowhere;
+use super::dereference::Dereferenced;
+use super::observe::{External, desired, former, rolled};
+use super::observed::{Outside, State};
+use super::reasons::Reason;
+use super::reconciler::Reconciler;
+use super::registration::end::{Circumstances, End};
+use super::registration::ending::Unrecorded;
+use super::registration::record::Record;
+use super::registration::steps::{Left, Wait};
+use super::registration::store::RecordStore;
+use super::registration::work::{Registered, RegistrationError, RegistrationWork};
+use super::resolve::owner;
+use super::way::place;
+use crate::coderd::client::proxy_id_of_token;
+use crate::coderd::{Retry, Uuid};
+use crate::control_plane_access::secret_value::{self, secret_value};
+use crate::controller::attached::apply::Applied;
+use crate::controller::attached::coderds::{Coderds, TimeLimit};
+use crate::controller::attached::secret::{Proven, SecretPlace, Secrets};
+use crate::controller::object::Subject;
+use crate::controller::runtime::deadline::Deadline;
+use crate::kubernetes::CallError;
+use crds::CoderWorkspaceProxy;
+use crds::names::hash::hex32;
+use crds::names::workspace_proxy::token_secret;
+use crds::well_known::{annotation, secret_key};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// What the Secret of the author has.
+struct Brought {
+    state: State,
+    proven: Option<Proven>,
+    /// The proxy that the token is of.
+    id: Option<Uuid>,
+    retry: Option<Retry>,
+}
+
+impl Reconciler {
+    /// A token that the author brings.
+    pub(super) async fn given(
+        &self,
+        subject: &Subject<CoderWorkspaceProxy>,
+        read: &Dereferenced,
+        applied: &Applied,
+        deadline: &Deadline,
+    ) -> Result<External, CallError> {
+        let object = &subject.object;
+        let Brought { state, proven, id, retry } = self.brought(subject, read).await;
+        let is_news = proven.as_ref().is_some_and(|proven| self.is_news(object, read, proven));
+        let plain = |outside: Outside, retry: Option<Retry>| External {
+            proven: proven.clone(),
+            is_news,
+            ..External::without(outside, &object.value, retry)
+        };
+        if object.value["status"]["registration"].is_null() {
+            return Ok(plain(Outside::given(state), retry));
+        }
+        let checksum_key = self.checksum_key();
+        let sealing = match checksum_key.get(&self.kube).await {
+            Ok(sealing) => sealing,
+            Err(error) => {
+                let outside = Outside::given(state).failed(error.to_string());
+                return Ok(plain(outside, Some(Retry::Backoff)));
+            }
+        };
+        let mut store = self.store(object, sealing);
+        let names: BTreeSet<&str> = store.record.registrations().map(|one| one.name.as_str()).collect();
+        let names = names.into_iter().collect::<Vec<_>>().join(", ");
+        if proven.is_none() || rolled(applied) != proven {
+            return Ok(plain(Outside::given_instead(state, &names, Wait::Rollout, None), retry));
+        }
+        let mut registered = Registered::default();
+        let ended = self.end_former(subject, read, &mut store, id, deadline, &mut registered).await;
+        self.objects.written(&object.key, store.object()["metadata"]["resourceVersion"].as_str());
+        let (outside, retry) = match ended {
+            Ok(None) => (Outside::given(state), retry),
+            Ok(Some(why)) => (Outside::given_instead(state, &names, Wait::Elsewhere, Some(&why)), retry),
+            // Somebody else was faster: what they wrote is looked at next time.
+            Err(RegistrationError::Kubernetes(error)) if error.is_outdated() => return Err(error),
+            Err(error) => {
+                let why = error.to_string();
+                let outside = Outside::given_instead(state, &names, Wait::Elsewhere, Some(&why));
+                (outside, Some(Retry::Backoff))
+            }
+        };
+        let object = store.object().clone();
+        Ok(External { object, registered: Some(registered), ..plain(outside, retry) })
+    }
+
+    /// What the Secret of the author has.
+    async fn brought(&self, subject: &Subject<CoderWorkspaceProxy>, read: &Dereferenced) -> Brought {
+        let (namespace, place) = (&subject.object.key.namespace, place(&read.complete));
+        let lacking = |why: String, retry: Option<Retry>| Brought {
+            state: State::Pending(Reason::TokenSecretUnavailable, why),
+            proven: None,
+            id: None,
+            retry,
+        };
+        match secret_value(&self.kube, namespace, &place.secret, &place.data_key).await {
+            Ok(secret_value::Found::Text(token)) => {
+                let checksum = hex32(token.expose().as_bytes());
+                let why = format!("Secret {} has the token", place.secret);
+                Brought {
+                    state: State::Yes(Reason::SecretReady, why),
+                    id: proxy_id_of_token(&token),
+                    proven: Some(Proven { checksum, place }),
+                    retry: None,
+                }
+            }
+            Ok(secret_value::Found::Lacking(why)) => lacking(why, None),
+            Err(error) => lacking(error.to_string(), Some(Retry::Backoff)),
+        }
+    }
+
+    /// Takes back what an earlier spec made; returns why not all of it is gone.
+    async fn end_former(
+        &self,
+        subject: &Subject<CoderWorkspaceProxy>,
+        read: &Dereferenced,
+        store: &mut RecordStore<'_>,
+        brought: Option<Uuid>,
+        deadline: &Deadline,
+        registered: &mut Registered,
+    ) -> Result<Option<String>, RegistrationError> {
+        let (object, complete) = (&subject.object, &read.complete);
+        let (owner, desired) = (owner(complete), desired(object, complete, nowhere()));
+        let secrets = Secrets { kube: &self.kube, owner: &owner, mark: annotation::TOKEN_OF };
+        let derived = SecretPlace {
+            secret: token_secret(&object.key.name, &complete.spec),
+            data_key: secret_key::TOKEN.to_owned(),
+        };
+        // No pod reads it any more.
+        for unread in BTreeSet::from([derived]).into_iter().chain(former(object)) {
+            if unread.secret != desired.place.secret {
+                let found = secrets.read(&unread).await?;
+                secrets.empty(&unread, &found, true).await?;
+            }
+        }
+        let (kept, left) = without_brought(&store.record, brought);
+        if kept != store.record {
+            store.save(kept).await?;
+            registered.left.extend(left);
+        }
+        let time = TimeLimit { until: deadline.until(), reserved: Duration::ZERO };
+        let coderds = Coderds::new(&self.access, &self.control_planes, &object.key.namespace, time);
+        let mut work = RegistrationWork::for_end(secrets, coderds, None, &desired);
+        let circumstances =
+            Circumstances { unrecorded: Unrecorded::Nothing, is_released: false, unreachable: None };
+        match work.end(store, circumstances, registered).await? {
+            End::LetGo(left) => {
+                registered.left.extend(left);
+                if store.record != Record::default() {
+                    store.save(Record::default()).await?;
+                }
+                Ok(None)
+            }
+            End::Held(why) => Ok(Some(why)),
+        }
+    }
+}
+
+/// Without the registration that the author's token is of: it is in use, and no longer ours to remove.
+fn without_brought(record: &Record, brought: Option<Uuid>) -> (Record, Vec<Left>) {
+    let theirs: Vec<_> =
+        record.registrations().filter(|one| brought.is_some() && one.id == brought).collect();
+    let kept = theirs.iter().fold(record.clone(), |record, one| record.without(one));
+    let names: BTreeSet<&str> = theirs.iter().map(|one| one.name.as_str()).collect();
+    (kept, names.into_iter().map(|name| Left(name.to_owned())).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::registration::record::{Home, Registration};
+    use super::*;
+    use jiff::Timestamp;
+
+    #[test]
+    fn a_registration_whose_token_the_author_brings_is_left_to_them() {
+        let one = |id: Option<Uuid>| Registration {
+            home: Home { control_plane: Some("u".to_owned()), deployment: "d".to_owned() },
+            name: "eu".to_owned(),
+            id,
+            since: Timestamp::UNIX_EPOCH,
+            attempted: true,
+        };
+        let (mine, other) = (Uuid::random().ok(), Uuid::random().ok());
+        let (current, pending, retiring) = (Some(one(mine)), Some(one(mine)), vec![one(other)]);
+        let record = Record { current, pending, retiring: retiring.clone(), ..Record::default() };
+        let rest = Record { retiring, ..Record::default() };
+        assert_eq!(without_brought(&record, mine), (rest, vec![Left("eu".to_owned())]));
+        assert_eq!(without_brought(&record, None), (record.clone(), Vec::new()));
+    }
+}
