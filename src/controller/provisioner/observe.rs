@@ -15,9 +15,9 @@ use super::resolve::owner;
 use super::running_values;
 use super::unanswered::{is_unanswered, lost, retry};
 use crate::coderd::client::Organization;
-use crate::coderd::{Operation, Retry, Uuid};
+use crate::coderd::{Error, Operation, Retry, Uuid};
 use crate::control_plane_access::credentials::Credentials;
-use crate::control_plane_access::entitlement::LicensedFeature;
+use crate::control_plane_access::entitlement::{FeatureEntitlement, LicensedFeature};
 use crate::control_plane_access::reach::{Reached, within};
 use crate::control_plane_access::unreached::{About, Unreached};
 use crate::controller::attached::apply::Applied;
@@ -199,12 +199,10 @@ impl Reconciler {
         let object = &wanted.subject.object;
         let left = || deadline.left(Instant::now());
         let name = organization_name(wanted.complete);
-        // One after the other: whoever is told to slow down has nothing else under way.
-        let answer = reached.licensed(FEATURE, left()).await;
-        if let Some(left) = answer.rate_limited_for() {
-            return Ok(External::unreached(&Unreached::RateLimited { left }, bootstrapped, &object.value));
-        }
-        let asked = within(left(), Operation::Organization, reached.client.organization(name)).await;
+        let (answer, asked) = match questions(reached, name, deadline).await {
+            Ok(answers) => answers,
+            Err(unreached) => return Ok(External::unreached(&unreached, bootstrapped, &object.value)),
+        };
         let outside = Outside::of(AccessStates::reached(bootstrapped).licensed(FEATURE, &answer));
         let found = |outside: Outside, retry| External {
             url: Some(reached.url.clone()),
@@ -306,6 +304,22 @@ impl Reconciler {
         let known = ProvenSecret { uid: object.uid.clone(), control_plane, proven: proven.clone() };
         self.note_proven(&object.key, known)
     }
+}
+
+/// Whether provisioners are licensed, and the organization. One after the other: whoever is told to slow down has nothing else
+/// under way.
+async fn questions(
+    reached: &Reached,
+    name: &str,
+    deadline: &Deadline,
+) -> Result<(FeatureEntitlement, Result<Organization, Error>), Unreached> {
+    let left = || deadline.left(Instant::now());
+    let answer = reached.licensed(FEATURE, left()).await;
+    if let Some(left) = answer.rate_limited_for() {
+        return Err(Unreached::RateLimited { left });
+    }
+    let asked = within(left(), Operation::Organization, reached.client.organization(name)).await;
+    Ok((answer, asked))
 }
 
 /// The organization that a spec asks for.
