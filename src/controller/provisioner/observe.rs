@@ -81,6 +81,16 @@ impl External {
         Self { is_left_alone, ..Self::without(outside, object, Some(unreached.retry())) }
     }
 
+    /// What coderd says of itself, and nothing of keys.
+    fn found(reached: &Reached, outside: Outside, object: &Value, retry: Option<Retry>) -> Self {
+        Self {
+            url: Some(reached.url.clone()),
+            version: Some(reached.version.clone()),
+            access_host: reached.client.access_host().map(str::to_owned),
+            ..Self::without(outside, object, retry)
+        }
+    }
+
     fn without(outside: Outside, object: &Value, retry: Option<Retry>) -> Self {
         Self {
             outside,
@@ -204,12 +214,7 @@ impl Reconciler {
             Err(unreached) => return Ok(External::unreached(&unreached, bootstrapped, &object.value)),
         };
         let outside = Outside::of(AccessStates::reached(bootstrapped).licensed(FEATURE, &answer));
-        let found = |outside: Outside, retry| External {
-            url: Some(reached.url.clone()),
-            version: Some(reached.version.clone()),
-            access_host: reached.client.access_host().map(str::to_owned),
-            ..External::without(outside, &object.value, retry)
-        };
+        let found = |outside: Outside, retry| External::found(reached, outside, &object.value, retry);
         let organization = match asked {
             Ok(organization) => organization,
             Err(error) => {
