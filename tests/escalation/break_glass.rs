@@ -74,8 +74,11 @@ async fn with_the_webhooks_off_nobody_creates_who_may_not_escalate() {
 
 /// Kind and change of every door that admission keeps.
 fn doors() -> Vec<(Kind, Value)> {
+    [doors_of_control_planes_and_provisioners(), doors_of_workspace_proxies()].concat()
+}
+
+fn doors_of_control_planes_and_provisioners() -> Vec<(Kind, Value)> {
     let rule = json!({ "apiGroups": [""], "resources": ["secrets"], "verbs": ["get"] });
-    let mine = json!({ "coderURL": "https://mine.example.com", "credentialsSecretRef": { "name": "mine" } });
     vec![
         (ControlPlane, json!({ "rbac": { "extraRules": [rule] } })),
         (ControlPlane, json!({ "rbac": { "workspaceNamespaces": ["kube-system"] } })),
@@ -108,6 +111,12 @@ fn doors() -> Vec<(Kind, Value)> {
         (Provisioner, json!({ "podLabels": { "app": "of-others" } })),
         (Provisioner, json!({ "deletionPolicy": "Orphan" })),
         (Provisioner, json!({ "key": { "secretName": "payroll" } })),
+    ]
+}
+
+fn doors_of_workspace_proxies() -> Vec<(Kind, Value)> {
+    let mine = json!({ "coderURL": "https://mine.example.com", "credentialsSecretRef": { "name": "mine" } });
+    vec![
         (WorkspaceProxy, json!({ "bootstrap": mine })),
         (WorkspaceProxy, json!({ "bootstrap": null, "controlPlaneRef": { "name": "of-others" } })),
         (
