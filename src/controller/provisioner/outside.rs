@@ -102,14 +102,14 @@ fn key(keyed: &Keyed, place: &SecretPlace, rival: Option<&str>) -> (State, State
     let key = match keyed.wait {
         Some(Wait::SecretNotOurs) => {
             let why = format!(
-                "Secret {} belongs to somebody else; delete it, or set spec.key.secretName to another name",
+                "Secret {} exists and was not created for this object; it is left alone. Set spec.key.secretName to another name",
                 place.secret
             );
             return (waiting_for_secret(works), State::Refused(Reason::SecretNotOurs, why));
         }
         Some(Wait::SecretImmutable) => {
             let why = format!(
-                "Secret {} is immutable, so that no other key can be written to it; delete it, which gives daemons a new key, or \
+                "Secret {} is immutable, so no other key can be written to it; delete it, which gives daemons a new key, or \
                  set spec.key.secretName to another name",
                 place.secret
             );
