@@ -243,7 +243,8 @@ impl Said {
 /// What is said of a coderd that does not answer. Where no replica is ready nobody could: why that is so is the control plane's to
 /// say.
 fn unanswered(error: &Error, said: &Said) -> String {
-    if said.0.as_ref().is_some_and(|said| said.contains("(NoReplicaReady)")) {
+    let is_silent = matches!(error, Error::Unreachable { .. } | Error::TimedOut { .. });
+    if is_silent && said.0.as_ref().is_some_and(|said| said.contains("(NoReplicaReady)")) {
         return format!("the control plane has no ready replica{said}");
     }
     format!("{error}{}{said}", hint(error))
