@@ -159,10 +159,10 @@ fn key_of(keyed: &Keyed, in_place: bool, rival: Option<&str>) -> State {
             let why = "the key is in coderd; the one it replaces is deleted when no daemon uses it any more";
             State::Yes(Reason::KeyRotating, with_elsewhere(why, keyed))
         }
-        Some(Wait::Entitlement) | None if works => State::Yes(
-            Reason::ProvisionerKeyReady,
-            "the key is in coderd, as the spec asks for it".to_owned(),
-        ),
+        Some(Wait::Entitlement) | None if works => {
+            let why = "the key is in coderd, as the spec asks for it";
+            State::Yes(Reason::ProvisionerKeyReady, with_unadopted(why, keyed))
+        }
         Some(Wait::Elsewhere | Wait::Rollout | Wait::Entitlement) | None
             if in_place && keyed.is_asked_for && keyed.is_cut =>
         {
@@ -187,6 +187,16 @@ fn key_of(keyed: &Keyed, in_place: bool, rival: Option<&str>) -> State {
 fn with_elsewhere(why: &str, keyed: &Keyed) -> String {
     match &keyed.elsewhere {
         Some(elsewhere) => format!("{why}; an earlier key cannot be deleted yet: {elsewhere}"),
+        None => why.to_owned(),
+    }
+}
+
+/// With why an annotation does nothing: whoever set it waits for something to happen.
+fn with_unadopted(why: &str, keyed: &Keyed) -> String {
+    match &keyed.unadopted {
+        Some(unadopted) => {
+            format!("{why}; the annotation coder.com/adopt-key takes nothing over: {unadopted}")
+        }
         None => why.to_owned(),
     }
 }

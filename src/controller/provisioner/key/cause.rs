@@ -2,7 +2,24 @@
 //! and nothing is decided by it.
 
 use super::record::Key;
-use super::seen::{Material, Seen, find};
+use super::seen::{Material, Seen, find, is_same};
+
+/// Why the key that an annotation names is not taken over: it is not there, or it is somebody's.
+pub(super) fn unadopted(seen: &Seen<'_>) -> Option<String> {
+    let name = seen.desired.adopt.as_ref()?;
+    let is_done = seen.record.adopted.as_ref().is_some_and(|done| is_same(done, name));
+    match find(seen.listed?, name) {
+        _ if is_done => None,
+        None => Some("coderd has no such key".to_owned()),
+        Some(found) if seen.of_others.contains(&found.facts.id) => {
+            Some("another CoderProvisioner of this cluster has it".to_owned())
+        }
+        Some(found) if seen.record.knows(&seen.desired.home, found.facts.id) => {
+            Some("it is this object's own already".to_owned())
+        }
+        Some(_) => None,
+    }
+}
 
 /// Why a key is made.
 #[derive(Debug, Clone, PartialEq, Eq)]

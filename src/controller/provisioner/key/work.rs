@@ -1,7 +1,7 @@
 //! Brings the keys of a provisioner to what they should be: looks, lets `steps` decide, acts, and looks again. It decides
 //! nothing itself, and every effect was recorded before it happens.
 
-use super::cause::{Cause, cause};
+use super::cause::{Cause, cause, unadopted};
 use super::homes::{Homes, Silent};
 use super::lists::Wanted;
 use super::look::{Look, now};
@@ -71,6 +71,8 @@ pub(crate) struct Keyed {
     pub wait: Option<Wait>,
     /// What failed in coderds that earlier keys are in, with the names of their control planes.
     pub elsewhere: Option<String>,
+    /// Why the key that an annotation names is not taken over.
+    pub unadopted: Option<String>,
     /// Whether a key that was made had to be given up.
     pub gave_up: bool,
     /// What failed.
@@ -199,6 +201,7 @@ impl KeyWork<'_> {
         let look = self.look(&store.record).await?;
         let seen = self.seen(&store.record, &look);
         let (step, cause) = (next(&seen), cause(&seen));
+        keyed.unadopted = unadopted(&seen);
         keyed.proven = look.proven(&store.record, self.desired);
         keyed.is_asked_for = look.is_asked_for(&store.record, self.desired);
         keyed.daemons = look.daemons(&store.record);
