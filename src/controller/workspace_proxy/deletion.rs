@@ -75,7 +75,7 @@ impl Reconciler {
             Object::new(object.key.clone(), Origin::Read, store.object().clone());
         let why = match end {
             Ok(End::LetGo(mut left)) => {
-                left.extend(unproven.into_iter().map(Left));
+                left.extend(unproven.into_iter().map(Left::named));
                 return self.end_with(&object, &left).await;
             }
             Ok(End::Held(why)) => why,

@@ -50,10 +50,9 @@ pub(crate) fn next(ending: &Ending<'_>) -> EndStep {
     if ending.is_released {
         // What was never asked for is not there.
         let is_there = |one: &&Registration| one.id.is_some() || one.attempted;
-        let mut names: Vec<String> =
-            record.registrations().filter(is_there).map(|one| one.name.clone()).collect();
-        names.dedup();
-        return EndStep::LetGo(names.into_iter().map(Left).collect());
+        let mut left: Vec<Left> = record.registrations().filter(is_there).map(Left::of).collect();
+        left.dedup();
+        return EndStep::LetGo(left);
     }
     let (mut is_blocked, mut left) = (false, Vec::new());
     match ending.unrecorded {
