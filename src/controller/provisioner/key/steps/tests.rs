@@ -2,7 +2,7 @@
 
 mod case;
 
-use super::super::cause::{Cause, cause};
+use super::super::cause::{Cause, cause, unadopted};
 use super::super::record::Home;
 use super::*;
 use case::{Case, daemons, listed, now, uuid};
@@ -330,4 +330,21 @@ fn a_key_is_made_for_a_reason_that_can_be_told() {
     let mut deleted = holding(Material::Rejected);
     deleted.listed.clear();
     assert_eq!(why(&deleted), Cause::DeletedInCoderd("builders".to_owned()));
+}
+
+#[test]
+fn an_annotation_that_takes_nothing_over_says_why() {
+    let mut case = Case::using("builders", "builders");
+    let why = |case: &Case| case.seen(unadopted).unwrap_or_default();
+    assert_eq!(why(&case), "");
+    case.desired.adopt = Some("theirs".to_owned());
+    assert_eq!(why(&case), "coderd has no such key");
+    case.listed.push(listed(2, "Theirs"));
+    assert_eq!(why(&case), "", "it is taken over");
+    case.of_others.insert(uuid(2));
+    assert_eq!(why(&case), "another CoderProvisioner of this cluster has it");
+    case.record.adopted = Some("theirs".to_owned());
+    assert_eq!(why(&case), "", "that was done");
+    case.desired.adopt = Some("builders".to_owned());
+    assert_eq!(why(&case), "it is this object's own already");
 }
