@@ -96,7 +96,8 @@ pub(crate) static WILDCARD_ADDRESS: Pattern = Pattern::new(
 pub(crate) static SCHEME: Pattern = Pattern::new(r"^.*[hH][tT][tT][pP][sS]?:.*$", "an address with a scheme");
 /// What coderd takes for the id of something: digits with or without hyphens, after `urn:uuid:`, or between any two characters.
 pub(crate) static UUID: Pattern = Pattern::new(
-    r"^([0-9a-fA-F]{32}|([uU][rR][nN]:[uU][uU][iI][dD]:)?[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|.[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}.)$",
+    // The API server counts every letter of it: a longer one does not fit into the budget of a definition.
+    r"(?i)^([0-9a-f]{32}|(urn:uuid:)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|.[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}.)$",
     "an id, not a name",
 );
 /// A URL that says more than where a server is.
