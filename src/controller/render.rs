@@ -151,7 +151,7 @@ mod tests {
                 json!({ "kind": kind, "metadata": { "name": "eu", "namespace": namespace },
                     "spec": { "controlPlaneRef": { "name": "coder" } } })
             };
-            let (shown, assumed) = render(&of("default"), &[complete.clone()], &config).unwrap();
+            let (shown, assumed) = render(&of("default"), std::slice::from_ref(&complete), &config).unwrap();
             assert_eq!(container(&shown)["image"], "ghcr.io/coder/coder:v2.35.0", "{kind}");
             assert_eq!(
                 container(&shown)["env"][0]["value"],
@@ -160,7 +160,8 @@ mod tests {
             );
             assert!(json!(shown).to_string().contains("coder-tls"), "{kind}");
             assert_eq!(assumed, None);
-            let (elsewhere, assumed) = render(&of("other"), &[complete.clone()], &config).unwrap();
+            let (elsewhere, assumed) =
+                render(&of("other"), std::slice::from_ref(&complete), &config).unwrap();
             assert_eq!(container(&elsewhere)["image"], config.default_image, "{kind}");
             assert!(assumed.unwrap().contains("CoderControlPlane coder is not among the input"));
         }

@@ -38,7 +38,7 @@ pub(crate) enum EndStep {
 /// The next step.
 pub(crate) fn next(ending: &Ending<'_>) -> EndStep {
     if ending.is_released {
-        return EndStep::LetGo(ending.record.keys().map(|key| Left::behind(key)).collect());
+        return EndStep::LetGo(ending.record.keys().map(Left::behind).collect());
     }
     if let Unrecorded::Ours(record) = ending.unrecorded {
         return EndStep::Record(record.clone(), Vec::new());
