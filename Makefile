@@ -25,8 +25,8 @@ build: ## build the operator (debug profile)
 .PHONY: run
 run: cluster-tools ## a local cluster with simulated nodes, the operator and one object of each kind, until Ctrl-C
 	@echo "--> building the operator and the harness (about three minutes the first time)"
-	@cargo build --locked --bin coder-k8s
-	@cargo build --locked -p support --bin local-cluster
+	@# Together: with other features for each, most dependencies would be built twice.
+	@cargo build --locked -p coder-k8s -p support --bin coder-k8s --bin local-cluster
 	@$(TARGET)/debug/local-cluster $(TARGET)/debug/coder-k8s $(RUN_ARGS)
 
 .PHONY: test

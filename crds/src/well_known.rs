@@ -21,22 +21,83 @@ pub mod finalizer {
     pub const WORKSPACE_PROXY: &str = "coder.com/workspace-proxy-cleanup";
 }
 
-/// Annotations, on our own objects unless the constant says otherwise.
+/// Annotations. Those that people write on our objects are one list; the others are written by the operator.
 pub mod annotation {
-    /// Any new value asks for one more reconcile; it is echoed in `status.lastHandledReconcileAt`.
-    pub const RECONCILE_AT: &str = "coder.com/reconcile-at";
-    /// `"true"` lets a deleted object go without removing what it made in coderd.
-    pub const RELEASE_EXTERNAL: &str = "coder.com/release-external";
-    /// Names the provisioner key in coderd that this object may take over.
-    pub const ADOPT_KEY: &str = "coder.com/adopt-key";
-    /// Names the registration in coderd that this workspace proxy may take over.
-    pub const ADOPT_PROXY: &str = "coder.com/adopt-proxy";
-    /// On a CoderWorkspaceProxy: any new value replaces the token of its registration.
-    pub const ROTATE_TOKEN: &str = "coder.com/rotate-token";
-    /// Names the lower Coder version that this control plane may go back to.
-    pub const ALLOW_DOWNGRADE: &str = "coder.com/allow-downgrade";
+    /// One that the operator reads on our objects.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Read {
+        /// How it is spelled.
+        pub key: &'static str,
+        /// The kinds that it means something on.
+        pub kinds: &'static [&'static str],
+        /// What it is given, in words.
+        pub value: &'static str,
+        /// The only value that counts, where there is one.
+        pub only: Option<&'static str>,
+        /// What it does.
+        pub does: &'static str,
+        /// Whether it acts: adding or changing it is reviewed by admission as a change of the spec is.
+        pub acts: bool,
+    }
+
+    /// From one list: a constant for each, and [`READ`] with all of them.
+    macro_rules! read {
+        ($($name:ident = $key:literal $acts:ident on $kinds:expr, $value:literal, $only:expr, $does:literal;)*) => {
+            $(#[doc = $does] pub const $name: &str = $key;)*
+            /// Every one that the operator reads on our objects.
+            pub const READ: &[Read] = &[$(Read {
+                key: $name, kinds: $kinds, value: $value, only: $only, does: $does, acts: read!($acts),
+            }),*];
+        };
+        (acts) => { true };
+        (asks) => { false };
+    }
+
+    const CONTROL_PLANE: &str = "CoderControlPlane";
+    const PROVISIONER: &str = "CoderProvisioner";
+    const WORKSPACE_PROXY: &str = "CoderWorkspaceProxy";
+    const EVERY_KIND: &[&str] = &[CONTROL_PLANE, PROVISIONER, WORKSPACE_PROXY];
+
+    read! {
+        RELEASE_EXTERNAL = "coder.com/release-external" acts on EVERY_KIND, "`true`", Some("true"),
+            "Lets a deleted object go without removing what it made in coderd or in other namespaces.";
+        ADOPT_KEY = "coder.com/adopt-key" acts on &[PROVISIONER], "name of a provisioner key", None,
+            "Takes over a key in coderd that this object did not make: it is deleted when a new one is in use. Acts once.";
+        ADOPT_PROXY = "coder.com/adopt-proxy" acts on &[WORKSPACE_PROXY], "name of a workspace proxy", None,
+            "Takes over a registration in coderd that this object did not make, which ends the token it has. Acts once.";
+        ROTATE_TOKEN = "coder.com/rotate-token" acts on &[WORKSPACE_PROXY], "any new value", None,
+            "Replaces the token of the registration, once for each value.";
+        ALLOW_DOWNGRADE = "coder.com/allow-downgrade" acts on &[CONTROL_PLANE], "a version of Coder", None,
+            "Lets the control plane go back to this lower version.";
+        RECONCILE_AT = "coder.com/reconcile-at" asks on EVERY_KIND, "any new value", None,
+            "Asks for one more reconcile; `status.lastHandledReconcileAt` echoes it.";
+    }
+
     /// Those that act: adding or changing one is reviewed by admission as a change of the spec is.
-    pub const ACTING: [&str; 5] = [RELEASE_EXTERNAL, ADOPT_KEY, ADOPT_PROXY, ROTATE_TOKEN, ALLOW_DOWNGRADE];
+    pub const ACTING: [&str; number_of_acting()] = acting();
+
+    const fn number_of_acting() -> usize {
+        let (mut at, mut number) = (0, 0);
+        while at < READ.len() {
+            number += READ[at].acts as usize;
+            at += 1;
+        }
+        number
+    }
+
+    const fn acting<const NUMBER: usize>() -> [&'static str; NUMBER] {
+        let mut keys = [""; NUMBER];
+        let (mut at, mut next) = (0, 0);
+        while at < READ.len() {
+            if READ[at].acts {
+                keys[next] = READ[at].key;
+                next += 1;
+            }
+            at += 1;
+        }
+        keys
+    }
+
     /// On workspace Roles and RoleBindings: uid of the control plane that made them.
     pub const WORKSPACE_RBAC_OWNER_UID: &str = "coder.com/workspace-rbac-owner-uid";
     /// On a provisioner's pod template: a new key rolls the Deployment.

@@ -171,7 +171,8 @@ fn every_kind_is_found_by_its_short_name_and_category() {
 fn every_kind_prints_the_same_columns_around_its_own() {
     // Those in brackets are printed by `-o wide` only.
     let around = (["Ready", "Reason", "Suspended", "[Message]", "[Phase]", "Replicas"], ["Version", "Age"]);
-    let url: &[&str] = &["URL"];
+    let of_control_plane: &[&str] = &["URL"];
+    let of_proxy: &[&str] = &["Access URL", "[URL]"];
     let of_provisioner: &[&str] = &[
         "Control Plane",
         "Key",
@@ -192,7 +193,11 @@ fn every_kind_prints_the_same_columns_around_its_own() {
                 (name, _) => name.to_owned(),
             })
             .collect();
-        let own = if kind == "CoderProvisioner" { of_provisioner } else { url };
+        let own = match kind.as_str() {
+            "CoderProvisioner" => of_provisioner,
+            "CoderWorkspaceProxy" => of_proxy,
+            _ => of_control_plane,
+        };
         assert_eq!(printed, [&around.0, own, &around.1].concat(), "{kind}");
         for column in columns {
             let path = column["jsonPath"].as_str().unwrap().trim_start_matches('.');

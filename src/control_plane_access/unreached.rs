@@ -66,7 +66,7 @@ pub(crate) enum Unreached {
     #[error("{0}")]
     Misconfigured(String),
     /// coderd does not answer, or not as it should.
-    #[error("{error}{}{said}", hint(error))]
+    #[error("{}", unanswered(error, said))]
     Unanswered {
         /// What went wrong.
         error: Error,
@@ -123,7 +123,9 @@ pub(crate) enum Unreached {
         holder: Holder,
     },
     /// The name of the operator's own Secret is taken.
-    #[error("Secret {secret} in namespace {namespace} was not created by the operator; delete it")]
+    #[error(
+        "Secret {secret} in namespace {namespace} was not created by the operator; it is left alone: find out whose it is and remove it from there"
+    )]
     TokenSecretForeign {
         /// The Secret.
         secret: String,
@@ -156,7 +158,7 @@ pub(crate) enum Unreached {
     },
     /// coderd does not accept the operator's own token.
     #[error(
-        "coderd does not accept the operator's token for control plane {control_plane} (401); it is issuing a new one{said}"
+        "coderd does not accept the operator's token for control plane {control_plane} (401); the operator is issuing a new one{said}"
     )]
     OwnTokenRejected {
         /// Its name.
@@ -236,6 +238,16 @@ impl Said {
             untrue.map(|one| one.reason.as_str()).filter(|word| !word.is_empty() && is_word(word));
         Self(words.next().map(|word| format!("; see condition {type_} ({word}) of the CoderControlPlane")))
     }
+}
+
+/// What is said of a coderd that does not answer. Where no replica is ready nobody could: why that is so is the control plane's to
+/// say.
+fn unanswered(error: &Error, said: &Said) -> String {
+    let is_silent = matches!(error, Error::Unreachable { .. } | Error::TimedOut { .. });
+    if is_silent && said.0.as_ref().is_some_and(|said| said.contains("(NoReplicaReady)")) {
+        return format!("the control plane has no ready replica{said}");
+    }
+    format!("{error}{}{said}", hint(error))
 }
 
 impl fmt::Display for Said {

@@ -121,8 +121,8 @@ codes! {
         why "The set holds other objects of that kind but not this one, so the reference may be misspelt. Admission never looks: order in Git is arbitrary.",
         fix "correct the name or add the object; suppress the finding where it comes from elsewhere",
         bad "licenseSecretRef:\n  name: coder-licence\n", good "licenseSecretRef:\n  name: coder-license\n";
-    SAME_DERIVED_NAME = "CODER0807", Error, "No two objects make a child of the same name",
-        why "Two owners of one Deployment, Service or Secret overwrite each other for ever; no admission can see it, because it looks at one object.",
+    SAME_DERIVED_NAME = "CODER0807", Error, "No two objects make something of the same name",
+        why "Of two objects that claim one Deployment, Service, Secret, provisioner key or workspace proxy only one gets it, and the other is stalled; coderd does not tell upper and lower case apart. No admission can see it, because it looks at one object.",
         fix "rename one of the two",
         bad "kind: CoderControlPlane\nmetadata:\n  name: wsproxy-eu\n---\nkind: CoderWorkspaceProxy\nmetadata:\n  name: eu\n",
         good "kind: CoderControlPlane\nmetadata:\n  name: coder\n---\nkind: CoderWorkspaceProxy\nmetadata:\n  name: eu\n";

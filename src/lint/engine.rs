@@ -89,6 +89,22 @@ pub(super) fn unknown_fields(kind: Kind, object: &Value) -> Vec<String> {
     webhooks::unknown_fields(kind, object)
 }
 
+/// The field that was probably meant by one the kind does not have.
+pub(super) fn meant_by(kind: Kind, unknown: &str) -> Option<&'static str> {
+    webhooks::schema::meant_by(kind, unknown)
+}
+
+/// The kind that was probably meant by a name: a misspelt one, or one with parts left out.
+pub(super) fn kind_meant_by(name: &str) -> Option<&'static str> {
+    let names = || Kind::ALL.into_iter().map(Kind::name);
+    let has_letters_of = |known: &&str| {
+        let mut letters = known.chars();
+        name.chars().all(|letter| letters.any(|known| known.eq_ignore_ascii_case(&letter)))
+    };
+    let is_short = |known: &&str| name.len() > "Coder".len() && has_letters_of(known);
+    webhooks::text::nearest(name, names()).or_else(|| names().find(is_short))
+}
+
 /// The page of a rule.
 pub(super) fn explain(code: &str) -> Option<String> {
     webhooks::explain(code)

@@ -105,7 +105,12 @@ fn stranger<'a>(object: &'a Object<'a>, collected: &mut Collected<'a>) {
     let known = Kind::from_name(object.kind).is_some();
     let field = if known { "apiVersion" } else { "kind" };
     let message = format!("there is no {} in {}", shown(object.kind), shown(version));
-    collected.field(object, field, Spot::Value, Draft::new(&codes::UNKNOWN_KIND, message));
+    let draft = Draft::new(&codes::UNKNOWN_KIND, message);
+    let draft = match engine::kind_meant_by(object.kind).filter(|_| !known) {
+        Some(meant) => draft.with_help(format!("did you mean {meant}?")),
+        None => draft,
+    };
+    collected.field(object, field, Spot::Value, draft);
 }
 
 /// Spellings that mean something else than they show: once for each document, however many objects it lists.
@@ -146,6 +151,10 @@ fn unnamed<'a>(object: &'a Object<'a>, collected: &mut Collected<'a>) {
 fn unknown_fields<'a>(object: &'a Object<'a>, kind: Kind, value: &Value, collected: &mut Collected<'a>) {
     for field in engine::unknown_fields(kind, value) {
         let draft = Draft::new(&codes::UNKNOWN_FIELD, format!("{} has no field {field}", kind.name()));
+        let draft = match engine::meant_by(kind, &field) {
+            Some(meant) => draft.with_help(format!("did you mean {meant}?")),
+            None => draft,
+        };
         collected.field(object, field, Spot::Key, draft);
     }
 }

@@ -9,8 +9,10 @@ use serde::Serialize;
 use serde_json::Value;
 use thiserror::Error;
 
-/// Prints what the operator creates from a complete object, as it is configured. The reconcilers bring it.
-pub(crate) type PrintChildren<'a> = &'a dyn Fn(&Value, &Settings) -> Result<Vec<Value>, String>;
+/// Prints what the operator creates from a complete object among all complete objects of the input, as it is configured, and
+/// says what it had to assume. The reconcilers bring it.
+pub(crate) type PrintChildren<'a> =
+    &'a dyn Fn(&Value, &[Value], &Settings) -> Result<(Vec<Value>, Option<String>), String>;
 
 /// Why nothing was rendered.
 #[derive(Debug, Error)]
@@ -53,11 +55,16 @@ pub(super) fn render(
         }
     }
     let objects = objects::collect(&loaded.sources);
+    let ours: Vec<(Kind, &Object<'_>)> =
+        objects.iter().filter_map(|object| Some((object.our_kind()?, object))).collect();
+    let complete =
+        |(kind, object): &(Kind, &Object<'_>)| engine::resolved(*kind, &object.node.to_value(), settings);
+    // A child may follow from another object: an image, an address.
+    let input: Vec<Value> =
+        if choice.children.is_some() { ours.iter().map(complete).collect() } else { Vec::new() };
     let mut text = String::new();
-    for object in &objects {
-        if let Some(kind) = object.our_kind() {
-            text.push_str(&documents(kind, object, settings, choice)?);
-        }
+    for (kind, object) in ours {
+        text.push_str(&documents(kind, object, &input, settings, choice)?);
     }
     if text.is_empty() {
         let names: Vec<&str> = loaded.sources.iter().map(|source| source.name.as_str()).collect();
@@ -69,6 +76,7 @@ pub(super) fn render(
 fn documents(
     kind: Kind,
     object: &Object<'_>,
+    input: &[Value],
     settings: &Settings,
     choice: Choice<'_>,
 ) -> Result<String, RenderError> {
@@ -76,9 +84,14 @@ fn documents(
     let complete = engine::resolved(kind, &value, settings);
     if let Some(children) = choice.children {
         let print = children.ok_or(RenderError::NoChildren)?;
-        let children =
-            print(&complete, settings).map_err(|error| RenderError::Children(object.title(), error))?;
-        return children.iter().map(|child| document(&object.title(), child)).collect();
+        let (children, assumed) = print(&complete, input, settings)
+            .map_err(|error| RenderError::Children(object.title(), error))?;
+        let mut text =
+            assumed.map_or_else(String::new, |assumed| format!("# {}: {assumed}\n", object.title()));
+        for child in &children {
+            text.push_str(&document(&object.title(), child)?);
+        }
+        return Ok(text);
     }
     if choice.resolved {
         return document(&object.title(), &complete);

@@ -293,3 +293,51 @@ fn no_mutation_of_a_set_makes_it_panic() {
         }
     }
 }
+
+/// `field: message; help`, of every finding of a code.
+fn told(code: &str, text: &str) -> Vec<String> {
+    let report = check(&loaded(&[("a.yaml", text)]), &settings(), Path::new("."));
+    let found = report.findings.iter().filter(|found| found.code == code);
+    found.map(|found| format!("{}: {}; {}", found.field, found.message, found.help)).collect()
+}
+
+fn provisioner_named(name: &str, key: &str) -> String {
+    format!(
+        "apiVersion: coder.com/v1alpha1\nkind: CoderProvisioner\nmetadata: {{name: {name}}}\nspec:\n  controlPlaneRef: {{name: coder}}\n  key: {key}\n"
+    )
+}
+
+#[test]
+fn every_claim_that_two_objects_share_is_told_at_the_field_that_makes_it() {
+    let one = provisioner_named("one", "{name: shared, secretName: kept}");
+    let two = provisioner_named("two", "{name: SHARED, secretName: kept}");
+    assert_eq!(
+        told("CODER0807", &with(&one, &two)),
+        [
+            "spec.key.name: the provisioner key \"SHARED\" in coderd is also asked for by CoderProvisioner one at a.yaml:1; \
+             give one of the two another spec.key.name",
+            "spec.key.secretName: the Secret kept is also made by CoderProvisioner one at a.yaml:1; \
+             give one of the two another spec.key.secretName",
+        ]
+    );
+    let twice = told("CODER0807", &with(&one, &one));
+    assert_eq!(
+        twice,
+        ["metadata.name: CoderProvisioner one is also given at a.yaml:1; rename one of the two"]
+    );
+}
+
+#[test]
+fn what_was_probably_meant_is_named() {
+    let text = "apiVersion: coder.com/v1alpha1\nkind: CoderProvisioner\nmetadata: {name: a}\nspec:\n  controlPlaneref: {name: coder}\n  organisationName: x\n  somethingElse: 1\n";
+    let helps: Vec<String> =
+        told("CODER0712", text).iter().map(|told| told.rsplit("; ").next().unwrap().to_owned()).collect();
+    let general = codes::UNKNOWN_FIELD.fix;
+    assert_eq!(helps, ["did you mean controlPlaneRef?", "did you mean organizationName?", general]);
+    for (kind, meant) in [("CoderProxy", "CoderWorkspaceProxy"), ("CoderControlplane", "CoderControlPlane")] {
+        let text = format!("apiVersion: coder.com/v1alpha1\nkind: {kind}\nmetadata: {{name: a}}\n");
+        assert!(told("CODER0711", &text)[0].ends_with(&format!("did you mean {meant}?")), "{kind}");
+    }
+    let other = "apiVersion: coder.com/v1alpha1\nkind: Coder\nmetadata: {name: a}\n";
+    assert!(told("CODER0711", other)[0].contains("one of CoderControlPlane"));
+}

@@ -2,6 +2,7 @@
 //! It never reads or writes a file or a cluster: whoever calls [`files`] prints, writes or compares.
 
 mod admission;
+mod annotations;
 mod custom_resources;
 mod metrics;
 mod permissions;
@@ -43,13 +44,14 @@ pub enum ManifestError {
 type Generated = Result<Vec<File>, ManifestError>;
 
 /// One generator for each sort of file; a new sort is one more line.
-const GENERATORS: [fn() -> Generated; 7] = [
+const GENERATORS: [fn() -> Generated; 8] = [
     custom_resources::files,
     admission::files,
     roles::files,
     permissions::files,
     metrics::files,
     reasons::files,
+    annotations::files,
     reference::files,
 ];
 

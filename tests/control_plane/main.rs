@@ -152,7 +152,10 @@ async fn an_object_of_our_name_that_is_not_ours_is_left_alone_and_named() {
     let plane =
         env.until(&ns, "coder", "Stalled", |plane| condition(plane, "Stalled")["status"] == "True").await;
     assert_eq!(condition(&plane, "Stalled")["reason"], "ChildConflict");
-    assert!(text(condition(&plane, "Ready"), "/message").contains("Service coder exists and is not ours"));
+    assert!(
+        text(condition(&plane, "Ready"), "/message")
+            .contains("Service coder exists and was not created for this object")
+    );
     assert_eq!(
         condition(&plane, "CoderdReachable")["reason"],
         "ServiceNotOurs",

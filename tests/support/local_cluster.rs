@@ -5,8 +5,15 @@
 //!   --once            the same, then it ends
 //!   --publish FOLDER  where kubeconfig and kubectl are linked, instead of .local
 
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Client;
+use kube::api::Api;
+use kube::runtime::{WatchStreamExt, watcher};
+use std::collections::BTreeMap;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use support::coderd::{Coderd, Role};
@@ -78,7 +85,7 @@ async fn main() {
     if database.is_none() {
         give_token(&cluster, &coderd).await;
     }
-    let _daemons = run_provisioner(&cluster, &coderd).await;
+    run_provisioner(&cluster, &coderd).await;
     rotate_key(&cluster).await;
     run_proxy(&cluster, &coderd).await;
     say("coderd itself is a stand-in of the test harness here: nodes and pods are simulated");
@@ -132,20 +139,31 @@ async fn give_token(cluster: &Cluster, coderd: &Coderd) {
     kubectl(cluster, &format!("patch {CONTROL_PLANE} -n coder --type=merge -p={access}")).await;
 }
 
-/// Applies the sample of a provisioner and waits until coderd sees a daemon of it; whoever is returned dials for its pods.
-async fn run_provisioner(cluster: &Cluster, coderd: &Arc<Coderd>) -> Daemons {
+/// Applies the sample of a provisioner and waits until coderd sees a daemon of it.
+async fn run_provisioner(cluster: &Cluster, coderd: &Arc<Coderd>) {
     say(
         "simulated pods run nothing: the harness dials coderd for each pod of a provisioner, with the key in its Secret",
     );
-    let answers = coderd.clone();
-    let client = cluster.client().await;
-    let daemons = Daemons::follow(client, "coder", LISTED_FOR, move |_| Some(answers.clone()));
+    tokio::spawn(dial_everywhere(cluster.client().await, coderd.clone()));
     // The operator has no token of its own before something needs it.
     apply(cluster, "kustomize/samples/coderprovisioner-minimal.yaml").await;
     wait(cluster, CONTROL_PLANE, "condition=OperatorAccessReady").await;
     wait(cluster, PROVISIONER, "condition=Ready").await;
     show_keys(cluster).await;
-    daemons
+}
+
+/// Dials for the pods of provisioners in every namespace, also in those that come later.
+async fn dial_everywhere(client: Client, coderd: Arc<Coderd>) {
+    let mut followed = BTreeMap::new();
+    let namespaces = watcher(Api::<Namespace>::all(client.clone()), watcher::Config::default());
+    let mut namespaces = pin!(namespaces.default_backoff().applied_objects());
+    while let Some(seen) = namespaces.next().await {
+        let Some(name) = seen.ok().and_then(|namespace| namespace.metadata.name) else { continue };
+        followed.entry(name).or_insert_with_key(|name| {
+            let answers = coderd.clone();
+            Daemons::follow(client.clone(), name, LISTED_FOR, move |_| Some(answers.clone()))
+        });
+    }
 }
 
 /// Applies the sample of a workspace proxy and waits until coderd's health check of it is fine.

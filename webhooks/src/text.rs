@@ -96,7 +96,8 @@ pub(crate) static WILDCARD_ADDRESS: Pattern = Pattern::new(
 pub(crate) static SCHEME: Pattern = Pattern::new(r"^.*[hH][tT][tT][pP][sS]?:.*$", "an address with a scheme");
 /// What coderd takes for the id of something: digits with or without hyphens, after `urn:uuid:`, or between any two characters.
 pub(crate) static UUID: Pattern = Pattern::new(
-    r"^([0-9a-fA-F]{32}|([uU][rR][nN]:[uU][uU][iI][dD]:)?[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|.[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}.)$",
+    // The API server counts every letter of it: a longer one does not fit into the budget of a definition.
+    r"(?i)^([0-9a-f]{32}|(urn:uuid:)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|.[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}.)$",
     "an id, not a name",
 );
 /// A URL that says more than where a server is.
@@ -194,6 +195,38 @@ pub(crate) fn list(words: &[&str]) -> String {
     format!("[{}]", quoted.join(", "))
 }
 
+/// Letters that may be wrong in a name for it to be taken for a misspelt one.
+const MISSPELT: usize = 2;
+
+/// The name that was probably meant: the same but for case or for two letters that are wrong, missing, too many or swapped.
+pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let near = known.filter(|known| known.len().abs_diff(name.len()) <= MISSPELT);
+    let near = near.map(|known| (distance(&name.to_lowercase(), &known.to_lowercase()), known));
+    // Of a short name nothing is left when two letters are wrong.
+    let near = near.filter(|(distance, known)| *distance <= MISSPELT && distance * 3 <= known.len());
+    near.min().map(|(_, known)| known)
+}
+
+/// Letters to change, add, take away or swap with their neighbour to make one text of the other.
+fn distance(one: &str, other: &str) -> usize {
+    let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
+    let mut before: Vec<usize> = Vec::new();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (i, a) in one.iter().enumerate() {
+        let mut next = vec![i + 1];
+        for (j, b) in other.iter().enumerate() {
+            let changed = row[j] + usize::from(a != b);
+            let mut best = changed.min(row[j + 1] + 1).min(next[j] + 1);
+            if i > 0 && j > 0 && *a == other[j - 1] && one[i - 1] == *b {
+                best = best.min(before[j - 1] + 1);
+            }
+            next.push(best);
+        }
+        before = std::mem::replace(&mut row, next);
+    }
+    row.last().copied().unwrap_or_default()
+}
+
 /// Characters of a value that a message shows.
 const SHOWN: usize = 40;
 
@@ -216,6 +249,25 @@ pub(crate) fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_misspelt_name_is_recognised_and_another_name_is_not() {
+        let known = ["controlPlaneRef", "organizationName", "tags", "key"];
+        let near = |name: &str| nearest(name, known.into_iter());
+        for (name, meant) in [
+            ("controlPlaneref", "controlPlaneRef"),
+            ("organisationName", "organizationName"),
+            ("tag", "tags"),
+            ("tgas", "tags"),
+            ("kye", "key"),
+            ("contrlPlanRef", "controlPlaneRef"),
+        ] {
+            assert_eq!(near(name), Some(meant), "{name}");
+        }
+        for name in ["", "image", "keep", "tests", "organization", &"x".repeat(100_000)] {
+            assert_eq!(near(name), None, "{name}");
+        }
+    }
 
     static ALL: [&Pattern; 21] = [
         &LABEL,

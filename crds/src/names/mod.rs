@@ -36,6 +36,11 @@ pub fn child_labels(app_name: &str, name: &str) -> BTreeMap<String, String> {
     labels.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
 }
 
+/// A name as coderd compares it with others: it does not tell upper and lower case apart.
+pub fn as_coderd_compares(name: &str) -> String {
+    name.to_lowercase()
+}
+
 /// What a derived name is the name of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DerivedKind {

@@ -20,10 +20,22 @@ pub(super) fn columns(own: Vec<Column>) -> Vec<Column> {
     columns
 }
 
-/// Of a control plane or a proxy: its address.
-pub(super) fn served() -> Vec<Column> {
-    let what = "Address of coderd or the proxy, as the pods of the cluster see it.";
-    vec![column("URL", "string", ".status.url", what)]
+/// Of a control plane: its address.
+pub(super) fn control_plane() -> Vec<Column> {
+    vec![url("Address of coderd, as the pods of the cluster see it.")]
+}
+
+/// Of a proxy: its address for users, and that of its Service.
+pub(super) fn workspace_proxy() -> Vec<Column> {
+    let access = "Address by which users and coderd reach the proxy.";
+    vec![
+        column("Access URL", "string", ".status.resolved.accessURL", access),
+        wide(url("Address of the proxy, as the pods of the cluster see it.")),
+    ]
+}
+
+fn url(what: &str) -> Column {
+    column("URL", "string", ".status.url", what)
 }
 
 /// Of a provisioner: whose builds it runs, with which key, and whether coderd sees its daemons.

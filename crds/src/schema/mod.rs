@@ -43,12 +43,14 @@ pub fn custom_resource_definitions() -> Vec<CustomResourceDefinition> {
 /// The CustomResourceDefinition of one kind: whoever needs one does not pay for three.
 pub fn custom_resource_definition(kind: &str) -> Option<CustomResourceDefinition> {
     match kind {
-        "CoderControlPlane" => Some(shipped(CoderControlPlane::crd(), SpecDefault::Empty, columns::served())),
+        "CoderControlPlane" => {
+            Some(shipped(CoderControlPlane::crd(), SpecDefault::Empty, columns::control_plane()))
+        }
         "CoderProvisioner" => {
             Some(shipped(CoderProvisioner::crd(), SpecDefault::None, columns::provisioner()))
         }
         "CoderWorkspaceProxy" => {
-            Some(shipped(CoderWorkspaceProxy::crd(), SpecDefault::Empty, columns::served()))
+            Some(shipped(CoderWorkspaceProxy::crd(), SpecDefault::Empty, columns::workspace_proxy()))
         }
         _ => None,
     }

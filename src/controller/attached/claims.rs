@@ -1,6 +1,7 @@
 //! Decides which of two objects of a kind that ask for one name in coderd has the older claim. Pure: it compares what the specs
 //! ask for, and never looks into coderd.
 
+use crds::names::as_coderd_compares;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 /// What an object asks for, and who it is.
@@ -19,7 +20,7 @@ pub(crate) struct Claim {
 
 /// Whether two names are one for coderd, which does not tell upper and lower case apart.
 pub(crate) fn is_same(one: &str, other: &str) -> bool {
-    one.eq_ignore_ascii_case(other) || one.to_lowercase() == other.to_lowercase()
+    one.eq_ignore_ascii_case(other) || as_coderd_compares(one) == as_coderd_compares(other)
 }
 
 impl Claim {

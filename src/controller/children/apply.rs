@@ -272,8 +272,12 @@ async fn apply_once(
             return Ok(ChildState::InPlace(live.clone()));
         }
     }
-    tracing::info!(kind = target.kind, namespace = target.namespace, name = target.name, "applying");
-    put(kube, target, live, &child.wanted()).await.map(ChildState::InPlace)
+    let applied = put(kube, target, live, &child.wanted()).await;
+    // A cluster that lacks the kind is asked again each time, and nothing happens.
+    if !applied.as_ref().is_err_and(CallError::is_not_found) {
+        tracing::info!(kind = target.kind, namespace = target.namespace, name = target.name, "applying");
+    }
+    applied.map(ChildState::InPlace)
 }
 
 /// Applies ours, over whatever somebody else made of it. What we applied before and no longer want goes with the apply
@@ -324,9 +328,12 @@ fn conflict(target: Target<'_>) -> String {
         "ServiceAccount" => {
             "set spec.serviceAccount.name and disableCreate: true to use it, or give this object another name"
         }
-        _ => "delete it, or give this object another name",
+        _ => "give this object another name, or remove the other one yourself once nothing uses it",
     };
-    format!("{} {} exists and is not ours; {advice}", target.kind, target.name)
+    format!(
+        "{} {} exists and was not created for this object; it is left alone: {advice}",
+        target.kind, target.name
+    )
 }
 
 #[cfg(test)]
@@ -362,7 +369,8 @@ mod tests {
         );
         assert_eq!(
             conflict(target("Service")),
-            "Service coder exists and is not ours; delete it, or give this object another name"
+            "Service coder exists and was not created for this object; it is left alone: give this object another name, or remove \
+             the other one yourself once nothing uses it"
         );
     }
 }

@@ -194,7 +194,7 @@ impl Reconciler {
             Ok(Deletion::NotThere) => None,
             Ok(Deletion::Impossible) => {
                 store.save(store.record.without(key)).await?;
-                Some(KeyEvent::Left(&Left::Behind(key.name.clone())).draft())
+                Some(KeyEvent::Left(&Left::behind(key)).draft())
             }
             Err(why) => {
                 homes.fail(&key.home, &why);

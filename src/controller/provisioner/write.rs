@@ -45,7 +45,7 @@ impl Reconciler {
     /// Tells what was done to keys.
     pub(super) async fn publish_key_events(&self, object: &Object<CoderProvisioner>, external: &External) {
         let Some(keyed) = &external.keyed else { return };
-        let made = keyed.made.iter().map(|name| KeyEvent::Created(name));
+        let made = keyed.made.iter().map(|(name, cause)| KeyEvent::Created(name, cause));
         let deleted = keyed.deleted.iter().map(|name| KeyEvent::Deleted(name));
         let left = keyed.left.iter().map(KeyEvent::Left);
         let all = made.chain(deleted).chain(left).take(MOST_EVENTS);

@@ -43,20 +43,19 @@ pub(super) struct Wanted {
     generation: Option<i64>,
     deleting: bool,
     finalizers: Vec<String>,
-    /// Annotations of ours that act.
+    /// Annotations that are read.
     annotations: Vec<Option<String>>,
 }
 
 impl Wanted {
     pub(super) fn of(metadata: &ObjectMeta) -> Self {
         let annotation = |name: &str| metadata.annotations.as_ref()?.get(name).cloned();
-        let acting = annotation::ACTING.into_iter().chain([annotation::RECONCILE_AT]);
         Self {
             uid: metadata.uid.clone(),
             generation: metadata.generation,
             deleting: metadata.deletion_timestamp.is_some(),
             finalizers: metadata.finalizers.clone().unwrap_or_default(),
-            annotations: acting.map(annotation).collect(),
+            annotations: annotation::READ.iter().map(|read| annotation(read.key)).collect(),
         }
     }
 

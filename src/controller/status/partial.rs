@@ -55,7 +55,7 @@ pub(crate) fn cleanup_failed<K: ReconciledKind>(
     let findings = [
         Finding::no(condition::READY, reason, &*message),
         Finding::yes(condition::RECONCILING, reason, &*message),
-        Finding::no(condition::STALLED, progressing, "it is being worked on"),
+        Finding::no(condition::STALLED, progressing, "reconciliation is in progress"),
         Finding::no(condition::CLEANED_UP, reason, message),
     ];
     with_first(object, object.status.clone(), &findings, now)

@@ -53,7 +53,7 @@ pub(crate) fn rollout(deployment: Option<&Value>) -> Rollout {
         return Rollout::Stuck(format!("{message}; look at the pods: image, Secrets and events"));
     }
     if let Some(why) = refusal(deployment) {
-        return Rollout::UnderWay(format!("pods cannot be created: {why}"));
+        return Rollout::UnderWay(format!("pods cannot be created: {why}{}", way_out(deployment, why)));
     }
     if updated >= wanted && all <= updated && was_complete(deployment) {
         return Rollout::Unavailable(format!(
@@ -81,11 +81,25 @@ fn refusal(deployment: &Value) -> Option<&str> {
     failure["message"].as_str()
 }
 
+/// What to do where the account of the pods is not there: that is one the operator was told not to make.
+fn way_out(deployment: &Value, refusal: &str) -> String {
+    let account = deployment.pointer("/spec/template/spec/serviceAccountName").and_then(Value::as_str);
+    match account.filter(|_| refusal.contains("error looking up service account")) {
+        Some(account) => {
+            format!("; create ServiceAccount {account}, or set spec.serviceAccount.disableCreate to false")
+        }
+        None => String::new(),
+    }
+}
+
 fn under_way(wanted: i64, all: i64, updated: i64, available: i64) -> Rollout {
-    Rollout::UnderWay(format!(
-        "{updated} of {wanted} replicas are updated, {available} are available; {} old replicas remain",
-        all.saturating_sub(updated)
-    ))
+    let old = match all.saturating_sub(updated) {
+        ..=0 => String::new(),
+        1 => "; 1 old replica remains".to_owned(),
+        many => format!("; {many} old replicas remain"),
+    };
+    let are = if available == 1 { "is" } else { "are" };
+    Rollout::UnderWay(format!("{updated} of {wanted} replicas are updated, {available} {are} available{old}"))
 }
 
 fn gave_up(deployment: &Value) -> Option<&str> {
@@ -179,7 +193,7 @@ mod tests {
     fn more_replicas_are_not_told_as_another_template() {
         let mut scaled = deployment(2, 1, 1, 1);
         scaled["metadata"]["generation"] = json!(4);
-        let said = "0 of 2 replicas are updated, 1 are available; 1 old replicas remain";
+        let said = "0 of 2 replicas are updated, 1 is available; 1 old replica remains";
         assert_eq!(rollout(Some(&scaled)), Rollout::UnderWay(said.to_owned()));
     }
 

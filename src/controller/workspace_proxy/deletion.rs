@@ -75,7 +75,7 @@ impl Reconciler {
             Object::new(object.key.clone(), Origin::Read, store.object().clone());
         let why = match end {
             Ok(End::LetGo(mut left)) => {
-                left.extend(unproven.into_iter().map(Left));
+                left.extend(unproven.into_iter().map(Left::named));
                 return self.end_with(&object, &left).await;
             }
             Ok(End::Held(why)) => why,
@@ -139,7 +139,7 @@ impl Reconciler {
     /// The end of an object whose spec cannot be read: its registrations are left only if somebody says so.
     fn end_unreadable(&self, store: &RecordStore<'_>, is_released: bool) -> Result<End, RegistrationError> {
         if is_released || store.record.registrations().next().is_none() {
-            let left = store.record.registrations().map(|one| Left(one.name.clone())).collect();
+            let left = store.record.registrations().map(Left::of).collect();
             return Ok(End::LetGo(left));
         }
         Ok(End::Held("the object cannot be read; correct it".to_owned()))
@@ -215,7 +215,7 @@ fn named(object: &Object<CoderWorkspaceProxy>) -> Vec<Left> {
     let retiring = status["retiring"].as_array().into_iter().flatten();
     let all = [&status["current"], &status["pending"]].into_iter().chain(retiring);
     let names: BTreeSet<&str> = all.filter_map(|one| one["name"].as_str()).collect();
-    names.into_iter().take(MOST_NAMED).map(|name| Left(name.to_owned())).collect()
+    names.into_iter().take(MOST_NAMED).map(|name| Left::named(name.to_owned())).collect()
 }
 
 /// No coderd: nothing that is recorded is there.
@@ -244,7 +244,7 @@ mod tests {
             let object = json!({ "metadata": { "name": "a", "namespace": "b" }, "status": status });
             let key = ObjectKey { namespace: "b".to_owned(), name: "a".to_owned() };
             let all = named(&Object::new(key, Origin::Read, object));
-            all.into_iter().map(|Left(name)| name).collect::<Vec<_>>()
+            all.into_iter().map(|left| left.name).collect::<Vec<_>>()
         };
         let one = |name: &str| json!({ "name": name });
         let several = json!({ "registration": { "current": one("b"), "pending": one("b"),

@@ -169,8 +169,10 @@ fn without_brought(record: &Record, brought: Option<Uuid>) -> (Record, Vec<Left>
     let theirs: Vec<_> =
         record.registrations().filter(|one| brought.is_some() && one.id == brought).collect();
     let kept = theirs.iter().fold(record.clone(), |record, one| record.without(one));
-    let names: BTreeSet<&str> = theirs.iter().map(|one| one.name.as_str()).collect();
-    (kept, names.into_iter().map(|name| Left(name.to_owned())).collect())
+    // It is recorded twice while its token is being replaced.
+    let mut names = BTreeSet::new();
+    let left = theirs.into_iter().filter(|one| names.insert(one.name.as_str())).map(Left::of).collect();
+    (kept, left)
 }
 
 #[cfg(test)]
@@ -192,7 +194,7 @@ mod tests {
         let (current, pending, retiring) = (Some(one(mine)), Some(one(mine)), vec![one(other)]);
         let record = Record { current, pending, retiring: retiring.clone(), ..Record::default() };
         let rest = Record { retiring, ..Record::default() };
-        assert_eq!(without_brought(&record, mine), (rest, vec![Left("eu".to_owned())]));
+        assert_eq!(without_brought(&record, mine), (rest, vec![Left::of(&one(mine))]));
         assert_eq!(without_brought(&record, None), (record.clone(), Vec::new()));
     }
 }

@@ -13,6 +13,12 @@ use crate::foreign::Foreign;
 use crds::CoderWorkspaceProxyStatus;
 use crds::well_known::condition;
 
+/// The field with the name in coderd.
+const PROXY_NAME: &str = "spec.registration.proxyName (with bootstrap: spec.bootstrap.proxyName)";
+/// The field with the name of the Secret.
+const TOKEN_SECRET_NAME: &str =
+    "spec.registration.tokenSecretName (with bootstrap: spec.bootstrap.generatedTokenSecretName)";
+
 impl Outside {
     /// What is known of the way to coderd, and nothing of the registration.
     pub(super) fn of(reach: AccessStates<Reason>) -> Self {
@@ -84,7 +90,7 @@ impl Outside {
     /// The address of `bootstrap` is not one that the operator may dial.
     pub(super) fn not_allowed(url: &str) -> Self {
         let why = format!(
-            "spec.bootstrap.coderURL is neither the Service of a CoderControlPlane in this namespace nor allowed; use \
+            "no CoderControlPlane in this namespace serves at spec.bootstrap.coderURL now, and the URL is not allowed either; use \
              spec.controlPlaneRef, or start the operator with --allow-url={url}"
         );
         Self {
@@ -136,14 +142,20 @@ fn states(registered: &Registered, name: &str, place: &SecretPlace, rival: Optio
         Some(error) => return (error_of(error), secret),
         None => {}
     }
-    let renamed = "delete it, or give another name for the Secret in spec.registration.tokenSecretName";
     let secret = match registered.wait {
         Some(Wait::SecretNotOurs) => {
-            let why = format!("Secret {} belongs to somebody else; {renamed}", place.secret);
+            let why = format!(
+                "Secret {} exists and was not created for this object; it is left alone. Set {TOKEN_SECRET_NAME} to another name",
+                place.secret
+            );
             State::Refused(Reason::SecretNotOurs, why)
         }
         Some(Wait::SecretImmutable) => {
-            let why = format!("Secret {} is immutable; {renamed}", place.secret);
+            let why = format!(
+                "Secret {} is immutable, so no other token can be written to it; delete it, which gives pods a new token, or set \
+                 {TOKEN_SECRET_NAME} to another name",
+                place.secret
+            );
             State::Refused(Reason::SecretImmutable, why)
         }
         _ => secret,
@@ -157,7 +169,7 @@ fn registration(registered: &Registered, works: bool, name: &str, rival: Option<
         Some(Wait::Claimed) => {
             let rival = rival.unwrap_or_default();
             let why = format!(
-                "CoderWorkspaceProxy {rival} is older and has the name {name}; choose another proxyName"
+                "CoderWorkspaceProxy {rival} is older and has the name {name}; set {PROXY_NAME} to another name"
             );
             State::Refused(Reason::ProxyNameConflict, why)
         }
@@ -204,10 +216,13 @@ fn registration(registered: &Registered, works: bool, name: &str, rival: Option<
 fn name_taken(registered: &Registered, name: &str) -> State {
     let why = match registered.taken.as_deref().map(Foreign::new) {
         Some(name) => format!(
-            "coderd has a proxy {name} that this object did not register; choose another proxyName, or take it over with the \
-             annotation coder.com/adopt-proxy: {name}, which ends the token it has"
+            "coderd has a proxy {name} that this object did not register; set {PROXY_NAME} to another name, or take \
+             it over with the annotation coder.com/adopt-proxy: {name}, which ends the token it has"
         ),
-        None => format!("the name {name} is not free in coderd; choose another proxyName"),
+        None => format!(
+            "the name {name} is not free in coderd: another CoderWorkspaceProxy of this cluster has it, coderd itself, or what this \
+             object took over once already; set {PROXY_NAME} to another name"
+        ),
     };
     State::Refused(Reason::ProxyNameConflict, why)
 }
@@ -290,7 +305,7 @@ mod tests {
         let place = SecretPlace { secret: "s".to_owned(), data_key: "token".to_owned() };
         let registered = Registered { wait: Some(Wait::NameTaken), ..Registered::default() };
         let State::Refused(_, why) = states(&registered, "primary", &place, None).0 else { panic!() };
-        assert!(!why.contains("adopt-proxy") && why.contains("another proxyName"), "{why}");
+        assert!(!why.contains("adopt-proxy") && why.contains("proxyName"), "{why}");
         let State::Refused(reason, why) = said(Some(Wait::Contested), false).0 else { panic!() };
         assert!(reason == Reason::TokenContested && why.contains("coder.com/rotate-token"), "{why}");
     }

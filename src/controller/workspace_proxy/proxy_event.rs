@@ -1,6 +1,7 @@
 //! Decides what is told of a registration that came, went, changed or was left, which no condition shows. Of tokens it knows nothing.
 
 use super::reasons::Reason;
+use super::registration::cause::Cause;
 use super::registration::steps::Left;
 use super::registration::work::Done;
 use crate::foreign::Foreign;
@@ -8,17 +9,22 @@ use crate::kubernetes::events::{EventDraft, Severity};
 
 /// What there is to tell of something that was done.
 pub(super) fn of_done(done: &Done) -> EventDraft {
+    let mut severity = Severity::Normal;
     let (reason, note) = match done {
         Done::Registered(name) => {
             (Reason::ProxyRegistered, format!("workspace proxy {} was registered in coderd", clean(name)))
         }
-        Done::TokenReplaced(name) => (
-            Reason::TokenReplaced,
-            format!(
-                "the token of workspace proxy {} was replaced; the one before is no longer valid",
-                clean(name)
-            ),
-        ),
+        Done::TokenReplaced(name, cause) => {
+            if cause.is_interference() {
+                severity = Severity::Warning;
+            }
+            let name = clean(name);
+            let note = format!(
+                "the token of workspace proxy {name} was replaced and the one before is no longer valid: {}",
+                because(cause)
+            );
+            (Reason::TokenReplaced, note)
+        }
         Done::Renamed(from, to) => {
             (Reason::ProxyRenamed, format!("workspace proxy {} is called {} now", clean(from), clean(to)))
         }
@@ -26,16 +32,32 @@ pub(super) fn of_done(done: &Done) -> EventDraft {
             (Reason::ProxyRemoved, format!("workspace proxy {} was removed from coderd", clean(name)))
         }
     };
-    draft(Severity::Normal, reason, note)
+    draft(severity, reason, note)
 }
 
 /// What there is to tell of a registration that stays in coderd.
 pub(super) fn of_left(left: &Left) -> EventDraft {
-    let name = clean(&left.0);
+    let name = clean(&left.name);
+    // The object that could tell where is often gone.
+    let place = match left.deployment.as_deref().filter(|deployment| !deployment.is_empty()) {
+        Some(deployment) => format!("the coderd with deployment id {}", clean(deployment)),
+        None => "coderd".to_owned(),
+    };
     let note = format!(
-        "workspace proxy {name} was left in coderd; if nobody uses it, run coder wsproxy delete {name}"
+        "workspace proxy {name} was left in {place}; if nobody uses it, run coder wsproxy delete {name}"
     );
     draft(Severity::Warning, Reason::ProxyLeftBehind, note)
+}
+
+fn because(cause: &Cause) -> String {
+    match cause {
+        Cause::Lost => "coderd's answer with that one was lost".to_owned(),
+        Cause::Adopted => "the proxy was taken over, as the annotation coder.com/adopt-proxy asks".to_owned(),
+        Cause::Rotation(value) => format!("the annotation coder.com/rotate-token is {}", clean(value)),
+        Cause::SecretEmptied(secret) => format!("Secret {secret} was deleted, or emptied"),
+        Cause::SecretChanged(secret) => format!("Secret {secret} was changed and no longer holds it"),
+        Cause::ReplacedByOthers => "somebody else replaced it in coderd".to_owned(),
+    }
 }
 
 fn draft(severity: Severity, reason: Reason, note: String) -> EventDraft {
@@ -53,9 +75,22 @@ mod tests {
 
     #[test]
     fn a_registration_that_was_left_is_a_warning_that_names_it_and_what_to_do() {
-        let left = of_left(&Left("eu".to_owned()));
+        let left = of_left(&Left { name: "eu".to_owned(), deployment: Some("deployment-1".to_owned()) });
+        assert!(left.note.contains("deployment-1"), "{}", left.note);
         assert_eq!(left.severity, Severity::Warning);
         assert!(left.note.contains("coder wsproxy delete eu"), "{}", left.note);
         assert_eq!(of_done(&Done::Registered("eu".to_owned())).severity, Severity::Normal);
+    }
+
+    #[test]
+    fn a_token_that_was_replaced_says_why_and_interference_is_a_warning() {
+        let told = |cause: Cause| of_done(&Done::TokenReplaced("eu".to_owned(), cause));
+        let rotated = told(Cause::Rotation("a1".to_owned()));
+        assert!(rotated.note.ends_with("coder.com/rotate-token is a1"), "{}", rotated.note);
+        assert_eq!(rotated.severity, Severity::Normal);
+        assert_eq!(told(Cause::SecretEmptied("s".to_owned())).severity, Severity::Normal);
+        for interference in [Cause::SecretChanged("s".to_owned()), Cause::ReplacedByOthers] {
+            assert_eq!(told(interference).severity, Severity::Warning);
+        }
     }
 }

@@ -4,6 +4,7 @@
 use super::super::codes;
 use super::super::engine::Kind;
 use super::super::findings::{Collected, Draft, Spot};
+use super::super::judging::shown;
 use super::super::objects::Object;
 use super::delivery::Delivery;
 use super::units::Units;
@@ -11,10 +12,19 @@ use crds::names::{self, DerivedKind, DerivedName};
 use crds::well_known::default;
 use crds::{CoderControlPlaneSpec, CoderProvisionerSpec, CoderWorkspaceProxySpec};
 use serde::de::DeserializeOwned;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Where a name must be the only one of its kind: a namespace, or a place in coderd.
+/// Where a name must be the only one of its kind: a namespace, or a place in coderd, which does not tell case apart.
 type Claim = (String, DerivedKind, String);
+
+/// A claim of an object.
+struct Claimed {
+    claim: Claim,
+    /// The name as it is written.
+    name: String,
+    /// The field that gives it.
+    field: &'static str,
+}
 
 /// Judges every unit.
 pub(super) fn judge<'a>(
@@ -40,28 +50,64 @@ fn compare<'a>(members: &[&'a Object<'a>], collected: &mut Collected<'a>) {
     for object in members.iter().copied().filter(|object| !object.name.is_empty()) {
         let Some(kind) = object.our_kind() else { continue };
         let own = claims_of(kind, object);
-        let earlier = own.iter().find_map(|claim| Some((claim, *claims.get(claim)?)));
-        if let Some((claim, other)) = earlier.filter(|(_, other)| !std::ptr::eq(other.node, object.node)) {
-            let draft = Draft::new(&codes::SAME_DERIVED_NAME, collision(object, other, claim));
-            collected.field(object, "metadata.name", Spot::Value, draft);
+        // What one field settles is told once, however many names follow from it.
+        let mut told = BTreeSet::new();
+        for claimed in &own {
+            let other = claims.get(&claimed.claim).filter(|other| !std::ptr::eq(other.node, object.node));
+            let Some(other) = other else { continue };
+            let field = if object.title() == other.title() { NAME } else { claimed.field };
+            if told.insert((field, std::ptr::from_ref(other.node))) {
+                let draft = Draft::new(&codes::SAME_DERIVED_NAME, collision(object, other, claimed));
+                collected.field(object, field, Spot::Value, with_way_out(draft, field));
+            }
         }
-        for claim in own {
+        for Claimed { claim, .. } in own {
             claims.entry(claim).or_insert(object);
         }
     }
 }
 
-fn collision(object: &Object<'_>, other: &Object<'_>, (_, kind, name): &Claim) -> String {
+fn with_way_out(draft: Draft, field: &str) -> Draft {
+    if field == NAME { draft } else { draft.with_help(format!("give one of the two another {field}")) }
+}
+
+fn collision(object: &Object<'_>, other: &Object<'_>, claimed: &Claimed) -> String {
     let place = format!("{}:{}", other.source.name, other.node.span.line);
     if object.title() == other.title() {
         return format!("{} is also given at {place}", object.title());
     }
-    format!("the {} {name} is also made by {} at {place}", kind.as_str(), other.title())
+    let (name, other) = (&claimed.name, other.title());
+    match claimed.claim.1 {
+        DerivedKind::ProvisionerKey => {
+            format!("the provisioner key {} in coderd is also asked for by {other} at {place}", shown(name))
+        }
+        DerivedKind::ProxyRegistration => {
+            format!("the workspace proxy {} in coderd is also registered by {other} at {place}", shown(name))
+        }
+        kind => format!("the {} {name} is also made by {other} at {place}", kind.as_str()),
+    }
+}
+
+/// The field of what follows from the name of an object.
+const NAME: &str = "metadata.name";
+
+/// The field that a name comes from.
+fn field_of(kind: Kind, object: &Object<'_>, name: &DerivedName) -> &'static str {
+    let registered = object.node.at(&["spec", "controlPlaneRef"]).is_some();
+    match (kind, name.kind) {
+        _ if !name.chosen => NAME,
+        (Kind::Provisioner, DerivedKind::ProvisionerKey) => "spec.key.name",
+        (Kind::Provisioner, DerivedKind::Secret) => "spec.key.secretName",
+        (Kind::WorkspaceProxy, DerivedKind::ProxyRegistration) if registered => "spec.registration.proxyName",
+        (Kind::WorkspaceProxy, DerivedKind::ProxyRegistration) => "spec.bootstrap.proxyName",
+        (Kind::WorkspaceProxy, DerivedKind::Secret) if registered => "spec.registration.tokenSecretName",
+        (Kind::WorkspaceProxy, DerivedKind::Secret) => "spec.bootstrap.generatedTokenSecretName",
+        _ => NAME,
+    }
 }
 
 /// The names an object claims. Labels are shared by design, and an account that was chosen may be.
-fn claims_of(kind: Kind, object: &Object<'_>) -> Vec<Claim> {
-    let namespace = object.namespace;
+fn claims_of(kind: Kind, object: &Object<'_>) -> Vec<Claimed> {
     let derived = derived(kind, object).unwrap_or_default();
     let claimed = derived.into_iter().filter(|name| match name.kind {
         DerivedKind::InstanceLabel => false,
@@ -70,12 +116,18 @@ fn claims_of(kind: Kind, object: &Object<'_>) -> Vec<Claim> {
         DerivedKind::Secret => kind != Kind::ControlPlane,
         _ => true,
     });
-    let scope = |name: &DerivedName| match name.kind {
-        DerivedKind::ProvisionerKey => provisioner_scope(object),
-        DerivedKind::ProxyRegistration => proxy_scope(object),
-        _ => namespace.to_owned(),
-    };
-    claimed.map(|name| (scope(&name), name.kind, name.name)).collect()
+    claimed
+        .map(|name| {
+            let in_coderd = || names::as_coderd_compares(&name.name);
+            let (scope, unique) = match name.kind {
+                DerivedKind::ProvisionerKey => (provisioner_scope(object), in_coderd()),
+                DerivedKind::ProxyRegistration => (proxy_scope(object), in_coderd()),
+                _ => (object.namespace.to_owned(), name.name.clone()),
+            };
+            let field = field_of(kind, object, &name);
+            Claimed { claim: (scope, name.kind, unique), name: name.name, field }
+        })
+        .collect()
 }
 
 /// Keys are told apart within an organization of a control plane.

@@ -45,7 +45,7 @@ const FAILED: (&str, &str) = (REGISTERED, "RegistrationFailed");
 const TAKEN: Told = Told::Condition(
     REGISTERED,
     "ProxyNameConflict",
-    ["the name eu is not free in coderd", "choose another proxyName"],
+    ["the name eu is not free in coderd", "spec.registration.proxyName"],
 );
 
 impl Call {

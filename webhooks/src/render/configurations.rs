@@ -56,7 +56,7 @@ pub fn validating() -> ValidatingWebhookConfiguration {
         rules: Some(vec![rule_for(kind)]),
         failure_policy: Some("Fail".to_owned()),
         match_policy: Some("Equivalent".to_owned()),
-        match_conditions: Some(match_conditions()),
+        match_conditions: Some(conditions_of_rules()),
         namespace_selector: Some(admitted_namespaces()),
         side_effects: "None".to_owned(),
         timeout_seconds: Some(5),
@@ -101,10 +101,25 @@ pub(super) fn rule_for(kind: Kind) -> RuleWithOperations {
 /// nor the tools that apply the same manifest again and again. An object that is being deleted is looked at like any
 /// other: what it says about addresses and Secrets still counts.
 pub(super) fn match_conditions() -> Vec<MatchCondition> {
+    spec_changed_or(&acting_annotation_changed())
+}
+
+/// The same, and whatever else is new among annotations of ours: one that is misspelt can be meant for one that acts.
+fn conditions_of_rules() -> Vec<MatchCondition> {
+    let quiet: Vec<&str> = annotation::READ.iter().filter(|read| !read.acts).map(|read| read.key).collect();
+    let changed = format!(
+        "has(object.metadata.annotations) && object.metadata.annotations.exists(name, name.startsWith('{GROUP}/') && \
+         !(name in {}) && {})",
+        crate::text::list(&quiet),
+        is_new_annotation()
+    );
+    spec_changed_or(&changed)
+}
+
+fn spec_changed_or(condition: &str) -> Vec<MatchCondition> {
     let expression = format!(
         "request.operation == 'CREATE' || has(object.spec) != has(oldObject.spec) || \
-         (has(object.spec) && object.spec != oldObject.spec) || {}",
-        acting_annotation_changed()
+         (has(object.spec) && object.spec != oldObject.spec) || {condition}"
     );
     vec![MatchCondition { name: "spec-changed".to_owned(), expression }]
 }
@@ -112,11 +127,16 @@ pub(super) fn match_conditions() -> Vec<MatchCondition> {
 /// CEL on an update: whether an annotation that acts is new or has another value.
 pub(super) fn acting_annotation_changed() -> String {
     format!(
-        "{}.exists(name, has(object.metadata.annotations) && name in object.metadata.annotations && \
-         !(has(oldObject.metadata.annotations) && name in oldObject.metadata.annotations && \
-         oldObject.metadata.annotations[name] == object.metadata.annotations[name]))",
-        crate::text::list(&annotation::ACTING)
+        "{}.exists(name, has(object.metadata.annotations) && name in object.metadata.annotations && {})",
+        crate::text::list(&annotation::ACTING),
+        is_new_annotation()
     )
+}
+
+/// CEL on an update: whether the annotation `name` was not there, or had another value.
+fn is_new_annotation() -> &'static str {
+    "!(has(oldObject.metadata.annotations) && name in oldObject.metadata.annotations && \
+     oldObject.metadata.annotations[name] == object.metadata.annotations[name])"
 }
 
 /// Every namespace except those that have admission switched off by the break-glass label.

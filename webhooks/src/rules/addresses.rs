@@ -21,7 +21,7 @@ pub(super) static RULES: &[Rule] = &[
         when: When::Always,
         layers: EVERYWHERE,
         check: Check::Text(&[Form::Matches(&URL)]),
-        fix: "use https://host[:port][/path], with the token in a Secret",
+        fix: "use https://host[:port][/path], without user, password or query",
         why: "A user, a password or a query in an address would show up in Git, in the status and in logs.",
         bad: "spec:\n  primaryAccessURL: https://admin:secret@coder.example.com",
         good: "spec:\n  primaryAccessURL: https://coder.example.com",

@@ -3,6 +3,7 @@
 
 use serde_json::Value;
 
+use super::exposure::ways_to_a_token;
 use super::{Check, IN_RUST, NO_CEL, Problem, Rule, Severity, Subject, When};
 use crate::defaults::follows_control_plane;
 use crate::field;
@@ -106,7 +107,9 @@ pub(super) static RULES: &[Rule] = &[
 fn no_image(subject: &Subject<'_>) -> Vec<Problem> {
     // What follows its control plane is better off than with any version of its own.
     let follows = follows_control_plane(subject.kind, subject.object);
-    let silent = !follows && field::at(subject.object, "spec.image").is_none();
+    // One that is refused for its way to a token may yet turn out to follow one.
+    let refused = subject.kind == Kind::WorkspaceProxy && !ways_to_a_token(subject).is_empty();
+    let silent = !follows && !refused && field::at(subject.object, "spec.image").is_none();
     silent.then(|| Problem::invalid("spec.image", "the version is not in Git")).into_iter().collect()
 }
 

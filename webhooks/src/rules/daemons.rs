@@ -108,7 +108,7 @@ fn excluded_by_key_cel(_: Kind) -> Vec<CelCheck> {
 
 fn other_key(subject: &Subject<'_>) -> Vec<Problem> {
     let forbidden = |field: String, name: &str| {
-        let problem = format!("{} is the operator's", quoted(name));
+        let problem = format!("{} is set by the operator", quoted(name));
         Problem::invalid(field, problem).because(CauseReason::Forbidden)
     };
     let variables = field::items_at(subject.object, "spec.extraEnv").iter().enumerate();

@@ -204,9 +204,9 @@ fn no_gateway_cel(_: Kind) -> Vec<CelCheck> {
     vec![CelCheck::counting("spec.expose.gateway", text)]
 }
 
-/// One problem at most, as the CEL of the whole object counts them. A token beside `bootstrap` has always been accepted,
-/// and is a warning.
-fn ways_to_a_token(subject: &Subject<'_>) -> Vec<Problem> {
+/// As many problems as the CEL of the whole object counts. A token beside `bootstrap` has always been accepted, and is a
+/// warning.
+pub(super) fn ways_to_a_token(subject: &Subject<'_>) -> Vec<Problem> {
     let given = |path| has(subject, path);
     let [control_plane, bootstrap, registration, address, token] = [
         "spec.controlPlaneRef",
@@ -216,30 +216,46 @@ fn ways_to_a_token(subject: &Subject<'_>) -> Vec<Problem> {
         "spec.proxySessionTokenSecretRef",
     ]
     .map(given);
-    let besides = |field: &str| Problem::invalid(field, "is not for a proxy with controlPlaneRef");
-    let missing = |problem: &str| Problem::invalid("spec", problem).because(CauseReason::Required);
-    let problem = match (control_plane, bootstrap, token) {
-        (true, true, _) => besides("spec.bootstrap"),
-        (true, false, true) => besides("spec.proxySessionTokenSecretRef"),
-        (true, false, false) => return Vec::new(),
-        (false, true, _) | (false, false, true) if registration => {
-            Problem::invalid("spec.registration", "is for a proxy with controlPlaneRef")
-        }
-        (false, true, _) => return Vec::new(),
-        (false, false, true) if address => return Vec::new(),
-        (false, false, true) => missing("primaryAccessURL is missing"),
-        (false, false, false) if registration => missing("controlPlaneRef is missing"),
-        (false, false, false) if address => missing("proxySessionTokenSecretRef is missing"),
-        (false, false, false) => missing("has no control plane, and no address and token"),
+    let besides = |field: &str| {
+        Problem::invalid(field, "cannot be combined with controlPlaneRef").fixed_by("remove one of the two")
+    };
+    let alone = |fix: &str| Problem::invalid("spec.registration", "needs controlPlaneRef").fixed_by(fix);
+    let missing = |problem: &str, fix: &str| {
+        Problem::invalid("spec", problem).because(CauseReason::Required).fixed_by(fix)
+    };
+    if control_plane {
+        let other = bootstrap.then(|| besides("spec.bootstrap"));
+        return other.into_iter().chain(token.then(|| besides("spec.proxySessionTokenSecretRef"))).collect();
+    }
+    if bootstrap {
+        let fix = "remove it: with bootstrap the name is bootstrap.proxyName; or set controlPlaneRef in place of bootstrap";
+        return one(registration, || alone(fix));
+    }
+    if token {
+        let fix = "remove it, or set controlPlaneRef in place of the address and the token";
+        let address = one(!address, || {
+            missing("primaryAccessURL is missing", "set it to the address of the control plane")
+        });
+        return one(registration, || alone(fix)).into_iter().chain(address).collect();
+    }
+    let problem = if registration {
+        missing("controlPlaneRef is missing", "name a CoderControlPlane of this namespace in it")
+    } else if address {
+        let fix = "name the Secret with the token, or set controlPlaneRef or bootstrap to have the proxy registered";
+        missing("proxySessionTokenSecretRef is missing", fix)
+    } else {
+        let fix = "set controlPlaneRef; or bootstrap; or primaryAccessURL and proxySessionTokenSecretRef";
+        missing("has no control plane, and no address and token", fix)
     };
     vec![problem]
 }
 
 fn ways_to_a_token_cel(_: Kind) -> Vec<CelCheck> {
-    let text = "(has(self.spec) && (has(self.spec.controlPlaneRef) ? !has(self.spec.bootstrap) && \
-                !has(self.spec.proxySessionTokenSecretRef) : !has(self.spec.registration) && \
-                (has(self.spec.bootstrap) || has(self.spec.primaryAccessURL) && \
-                has(self.spec.proxySessionTokenSecretRef))) ? 0 : 1)";
+    let text = "(!has(self.spec) ? 1 : has(self.spec.controlPlaneRef) ? (has(self.spec.bootstrap) ? 1 : 0) + \
+                (has(self.spec.proxySessionTokenSecretRef) ? 1 : 0) : \
+                has(self.spec.bootstrap) ? (has(self.spec.registration) ? 1 : 0) : \
+                has(self.spec.proxySessionTokenSecretRef) ? (has(self.spec.registration) ? 1 : 0) + \
+                (has(self.spec.primaryAccessURL) ? 0 : 1) : 1)";
     vec![CelCheck::counting("", text)]
 }
 

@@ -120,7 +120,7 @@ pub(super) static RULES: &[Rule] = &[
         when: When::Change,
         layers: &[Layer::Webhook],
         check: Check::Object { find: new_identity, cel: NO_CEL },
-        fix: "none: running builds finish first",
+        fix: "nothing needs to be done; running builds finish first",
         why: "Control plane, organization, name and tags are part of the key in coderd and cannot be edited there. \
               The operator creates a new key, rolls the daemons over to it, and deletes the old one once they run.",
         bad: "spec:\n  tags:\n    environment: cloud   # was: on-prem",

@@ -3,6 +3,7 @@
 
 mod addresses;
 mod advice;
+mod annotations;
 mod daemons;
 mod environment;
 mod exposure;
@@ -340,6 +341,7 @@ pub fn rules() -> impl Iterator<Item = &'static Rule> {
         names::RULES,
         identity::RULES,
         references::RULES,
+        annotations::RULES,
         values::RULES,
         environment::RULES,
         pods::RULES,

@@ -166,19 +166,23 @@ fn like_cel(pattern: &Pattern) -> Vec<CelCheck> {
 
 fn reserved_by_coderd(subject: &Subject<'_>) -> Vec<Problem> {
     let own = field::text_at(subject.object, "metadata.name").unwrap_or_default();
-    let chosen = |path| field::text_at(subject.object, path).is_some_and(|name| !name.is_empty());
-    let taken = match subject.kind {
-        Kind::ControlPlane => false,
-        Kind::Provisioner => reserved::KEYS.contains(&own) && !chosen("spec.key.name"),
+    let chosen = |path: &str| field::text_at(subject.object, path).is_some_and(|name| !name.is_empty());
+    let (is_taken, path) = match subject.kind {
+        Kind::ControlPlane => return Vec::new(),
+        Kind::Provisioner => (reserved::KEYS.contains(&own), Some("spec.key.name")),
         Kind::WorkspaceProxy => {
             // Otherwise the operator gives it no name in coderd.
             let registration = Registration::of(subject.kind, subject.object);
-            let taken = reserved::PROXIES.contains(&own) || UUID.matches(own);
-            taken && registration.is_some_and(|made| !chosen(made.proxy_name))
+            let is_taken = reserved::PROXIES.contains(&own) || UUID.matches(own);
+            (is_taken, registration.map(|made| made.proxy_name))
         }
     };
-    let problem = || Problem::invalid("metadata.name", format!("{} is a name coderd reserves", quoted(own)));
-    taken.then(problem).into_iter().collect()
+    let problem = |path: &str| {
+        Problem::invalid("metadata.name", format!("{} is a name coderd reserves", quoted(own)))
+            .fixed_by(format!("choose another name, or set {path}"))
+    };
+    let taken = path.filter(|path| is_taken && !chosen(path));
+    taken.map(problem).into_iter().collect()
 }
 
 fn reserved_cel(kind: Kind) -> Vec<CelCheck> {

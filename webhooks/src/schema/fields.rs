@@ -34,6 +34,26 @@ pub(crate) fn is_bounded(kind: Kind, pattern: &str) -> bool {
     way(root(kind), pattern).is_some_and(|nodes| nodes.iter().all(|node| node.bounded))
 }
 
+/// A path as `kubectl explain` takes it: without indices, and no further than to a map whose keys are anybody's.
+pub(super) fn explained(kind: Kind, path: &str) -> String {
+    let mut explained = Vec::new();
+    let mut node = Some(root(kind));
+    for key in path.split('[').next().unwrap_or_default().split('.') {
+        let Some(next) = node.and_then(|node| node.named(key)) else { break };
+        explained.push(key);
+        node = Some(next);
+    }
+    explained.join(".")
+}
+
+/// The field that was probably meant by one that the kind does not have.
+pub fn meant_by(kind: Kind, unknown: &str) -> Option<&'static str> {
+    let pattern = field::pattern(unknown);
+    let (parent, name) = pattern.rsplit_once('.').unwrap_or(("", &pattern));
+    let node = if parent.is_empty() { root(kind) } else { *way(root(kind), parent)?.last()? };
+    crate::text::nearest(name, node.names())
+}
+
 /// Paths of the fields of an object that its kind does not have and the API server would drop.
 pub fn unknown_fields(kind: Kind, object: &Value) -> Vec<String> {
     let mut unknown = Vec::new();
@@ -76,6 +96,28 @@ fn compare(node: &Node, value: &Value, path: &str, unknown: &mut Vec<String>) {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_misspelt_field_has_a_field_that_was_meant_beside_it() {
+        let meant = |unknown: &str| meant_by(Kind::Provisioner, unknown);
+        assert_eq!(meant("spec.controlPlaneref"), Some("controlPlaneRef"));
+        assert_eq!(meant("spec.organisationName"), Some("organizationName"));
+        assert_eq!(meant("spec.tag"), Some("tags"));
+        assert_eq!(meant("spec.extraEnv[1].nam"), Some("name"));
+        assert_eq!(meant("spce"), Some("spec"));
+        for strange in ["spec.image.tag", "spec.tags[a.b]", "spec.completelyDifferent", "spec.a.b.c"] {
+            assert_eq!(meant(strange), None, "{strange}");
+        }
+    }
+
+    #[test]
+    fn kubectl_is_asked_about_fields_and_never_about_keys_of_maps() {
+        let explained = |path: &str| explained(Kind::Provisioner, path);
+        assert_eq!(explained("spec.tags.owner"), "spec.tags");
+        assert_eq!(explained("spec.tags[a.b]"), "spec.tags");
+        assert_eq!(explained("spec.extraEnv[1].name"), "spec.extraEnv");
+        assert_eq!(explained("spec.controlPlaneRef.name"), "spec.controlPlaneRef.name");
+    }
 
     #[test]
     fn fields_are_found_through_lists_and_maps() {

@@ -19,7 +19,7 @@ use serde_json::Value;
 use crate::kind::Kind;
 
 pub use derived::derived;
-pub use fields::unknown_fields;
+pub use fields::{meant_by, unknown_fields};
 
 pub(crate) use fields::{has_field, is_bounded};
 use node::Node;

@@ -44,12 +44,18 @@ impl Node {
 
     /// The schema of a property.
     pub(super) fn property(&self, name: &str) -> Option<&Self> {
+        self.named(name).or(self.others.as_deref())
+    }
+
+    /// The schema of a property that has a name of its own.
+    pub(super) fn named(&self, name: &str) -> Option<&Self> {
         let named = self.properties.binary_search_by(|(known, _)| (**known).cmp(name));
-        named
-            .ok()
-            .and_then(|index| self.properties.get(index))
-            .map(|(_, node)| node)
-            .or(self.others.as_deref())
+        named.ok().and_then(|index| self.properties.get(index)).map(|(_, node)| node)
+    }
+
+    /// The names of its properties.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.properties.iter().map(|(name, _)| &**name)
     }
 
     /// The schema of every item.

@@ -78,7 +78,11 @@ fn path(subject: &Subject<'_>, steps: &[&str]) -> String {
 }
 
 fn problem(subject: &Subject<'_>, path: &str, error: &ValidationError<'_>) -> Problem {
-    let fix = format!("see kubectl explain {}.{}", subject.kind.plural(), explained(path));
+    let fix = format!(
+        "see kubectl explain {}.{}",
+        subject.kind.plural(),
+        super::fields::explained(subject.kind, path)
+    );
     if let ValidationErrorKind::Required { property } = error.kind() {
         let path = field::child(path, property.as_str().unwrap_or_default());
         return Problem::invalid(path, "is required").because(CauseReason::Required).fixed_by(fix);
@@ -106,10 +110,4 @@ fn problem(subject: &Subject<'_>, path: &str, error: &ValidationError<'_>) -> Pr
         _ => ("does not fit the schema".to_owned(), CauseReason::Invalid),
     };
     Problem::invalid(path, text).because(reason).fixed_by(fix)
-}
-
-/// A path as `kubectl explain` takes it: without indices and keys of maps.
-fn explained(path: &str) -> String {
-    let plain = path.split('[').next().unwrap_or_default();
-    plain.to_owned()
 }

@@ -96,6 +96,16 @@ fn ways_to_a_token() {
             verdict.causes.iter().map(|cause| (cause.code, cause.field.as_str())).collect();
         assert_eq!(causes, [("CODER0307", field)], "{bad}");
     }
+    // Every problem at once, each with its own way out.
+    let all = proxy(
+        json!({"controlPlaneRef": reference, "bootstrap": bootstrap, "proxySessionTokenSecretRef": token}),
+    );
+    let fields: Vec<&str> = all.causes.iter().map(|cause| cause.field.as_str()).collect();
+    assert_eq!(fields, ["spec.bootstrap", "spec.proxySessionTokenSecretRef"]);
+    assert_eq!(all.causes[0].fix, "remove one of the two");
+    let all = proxy(json!({"proxySessionTokenSecretRef": token, "registration": {}}));
+    let fields: Vec<&str> = all.causes.iter().map(|cause| cause.field.as_str()).collect();
+    assert_eq!(fields, ["spec.registration", "spec"]);
     for good in [
         json!({ "controlPlaneRef": reference }),
         json!({"controlPlaneRef": reference, "primaryAccessURL": url, "registration": {"proxyName": "eu"}}),

@@ -126,7 +126,10 @@ impl<'a> Work<'a> {
             Found::Ours { record, version, owner, .. } => (None, Some(version), Some((owner, record))),
             Found::Foreign => {
                 let place = context.kube.namespace();
-                let message = format!("Secret {name} in namespace {place} exists and is not ours; delete it");
+                let message = format!(
+                    "Secret {name} in namespace {place} was not created by the operator; it is left alone: find out whose it is and \
+                     remove it from there"
+                );
                 return Err(Trouble::lasting(Reason::SecretConflict, message));
             }
         };

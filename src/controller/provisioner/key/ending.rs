@@ -38,7 +38,7 @@ pub(crate) enum EndStep {
 /// The next step.
 pub(crate) fn next(ending: &Ending<'_>) -> EndStep {
     if ending.is_released {
-        return EndStep::LetGo(ending.record.keys().map(|key| Left::Behind(key.name.clone())).collect());
+        return EndStep::LetGo(ending.record.keys().map(Left::behind).collect());
     }
     if let Unrecorded::Ours(record) = ending.unrecorded {
         return EndStep::Record(record.clone(), Vec::new());
@@ -52,12 +52,12 @@ pub(crate) fn next(ending: &Ending<'_>) -> EndStep {
         match sight {
             // One that was taken over, and whose daemons others still run.
             Sight::Listed(found) if key.is_adopted() && !found.daemons.is_none() => {
-                return without(vec![Left::Behind(key.name.clone())]);
+                return without(vec![Left::behind(key)]);
             }
             Sight::Listed(found) if key.is_found(found) => return EndStep::Delete(key.clone()),
             // Its name belongs to somebody else by now.
             Sight::Listed(_) | Sight::Absent => return without(Vec::new()),
-            Sight::HomeGone | Sight::NotLicensed => return without(vec![Left::Behind(key.name.clone())]),
+            Sight::HomeGone | Sight::NotLicensed => return without(vec![Left::behind(key)]),
             Sight::OrganizationGone => return without(vec![Left::WithOrganization(key.name.clone())]),
             Sight::Unreachable => is_blocked = true,
         }

@@ -50,12 +50,19 @@ pub(crate) enum Left {
     Taken(String),
     /// So many more names were taken.
     MoreTaken(usize),
-    /// It is ours, and can never be reached again.
-    Behind(String),
+    /// It is ours, and can never be reached again: its name, and where it is.
+    Behind(String, Box<Home>),
     /// A status names it, and nobody can prove that it is ours.
     Unproven(String),
     /// It went with its organization.
     WithOrganization(String),
+}
+
+impl Left {
+    /// That a key of ours stays where it is.
+    pub(crate) fn behind(key: &Key) -> Self {
+        Self::Behind(key.name.clone(), Box::new(key.home.clone()))
+    }
 }
 
 /// One step.
@@ -180,7 +187,7 @@ impl Seen<'_> {
                 Step::record(self.record.forgetting_pending())
             }
             Some(Sight::HomeGone) => {
-                let left = if is_kept { vec![Left::Behind(pending.name.clone())] } else { Vec::new() };
+                let left = if is_kept { vec![Left::behind(pending)] } else { Vec::new() };
                 Step::Record(Box::new(self.record.forgetting_pending()), left)
             }
             // Whether it came to be is found out when that coderd can be asked.

@@ -1,6 +1,7 @@
 //! Brings the keys of a provisioner to what they should be: looks, lets `steps` decide, acts, and looks again. It decides
 //! nothing itself, and every effect was recorded before it happens.
 
+use super::cause::{Cause, cause, unadopted};
 use super::homes::{Homes, Silent};
 use super::lists::Wanted;
 use super::look::{Look, now};
@@ -70,15 +71,17 @@ pub(crate) struct Keyed {
     pub wait: Option<Wait>,
     /// What failed in coderds that earlier keys are in, with the names of their control planes.
     pub elsewhere: Option<String>,
+    /// Why the key that an annotation names is not taken over.
+    pub unadopted: Option<String>,
     /// Whether a key that was made had to be given up.
     pub gave_up: bool,
     /// What failed.
     pub error: Option<KeyError>,
     /// Keys that were left alone.
     pub left: Vec<Left>,
-    /// Keys that were made and deleted, by name.
-    pub made: Vec<String>,
-    /// The same for those that were deleted.
+    /// Keys that were made, by name, and why.
+    pub made: Vec<(String, Cause)>,
+    /// Keys that were deleted, by name.
     pub deleted: Vec<String>,
     /// The names of the daemons that coderd sees with the key in use.
     pub daemons: Option<BTreeSet<String>>,
@@ -196,7 +199,9 @@ impl KeyWork<'_> {
     /// One step; returns whether another may follow.
     async fn step(&mut self, store: &mut RecordStore<'_>, keyed: &mut Keyed) -> Result<bool, KeyError> {
         let look = self.look(&store.record).await?;
-        let step = next(&self.seen(&store.record, &look));
+        let seen = self.seen(&store.record, &look);
+        let (step, cause) = (next(&seen), cause(&seen));
+        keyed.unadopted = unadopted(&seen);
         keyed.proven = look.proven(&store.record, self.desired);
         keyed.is_asked_for = look.is_asked_for(&store.record, self.desired);
         keyed.daemons = look.daemons(&store.record);
@@ -215,7 +220,10 @@ impl KeyWork<'_> {
                 store.save(*record).await?;
                 keyed.left.extend(left);
             }
-            Step::Create => self.create(store, &look, keyed).await?,
+            Step::Create => {
+                let made = self.create(store, &look, keyed).await?;
+                keyed.made.extend(made.map(|name| (name, cause)));
+            }
             Step::Move(from) => self.copy(&store.record, &look, &from).await?,
             Step::Empty(place) => self.empty(&store.record, &look, &place).await?,
             Step::Delete(key) => self.delete(store, &key, keyed).await?,
@@ -240,17 +248,18 @@ impl KeyWork<'_> {
     /// Makes the key that is recorded as pending and keeps its plaintext. That it is attempted is recorded first, and nothing
     /// is looked at in between: a name that is taken now is somebody else's, unless an earlier request of ours was still under
     /// way; then the next look tells. If the plaintext cannot be kept, the next look finds the key, and it is deleted; if
-    /// somebody else has taken over meanwhile, who knows nothing of it, it is deleted here. One is made in a reconcile.
+    /// somebody else has taken over meanwhile, who knows nothing of it, it is deleted here. One is made in a reconcile. Returns
+    /// the name of the key that was made.
     async fn create(
         &mut self,
         store: &mut RecordStore<'_>,
         look: &Look,
         keyed: &mut Keyed,
-    ) -> Result<(), KeyError> {
+    ) -> Result<Option<String>, KeyError> {
         let under_way = |key: Key| Key { attempted: key.may_be_under_way(now()), ..key };
         let before = store.record.pending.clone().map(under_way);
         store.save(store.record.attempting(now())).await?;
-        let Some(pending) = store.record.pending.clone() else { return Ok(()) };
+        let Some(pending) = store.record.pending.clone() else { return Ok(None) };
         self.changed_here();
         self.paused = true;
         let organization = pending.home.organization;
@@ -258,12 +267,13 @@ impl KeyWork<'_> {
         let plaintext = match made {
             Ok(plaintext) => plaintext,
             Err(Error::Conflict { .. }) if before.as_ref().is_some_and(|key| key.attempted) => {
-                return Ok(store.save(store.record.unattempted(before)).await?);
+                store.save(store.record.unattempted(before)).await?;
+                return Ok(None);
             }
             Err(Error::Conflict { .. }) => {
                 store.save(store.record.forgetting_pending()).await?;
                 keyed.left.push(Left::Taken(pending.name));
-                return Ok(());
+                return Ok(None);
             }
             Err(error) => {
                 if is_refusal(&error) {
@@ -278,8 +288,7 @@ impl KeyWork<'_> {
             }
             return Err(error);
         }
-        keyed.made.push(pending.name);
-        Ok(())
+        Ok(Some(pending.name))
     }
 
     /// Forgets what the coderd that is asked for said: something is changed there.
@@ -363,7 +372,7 @@ impl KeyWork<'_> {
             Ok(Deletion::NotThere) => {}
             Ok(Deletion::Impossible) => {
                 store.save(store.record.without(key)).await?;
-                keyed.left.push(Left::Behind(key.name.clone()));
+                keyed.left.push(Left::behind(key));
             }
             Err(Silent::Coderd(error)) if key.home == self.desired.home => return Err(error.into()),
             Err(why) => self.homes.fail(&key.home, &why),

@@ -50,10 +50,9 @@ pub(crate) fn next(ending: &Ending<'_>) -> EndStep {
     if ending.is_released {
         // What was never asked for is not there.
         let is_there = |one: &&Registration| one.id.is_some() || one.attempted;
-        let mut names: Vec<String> =
-            record.registrations().filter(is_there).map(|one| one.name.clone()).collect();
-        names.dedup();
-        return EndStep::LetGo(names.into_iter().map(Left).collect());
+        let mut left: Vec<Left> = record.registrations().filter(is_there).map(Left::of).collect();
+        left.dedup();
+        return EndStep::LetGo(left);
     }
     let (mut is_blocked, mut left) = (false, Vec::new());
     match ending.unrecorded {
@@ -63,19 +62,19 @@ pub(crate) fn next(ending: &Ending<'_>) -> EndStep {
         }
         Unrecorded::Nothing => {}
         Unrecorded::Unknown => is_blocked = true,
-        Unrecorded::Left(name) => left.push(Left(name.clone())),
+        Unrecorded::Left(name) => left.push(Left::named(name.clone())),
     }
     for (one, sight) in record.registrations().zip(ending.sights) {
         let without = |left| EndStep::Record(Box::new(record.without(one)), left);
         // It belongs to others still.
         if record.is_adopting(one) {
-            let left = one.attempted.then(|| Left(one.name.clone()));
+            let left = one.attempted.then(|| Left::of(one));
             return EndStep::Record(Box::new(record.not_adopting()), left.into_iter().collect());
         }
         match sight {
             Sight::There => return EndStep::Delete(one.clone()),
             Sight::Absent => return without(Vec::new()),
-            Sight::HomeGone | Sight::NotLicensed => return without(vec![Left(one.name.clone())]),
+            Sight::HomeGone | Sight::NotLicensed => return without(vec![Left::of(one)]),
             Sight::Unreachable => is_blocked = true,
         }
     }
@@ -100,7 +99,7 @@ mod tests {
         let step = |sight: Sight, is_released: bool| {
             next(&Ending { record: &record, unrecorded, sights: &[sight], is_released })
         };
-        let left = || vec![Left("eu".to_owned())];
+        let left = || vec![Left::of(&one(true))];
         assert_eq!(step(Sight::There, false), EndStep::Delete(one(true)));
         assert_eq!(step(Sight::Unreachable, false), EndStep::Blocked);
         assert_eq!(step(Sight::Unreachable, true), EndStep::LetGo(left()));
@@ -120,7 +119,7 @@ mod tests {
         assert_eq!(step(&adopting), EndStep::Record(Box::default(), Vec::new()));
         let attempted = Registration { attempted: true, ..theirs.clone() };
         let tried = Record { pending: Some(attempted.clone()), ..adopting.clone() };
-        assert_eq!(step(&tried), EndStep::Record(Box::default(), vec![Left("eu".to_owned())]));
+        assert_eq!(step(&tried), EndStep::Record(Box::default(), vec![Left::of(&one(true))]));
         let taken = Record { current: Some(attempted.clone()), pending: None, ..adopting };
         assert_eq!(step(&taken), EndStep::Delete(attempted), "its token was proven to be ours");
     }
@@ -133,7 +132,7 @@ mod tests {
         };
         assert_eq!(step(&Unrecorded::Unknown), EndStep::Blocked);
         assert_eq!(step(&Unrecorded::Nothing), EndStep::LetGo(Vec::new()));
-        let left = EndStep::LetGo(vec![Left("eu".to_owned())]);
+        let left = EndStep::LetGo(vec![Left::named("eu".to_owned())]);
         assert_eq!(
             step(&Unrecorded::Left("eu".to_owned())),
             left,

@@ -261,7 +261,7 @@ impl Look {
     }
 
     /// The name of the proxy of others that has the name that is asked for, as it is written, if it could be taken over: not that
-    /// of another object, and not the control plane itself.
+    /// of another object, not what was taken over before, and not the control plane itself.
     pub(super) fn taken(
         &self,
         record: &Record,
@@ -269,8 +269,11 @@ impl Look {
         of_others: &BTreeSet<Uuid>,
     ) -> Option<String> {
         let current = record.current.as_ref().and_then(|current| current.id);
+        // An annotation acts once.
+        let is_done =
+            |one: &WorkspaceProxy| record.adopted.as_ref().is_some_and(|name| is_same(name, &one.name));
         let is_taken = |one: &&WorkspaceProxy| {
-            let is_named = is_same(&one.name, &desired.name) && Some(one.id) != current;
+            let is_named = is_same(&one.name, &desired.name) && Some(one.id) != current && !is_done(one);
             is_named && one.id.to_string() != desired.home.deployment && !of_others.contains(&one.id)
         };
         self.proxies.iter().flatten().find(is_taken).map(|one| one.name.clone())

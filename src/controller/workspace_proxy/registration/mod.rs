@@ -1,6 +1,7 @@
 //! The registration of a workspace proxy in coderd, from the first to the last. `steps` and `ending` decide, purely, what is done
 //! next; the rest reads and acts. No token ever reaches a log, a status or an error.
 
+pub(crate) mod cause;
 pub(crate) mod end;
 pub(crate) mod ending;
 mod look;

@@ -38,9 +38,26 @@ pub(crate) enum Wait {
     TooMany,
 }
 
-/// A registration that stays in coderd, by name.
+/// A registration that stays in coderd.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Left(pub String);
+pub(crate) struct Left {
+    /// Its name.
+    pub name: String,
+    /// The id of the deployment it is in, if that is known.
+    pub deployment: Option<String>,
+}
+
+impl Left {
+    /// One that is recorded.
+    pub(crate) fn of(one: &Registration) -> Self {
+        Self { name: one.name.clone(), deployment: Some(one.home.deployment.clone()) }
+    }
+
+    /// One of which nothing but the name is known.
+    pub(crate) fn named(name: String) -> Self {
+        Self { name, deployment: None }
+    }
+}
 
 /// One step.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -63,14 +63,15 @@ impl RegistrationWork<'_> {
     }
 
     /// Replaces the token of the registration that is recorded as pending. Whoever uses the one before is out from now on.
+    /// Returns the name of the proxy whose token was replaced.
     pub(super) async fn regenerate(
         &mut self,
         store: &mut RecordStore<'_>,
         look: &Look,
         id: Uuid,
         registered: &mut Registered,
-    ) -> Result<(), RegistrationError> {
-        let Some(pending) = store.record.pending.clone() else { return Ok(()) };
+    ) -> Result<Option<String>, RegistrationError> {
+        let Some(pending) = store.record.pending.clone() else { return Ok(None) };
         self.rehearse(look, Some(id)).await?;
         if !pending.attempted {
             store.save(store.record.attempting(now())).await?;
@@ -94,8 +95,7 @@ impl RegistrationWork<'_> {
         let kept = self.keep(store, look, &token, id).await;
         registered.gave_up |= kept.is_err();
         kept?;
-        registered.done.push(Done::TokenReplaced(name.to_owned()));
-        Ok(())
+        Ok(Some(name.to_owned()))
     }
 
     /// Finds out whether a token could be kept, before one is made: the one before ends with that.

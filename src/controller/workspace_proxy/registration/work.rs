@@ -1,6 +1,7 @@
 //! Brings the registration of a workspace proxy to what it should be: looks, lets `steps` decide, acts, and looks again. It decides
 //! nothing itself, and every effect was recorded before it happens.
 
+use super::cause::{Cause, cause};
 use super::ending::Unrecorded;
 use super::look::{Look, of_registration};
 use super::record::{Home, Registration};
@@ -44,8 +45,8 @@ pub(crate) enum RegistrationError {
 pub(crate) enum Done {
     /// A proxy was registered.
     Registered(String),
-    /// Its token was replaced.
-    TokenReplaced(String),
+    /// Its token was replaced, and why.
+    TokenReplaced(String, Cause),
     /// It has another name now.
     Renamed(String, String),
     /// A registration was removed.
@@ -158,7 +159,7 @@ impl RegistrationWork<'_> {
             }
         }
         registered.elsewhere = self.told();
-        registered.left.extend(store.take_unproven().into_iter().map(Left));
+        registered.left.extend(store.take_unproven().into_iter().map(Left::named));
         registered
     }
 
@@ -182,7 +183,8 @@ impl RegistrationWork<'_> {
             registered.done.iter().any(|done| !matches!(done, Done::Removed(_) | Done::Renamed(..)));
         registered.gave_up |= has_made && matches!(look.material, Material::Rejected | Material::Ended(_));
         registered.taken = look.taken(&store.record, self.desired, &self.of_others);
-        let step = next(&self.seen(&store.record, &look));
+        let seen = self.seen(&store.record, &look);
+        let (step, cause) = (next(&seen), cause(&seen));
         tracing::debug!(?step, "the next step of the proxy's registration");
         match step {
             // It is set before anything is worked on.
@@ -196,7 +198,10 @@ impl RegistrationWork<'_> {
                 registered.left.extend(left);
             }
             Step::Create => return self.create(store, &look, registered).await,
-            Step::Regenerate(id) => self.regenerate(store, &look, id, registered).await?,
+            Step::Regenerate(id) => {
+                let replaced = self.regenerate(store, &look, id, registered).await?;
+                registered.done.extend(replaced.map(|name| Done::TokenReplaced(name, cause)));
+            }
             Step::Update(id) => return self.update(&look, id, registered).await,
             Step::Copy(_) => self.copy(&look).await?,
             Step::Empty(_) => {
@@ -290,7 +295,7 @@ impl RegistrationWork<'_> {
             Ok(ProxyDeletion::NotThere) => store.save(store.record.without(one)).await?,
             Ok(ProxyDeletion::Impossible) => {
                 store.save(store.record.without(one)).await?;
-                registered.left.push(Left(one.name.clone()));
+                registered.left.push(Left::of(one));
             }
             Err(why) => self.fail(one, &why),
         }

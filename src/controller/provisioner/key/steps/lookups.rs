@@ -75,7 +75,7 @@ impl Seen<'_> {
         self.materials.iter().any(|(_, material)| *material == Material::Unproven)
     }
 
-    pub(super) fn at(&self, place: &SecretPlace) -> &Material {
+    pub(crate) fn at(&self, place: &SecretPlace) -> &Material {
         let found = self.materials.iter().find(|(one, _)| one == place);
         found.map_or(&Material::Absent, |(_, material)| material)
     }

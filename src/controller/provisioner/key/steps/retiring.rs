@@ -32,7 +32,7 @@ impl Seen<'_> {
                 }
                 Sight::Absent => return Some(Step::record(self.record.without(key))),
                 Sight::HomeGone => {
-                    let left = vec![Left::Behind(key.name.clone())];
+                    let left = vec![Left::behind(key)];
                     return Some(Step::Record(Box::new(self.record.without(key)), left));
                 }
                 Sight::OrganizationGone => {

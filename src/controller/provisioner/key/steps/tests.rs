@@ -2,6 +2,7 @@
 
 mod case;
 
+use super::super::cause::{Cause, cause, unadopted};
 use super::super::record::Home;
 use super::*;
 use case::{Case, daemons, listed, now, uuid};
@@ -303,4 +304,47 @@ fn a_mark_that_anybody_can_write_makes_no_key_of_others_ours() {
     assert_eq!(given_up(&case), Some(uuid(7)), "a slow coderd made it, and its plaintext was kept");
     case.materials.clear();
     assert_eq!(given_up(&case), None, "nothing speaks for it");
+}
+
+#[test]
+fn a_key_is_made_for_a_reason_that_can_be_told() {
+    let why = |case: &Case| case.seen(cause);
+    assert_eq!(why(&Case::new("builders")), Cause::First);
+    let using = || Case::using("builders", "builders");
+    let mut tagged = using();
+    tagged.tagged();
+    assert_eq!(why(&tagged), Cause::Tags);
+    let mut renamed = using();
+    renamed.desired.base = "others".to_owned();
+    assert_eq!(why(&renamed), Cause::Renamed);
+    let mut moved = using();
+    moved.desired.home.control_plane = "v".to_owned();
+    assert_eq!(why(&moved), Cause::Moved);
+    let holding = |material: Material| {
+        let mut case = using();
+        case.materials = vec![(case.desired.place.clone(), material)];
+        case
+    };
+    assert_eq!(why(&holding(Material::Absent)), Cause::SecretEmptied("s".to_owned()));
+    assert_eq!(why(&holding(Material::Rejected)), Cause::SecretChanged("s".to_owned()));
+    let mut deleted = holding(Material::Rejected);
+    deleted.listed.clear();
+    assert_eq!(why(&deleted), Cause::DeletedInCoderd("builders".to_owned()));
+}
+
+#[test]
+fn an_annotation_that_takes_nothing_over_says_why() {
+    let mut case = Case::using("builders", "builders");
+    let why = |case: &Case| case.seen(unadopted).unwrap_or_default();
+    assert_eq!(why(&case), "");
+    case.desired.adopt = Some("theirs".to_owned());
+    assert_eq!(why(&case), "coderd has no such key");
+    case.listed.push(listed(2, "Theirs"));
+    assert_eq!(why(&case), "", "it is taken over");
+    case.of_others.insert(uuid(2));
+    assert_eq!(why(&case), "another CoderProvisioner of this cluster has it");
+    case.record.adopted = Some("theirs".to_owned());
+    assert_eq!(why(&case), "", "that was done");
+    case.desired.adopt = Some("builders".to_owned());
+    assert_eq!(why(&case), "it is this object's own already");
 }

@@ -145,7 +145,7 @@ impl Seen<'_> {
             let without = |left| Some(Step::Record(Box::new(self.record.without(one)), left));
             match sight {
                 Sight::Absent => return without(Vec::new()),
-                Sight::HomeGone => return without(vec![Left(one.name.clone())]),
+                Sight::HomeGone => return without(vec![Left::of(one)]),
                 Sight::There if self.rolled => return Some(Step::Delete(one.clone())),
                 Sight::There => wait = Some(Wait::Rollout),
                 Sight::NotLicensed => wait = wait.or(Some(Wait::Entitlement)),

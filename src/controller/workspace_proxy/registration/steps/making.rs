@@ -95,7 +95,7 @@ impl Seen<'_> {
             return Step::record(self.record.intending(known));
         }
         if self.record.is_adopting(pending) {
-            let left = pending.attempted.then(|| Left(pending.name.clone()));
+            let left = pending.attempted.then(|| Left::of(pending));
             return Step::Record(Box::new(self.record.not_adopting()), left.into_iter().collect());
         }
         let is_in_use = self.record.current.as_ref().is_some_and(|current| {
@@ -106,7 +106,7 @@ impl Seen<'_> {
         }
         match self.pending_elsewhere {
             Some(Sight::Absent) => Step::record(forget()),
-            Some(Sight::HomeGone) => Step::Record(Box::new(forget()), vec![Left(pending.name.clone())]),
+            Some(Sight::HomeGone) => Step::Record(Box::new(forget()), vec![Left::of(pending)]),
             Some(Sight::There | Sight::Unreachable | Sight::NotLicensed) | None => {
                 let mut record = forget();
                 record.retiring.push(pending.clone());

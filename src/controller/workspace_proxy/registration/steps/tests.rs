@@ -1,5 +1,6 @@
 //! What follows from what is seen, one situation at a time.
 
+use super::super::cause::{Cause, cause};
 use super::super::record::Home;
 use super::super::seen::{Desired, Sight};
 use super::*;
@@ -94,7 +95,11 @@ impl Case {
     }
 
     fn next_at(&self, now: Timestamp) -> Step {
-        next(&Seen {
+        self.seen_at(now, next)
+    }
+
+    fn seen_at<T>(&self, now: Timestamp, of: impl Fn(&Seen<'_>) -> T) -> T {
+        of(&Seen {
             has_finalizer: true,
             desired: &self.desired,
             record: &self.record,
@@ -343,4 +348,22 @@ fn a_renamed_secret_gets_the_token_that_works() {
     assert_eq!(case.next(), Step::Wait(Wait::Rollout));
     case.rolled = true;
     assert_eq!(case.next(), Step::Empty(place("old")));
+}
+
+#[test]
+fn a_token_is_replaced_for_a_reason_that_can_be_told() {
+    let why = |record: Record, material: Material| {
+        let pending = Some(registration(Some(MINE), true));
+        Case::new(Record { pending, ..record }, material, &[facts(MINE, "eu")]).seen_at(now(), cause)
+    };
+    let secret = || "eu-proxy-token".to_owned();
+    assert_eq!(why(Record::default(), Material::Absent), Cause::Lost);
+    let adopting = Record { adopted: Some("EU".to_owned()), ..Record::default() };
+    assert_eq!(why(adopting, Material::Absent), Cause::Adopted);
+    assert_eq!(why(in_use(), Material::Absent), Cause::SecretEmptied(secret()));
+    assert_eq!(why(in_use(), Material::Rejected), Cause::SecretChanged(secret()));
+    assert_eq!(why(in_use(), Material::Ended(uuid(MINE))), Cause::ReplacedByOthers);
+    let mut rotated = Case::new(in_use(), token(MINE), &[facts(MINE, "eu")]);
+    rotated.desired.rotate = Some("a1".to_owned());
+    assert_eq!(rotated.seen_at(now(), cause), Cause::Rotation("a1".to_owned()));
 }
