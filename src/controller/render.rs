@@ -51,7 +51,7 @@ fn provisioner(mut object: CoderProvisioner, config: &Config) -> Result<Vec<Valu
     let silent = CoderControlPlane { metadata, ..Default::default() };
     let served = ControlPlaneFacts::of(&silent, &config.default_image, &config.cluster_domain);
     let served = served.filter(|_| !name.is_empty()).ok_or("spec.controlPlaneRef.name is empty")?;
-    let facts = Facts { control_plane: Some(&served), key_checksum: Some(""), running: None };
+    let facts = Facts { control_plane: Some(&served), key_checksum: Some(""), ..Facts::NONE };
     let children = provisioner_build::build(&resolve(&object, facts));
     Ok(children.all().map(|child| child.manifest.clone()).collect())
 }
@@ -84,8 +84,8 @@ fn workspace_proxy(mut object: CoderWorkspaceProxy, config: &Config) -> Result<V
     let facts = Facts {
         control_plane: Some(&served),
         token_checksum: Some(""),
-        running: None,
         cluster_domain: &config.cluster_domain,
+        ..Facts::NONE
     };
     let children = workspace_proxy_build::build(&resolve(&object, facts));
     Ok(children.all().map(|child| child.manifest.clone()).collect())

@@ -1,11 +1,13 @@
-//! Decides which provisioners to look at when something else changed: a child, their key's Secret, a Secret they name, their
+//! Decides which provisioners to look at when something else changed: a child, their key's Secret, a Secret or ConfigMap they name, their
 //! control plane or its Service, their namespace. It keeps no objects: names and labels pass through, contents are read when they are needed.
 
+use super::build;
 use super::reconciler::{KIND, Provisioners};
 use crate::control_plane_access::control_planes::ControlPlanes;
 use crate::controller::attached::triggers::{Reference, controller_of, follow, read, serving_with};
 use crate::controller::children::ChildKind;
 use crate::controller::identity::ObjectKey;
+use crate::controller::references::reads;
 use crate::controller::runtime::queue::Queue;
 use crate::controller::runtime::watches::{Changed, WatchHandler};
 use crate::controller::workload::consumed::Source;
@@ -114,12 +116,16 @@ impl WatchHandler for Triggers {
                 self.enqueue_led_to(metadata);
             }
             Changed::Child(_) => self.enqueue_controller(metadata),
-            Changed::Consumed(Source::Secret) => {
-                self.enqueue_controller(metadata);
-                self.enqueue(|one| names_secret(one, metadata));
-                self.enqueue_trusting(metadata);
+            Changed::Consumed(source) => {
+                self.enqueue(|one| {
+                    source == Source::Secret && names_secret(one, metadata)
+                        || reads(one, source, metadata, build::consumed)
+                });
+                if source == Source::Secret {
+                    self.enqueue_controller(metadata);
+                    self.enqueue_trusting(metadata);
+                }
             }
-            Changed::Consumed(Source::ConfigMap) => {}
             Changed::Namespace => self.enqueue(|one| one.meta().namespace == metadata.name),
         }
     }
