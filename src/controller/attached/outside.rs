@@ -190,7 +190,7 @@ impl<R: AttachedReason> AccessStates<R> {
     }
 
     /// What waits behind the access as long as nothing else is known of it, and comes after `condition` once there is access.
-    pub(crate) fn awaited(&self, condition: &str) -> State<R> {
+    pub(crate) fn behind(&self, condition: &str) -> State<R> {
         let works = |state: &State<R>| matches!(state, State::Yes(..));
         match &self.bootstrap {
             _ if !works(&self.control_plane) => self.entitled.clone(),

@@ -16,8 +16,8 @@ use std::collections::BTreeSet;
 impl Outside {
     /// What is known of the way to coderd, and nothing of the keys.
     pub(super) fn of(states: AccessStates<Reason>) -> Self {
-        let key = states.awaited(condition::EXTERNAL_PROVISIONERS_ENTITLED);
-        let secret = states.awaited(condition::PROVISIONER_KEY_READY);
+        let key = states.behind(condition::EXTERNAL_PROVISIONERS_ENTITLED);
+        let secret = states.behind(condition::PROVISIONER_KEY_READY);
         let AccessStates { control_plane, access, bootstrap, entitled, rate_limited } = states;
         let limited = rate_limited.map(|why| State::Pending(Reason::RateLimited, why));
         Self {

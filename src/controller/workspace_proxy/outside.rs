@@ -17,9 +17,9 @@ impl Outside {
     /// What is known of the way to coderd, and nothing of the registration.
     pub(super) fn of(reach: AccessStates<Reason>) -> Self {
         let limited = reach.rate_limited.clone().map(|why| State::Pending(Reason::RateLimited, why));
-        let behind = reach.awaited(condition::PROXY_REGISTERED);
+        let behind = reach.behind(condition::PROXY_REGISTERED);
         Self {
-            registered: limited.unwrap_or_else(|| reach.awaited(condition::WORKSPACE_PROXIES_ENTITLED)),
+            registered: limited.unwrap_or_else(|| reach.behind(condition::WORKSPACE_PROXIES_ENTITLED)),
             reach,
             secret: behind.clone(),
             health: behind,
