@@ -4,10 +4,9 @@
 use super::build;
 use super::reconciler::{KIND, Provisioners};
 use crate::control_plane_access::control_planes::ControlPlanes;
-use crate::controller::attached::triggers::{Reference, controller_of, follow, read, serving_with};
+use crate::controller::attached::triggers::{Reference, controller_of, follow, read, refers, serving_with};
 use crate::controller::children::ChildKind;
 use crate::controller::identity::ObjectKey;
-use crate::controller::references::reads;
 use crate::controller::runtime::queue::Queue;
 use crate::controller::runtime::watches::{Changed, WatchHandler};
 use crate::controller::workload::consumed::Source;
@@ -117,10 +116,7 @@ impl WatchHandler for Triggers {
             }
             Changed::Child(_) => self.enqueue_controller(metadata),
             Changed::Consumed(source) => {
-                self.enqueue(|one| {
-                    source == Source::Secret && names_secret(one, metadata)
-                        || reads(one, source, metadata, build::consumed)
-                });
+                self.enqueue(|one| refers(one, source, metadata, names_secret, build::consumed));
                 if source == Source::Secret {
                     self.enqueue_controller(metadata);
                     self.enqueue_trusting(metadata);
@@ -228,5 +224,20 @@ mod tests {
         let serving: BTreeSet<ObjectKey> = names.iter().map(key).collect();
         let concerned = names.iter().filter(|name| refers_to(&provisioner(name), &serving)).count();
         assert_eq!(concerned, 300);
+    }
+
+    #[test]
+    fn what_daemons_read_concerns_their_provisioner_in_its_namespace() {
+        let text = json!({ "metadata": { "name": "b", "namespace": "team" },
+            "spec": { "envFrom": [{ "configMapRef": { "name": "settings" } }], "extraArgs": ["other"] } });
+        let provisioner: Kept<CoderProvisioner> = from_str(&text.to_string()).unwrap();
+        let concerned = |source: Source, namespace: &str, name: &str| {
+            let changed = from_value(json!({ "name": name, "namespace": namespace })).unwrap();
+            refers(&provisioner, source, &changed, names_secret, build::consumed)
+        };
+        assert!(concerned(Source::ConfigMap, "team", "settings"));
+        assert!(!concerned(Source::Secret, "team", "settings"), "it is no Secret");
+        assert!(!concerned(Source::ConfigMap, "elsewhere", "settings"));
+        assert!(!concerned(Source::ConfigMap, "team", "other"), "a word of the spec");
     }
 }

@@ -6,10 +6,9 @@ use super::reconciler::{KIND, WorkspaceProxies};
 use super::way::Way;
 use crate::control_plane_access::control_planes::ControlPlanes;
 use crate::controller::attached::address;
-use crate::controller::attached::triggers::{Reference, controller_of, follow, read, serving_with};
+use crate::controller::attached::triggers::{Reference, controller_of, follow, read, refers, serving_with};
 use crate::controller::children::ChildKind;
 use crate::controller::identity::ObjectKey;
-use crate::controller::references::reads;
 use crate::controller::runtime::queue::Queue;
 use crate::controller::runtime::watches::{Changed, WatchHandler};
 use crate::controller::workload::consumed::Source;
@@ -132,10 +131,7 @@ impl WatchHandler for Triggers {
                 }
             }
             Changed::Consumed(source) => {
-                self.enqueue(|one| {
-                    source == Source::Secret && names_secret(one, metadata)
-                        || reads(one, source, metadata, build::consumed)
-                });
+                self.enqueue(|one| refers(one, source, metadata, names_secret, build::consumed));
                 if source == Source::Secret {
                     self.enqueue_controller(metadata);
                     self.enqueue_trusting(metadata);
