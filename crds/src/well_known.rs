@@ -110,9 +110,10 @@ pub mod annotation {
     /// On the Secret of a proxy's token: control plane, deployment and id of the registration whose token it holds, so that
     /// the token is shown to no other coderd, and the rotation it was made for.
     pub const TOKEN_OF: &str = "coder.com/proxy-token-of";
-    /// On a control plane's pod template: a new value in a Secret or ConfigMap it reads rolls the Deployment. On a
-    /// provisioner's: another CA of a control plane with TLS does.
+    /// On a pod template: a new value in a Secret or ConfigMap that the spec lets pods read rolls the Deployment.
     pub const CHECKSUM: &str = "coder.com/checksum";
+    /// On the pod template of a provisioner or a workspace proxy: another CA of a control plane with TLS rolls the Deployment.
+    pub const TRUST_CHECKSUM: &str = "coder.com/trust-checksum";
     /// Fingerprint of the manifest an object was made from, so that a field no longer wanted is noticed.
     pub const FINGERPRINT: &str = "coder.com/fingerprint";
     /// On the CRDs: Argo CD must not keep a copy of something this large in an annotation. On children in other
@@ -134,7 +135,7 @@ pub mod label {
     pub const CONTROL_PLANE: &str = "coder.com/control-plane";
     /// On workspace Roles and RoleBindings: namespace of the control plane.
     pub const CONTROL_PLANE_NAMESPACE: &str = "coder.com/control-plane-namespace";
-    /// On a control plane's Deployment, not on its pods: the versions of the Secrets and ConfigMaps that
+    /// On a Deployment, not on its pods: the versions of the Secrets and ConfigMaps that
     /// [`super::annotation::CHECKSUM`] is of. An annotation would count as another generation.
     pub const CONSUMED_VERSIONS: &str = "coder.com/consumed-versions";
     /// On a namespace: consent that control planes of the named namespace run workspaces here.

@@ -100,7 +100,7 @@ pub(crate) enum Unreached {
         control_plane: String,
     },
     /// The operator has no token of its own yet.
-    #[error("the operator has no token for control plane {control_plane} yet{said}")]
+    #[error("{}", said.of_token(control_plane))]
     AccessNotReady {
         /// Its name.
         control_plane: String,
@@ -221,7 +221,11 @@ impl Unreached {
 
 /// What a control plane says of itself, for a person: one word of one condition. Nothing is decided by it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Said(Option<String>);
+pub(crate) struct Said(Option<(&'static str, String)>);
+
+/// Words by which a control plane says that the operator gets a token without anybody's help: nothing needed one until now, or it
+/// is being made.
+pub(crate) const COMING: [&str; 2] = ["NotNeeded", "Preparing"];
 
 /// Letters of a reason that are repeated; ours are shorter. Others may write a status.
 const LONGEST_REASON: usize = 40;
@@ -236,7 +240,20 @@ impl Said {
         };
         let mut words =
             untrue.map(|one| one.reason.as_str()).filter(|word| !word.is_empty() && is_word(word));
-        Self(words.next().map(|word| format!("; see condition {type_} ({word}) of the CoderControlPlane")))
+        Self(words.next().map(|word| (type_, word.to_owned())))
+    }
+
+    /// Whether it says that a token comes by itself.
+    pub(crate) fn is_coming(&self) -> bool {
+        self.0.as_ref().is_some_and(|(_, word)| COMING.contains(&word.as_str()))
+    }
+
+    /// That the operator has no token yet.
+    fn of_token(&self, control_plane: &str) -> String {
+        if self.is_coming() {
+            return format!("the operator is being given a token for control plane {control_plane}");
+        }
+        format!("the operator has no token for control plane {control_plane} yet{self}")
     }
 }
 
@@ -244,7 +261,7 @@ impl Said {
 /// say.
 fn unanswered(error: &Error, said: &Said) -> String {
     let is_silent = matches!(error, Error::Unreachable { .. } | Error::TimedOut { .. });
-    if is_silent && said.0.as_ref().is_some_and(|said| said.contains("(NoReplicaReady)")) {
+    if is_silent && said.0.as_ref().is_some_and(|(_, word)| word == "NoReplicaReady") {
         return format!("the control plane has no ready replica{said}");
     }
     format!("{error}{}{said}", hint(error))
@@ -252,7 +269,8 @@ fn unanswered(error: &Error, said: &Said) -> String {
 
 impl fmt::Display for Said {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(self.0.as_deref().unwrap_or_default())
+        let Some((type_, word)) = &self.0 else { return Ok(()) };
+        write!(out, "; see condition {type_} ({word}) of the CoderControlPlane")
     }
 }
 
@@ -352,6 +370,13 @@ mod tests {
         for odd in ["", "two words", "line\nbreak", "x".repeat(LONGEST_REASON + 1).as_str()] {
             assert_eq!(said("False", odd), "");
         }
+        let not_ready = |word: &str| {
+            let said = Said(Some(("OperatorAccessReady", word.to_owned())));
+            Unreached::AccessNotReady { control_plane: "coder".to_owned(), said }.to_string()
+        };
+        let given = "the operator is being given a token for control plane coder";
+        assert_eq!(COMING.map(not_ready), [given; 2]);
+        assert!(not_ready("DatabaseUrlMissing").ends_with("(DatabaseUrlMissing) of the CoderControlPlane"));
         let bare = from_value(json!({ "metadata": { "name": "coder" }, "spec": {} })).unwrap();
         assert_eq!(Said::of(&bare, "OperatorAccessReady"), Said::default());
     }

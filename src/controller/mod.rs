@@ -10,6 +10,7 @@ pub mod identity;
 pub(crate) mod object;
 pub(crate) mod object_writer;
 pub mod provisioner;
+pub(crate) mod references;
 mod render;
 pub(crate) mod runtime;
 pub(crate) mod status;

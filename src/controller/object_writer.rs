@@ -4,7 +4,7 @@
 use super::object::{Object, ReconciledKind};
 use super::runtime::object_reader::ObjectReader;
 use super::runtime::telemetry::Telemetry;
-use super::status::reasons::KindReason;
+use super::status::reasons::{KindReason, SharedReason};
 use super::status::transitions;
 use crate::kubernetes::events::{EventDraft, Events};
 use crate::kubernetes::{CallError, Kube};
@@ -53,7 +53,9 @@ impl<K: ReconciledKind> ObjectWriter<'_, K> {
         let written = self.kube.write_status(object.target(), status_patch(&object.value, &status)).await?;
         self.objects.written(&object.key, written.as_deref());
         self.telemetry.conditions(&object.key.namespace, &object.key.name, conditions);
-        let drafts = transitions::event_drafts(object.status.conditions(), conditions, K::Reason::meaning);
+        let resumed = K::Reason::from(SharedReason::Resumed).into();
+        let before = object.status.conditions();
+        let drafts = transitions::event_drafts(before, conditions, K::Reason::meaning, resumed);
         self.publish(object, &drafts).await;
         self.publish(object, more).await;
         Ok(())

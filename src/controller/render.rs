@@ -88,7 +88,7 @@ fn provisioner(mut object: CoderProvisioner, input: &[Value], config: &Config) -
     let referred = Referred::find(input, namespace, name)?;
     let served = referred.facts(config).filter(|_| !name.is_empty());
     let served = served.ok_or("spec.controlPlaneRef.name is empty")?;
-    let facts = Facts { control_plane: Some(&served), key_checksum: Some(""), running: None };
+    let facts = Facts { control_plane: Some(&served), key_checksum: Some(""), ..Facts::NONE };
     let children = provisioner_build::build(&resolve(&object, facts));
     Ok((children.all().map(|child| child.manifest.clone()).collect(), referred.assumed))
 }
@@ -117,8 +117,8 @@ fn workspace_proxy(mut object: CoderWorkspaceProxy, input: &[Value], config: &Co
     let facts = Facts {
         control_plane: Some(&served),
         token_checksum: Some(""),
-        running: None,
         cluster_domain: &config.cluster_domain,
+        ..Facts::NONE
     };
     let children = workspace_proxy_build::build(&resolve(&object, facts));
     let assumed = referred.and_then(|referred| referred.assumed);

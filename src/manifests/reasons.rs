@@ -8,7 +8,9 @@ use crate::controller::{control_plane, provisioner, workspace_proxy};
 const OPENING: &str = "# Reasons\n\n\
     Every `reason` in a condition or an Event. They are API: a reason keeps its name and its meaning. \
     [control-plane.md](../control-plane.md), [provisioner.md](../provisioner.md) and \
-    [workspace-proxy.md](../workspace-proxy.md) say which condition has which of them.\n";
+    [workspace-proxy.md](../workspace-proxy.md) say which condition has which of them.\n\n\
+    Action needed `yes`: nothing comes of it before somebody acts. `Stalled` is True only where that is a change of the spec, or of \
+    what belongs to somebody else; while something is waited for that others have yet to make, the object is `Reconciling`.\n";
 
 /// A reason, who acts on it and what it means.
 type Row = [&'static str; 3];

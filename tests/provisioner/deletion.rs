@@ -95,6 +95,10 @@ async fn until_held(site: &Site, why: &str) {
     assert!(message.contains(why), "{message}");
     assert!(message.contains("coder.com/release-external"), "the way out is told: {message}");
     assert_eq!(condition(&held, "Stalled")["status"], "False", "it is tried again");
+    let (pods, status) = (condition(&held, "DeploymentReady"), &held["status"]);
+    assert_eq!((&pods["status"], &pods["reason"]), (&json!("False"), &json!("NoReplicasReady")));
+    assert!(pods["message"].as_str().unwrap().starts_with("the Deployment was removed"), "{pods}");
+    assert_eq!((&status["replicas"], &status["readyReplicas"]), (&json!(0), &json!(0)), "daemons went first");
 }
 
 /// What holds a provisioner is told; when it ends, the key is deleted and the object goes.

@@ -2,6 +2,7 @@
 //! keys that are made, rotated, recovered and deleted, and what the status says of them.
 
 mod attacks;
+mod consumed;
 mod credentials;
 mod daemon_pods;
 mod deletion;

@@ -96,7 +96,7 @@ async fn another_ca_of_the_control_plane_rolls_the_daemons_and_a_renewed_certifi
         deployment["spec"]["template"].clone()
     };
     let before = template().await;
-    let checksum = text(&before, "/metadata/annotations/coder.com~1checksum").to_owned();
+    let checksum = text(&before, "/metadata/annotations/coder.com~1trust-checksum").to_owned();
     assert!(!checksum.is_empty(), "{before}");
     serve(&first).await;
     reconcile(&env, &ns, "renewed").await;
@@ -104,7 +104,7 @@ async fn another_ca_of_the_control_plane_rolls_the_daemons_and_a_renewed_certifi
     serve(&second).await;
     env.until_object("deployment", &ns, "provisioner-builders", "another checksum", |object| {
         let annotations = &object["spec"]["template"]["metadata"]["annotations"];
-        annotations["coder.com/checksum"].as_str().is_some_and(|now| !now.is_empty() && now != checksum)
+        annotations["coder.com/trust-checksum"].as_str().is_some_and(|now| !now.is_empty() && now != checksum)
     })
     .await;
     drop(daemons);

@@ -3,6 +3,7 @@
 
 mod attacks;
 mod break_glass;
+mod consumed;
 mod deletion;
 mod life;
 mod site;

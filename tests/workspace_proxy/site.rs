@@ -81,6 +81,7 @@ fn api(client: &Client, kind: &str, namespace: &str) -> Api<DynamicObject> {
         "codercontrolplane" => ("coder.com", "v1alpha1", "CoderControlPlane", "codercontrolplanes"),
         "deployment" => ("apps", "v1", "Deployment", "deployments"),
         "ingress" => ("networking.k8s.io", "v1", "Ingress", "ingresses"),
+        "configmap" => ("", "v1", "ConfigMap", "configmaps"),
         "secret" => ("", "v1", "Secret", "secrets"),
         "service" => ("", "v1", "Service", "services"),
         "serviceaccount" => ("", "v1", "ServiceAccount", "serviceaccounts"),
@@ -267,6 +268,21 @@ impl Site {
     /// Waits until the proxy is as asked.
     pub async fn until(&self, what: &str, asked: impl Fn(&Value) -> bool) -> Value {
         self.until_named(NAME, what, asked).await
+    }
+
+    /// Waits until an object of another kind is as asked.
+    pub async fn until_object(
+        &self,
+        kind: &str,
+        name: &str,
+        what: &str,
+        asked: impl Fn(&Value) -> bool,
+    ) -> Value {
+        wait(&format!("{kind} {}/{name}: {what}", self.ns), async || {
+            let object = self.get(kind, name).await.unwrap_or_default();
+            holds(asked(&object), object["status"].to_string()).map(|()| object)
+        })
+        .await
     }
 
     pub async fn until_named(&self, name: &str, what: &str, asked: impl Fn(&Value) -> bool) -> Value {

@@ -11,6 +11,7 @@ use crate::controller::children::gate::{self, Gate};
 use crate::controller::children::{Child, ChildKind, ChildOwner, OwnerState, accounts, drift};
 use crate::controller::object::{Object, Origin, ReconciledKind, Subject};
 use crate::controller::object_writer::Finalizing;
+use crate::controller::references::Contents;
 use crate::controller::status::observed::ObservedObject;
 use crate::controller::workload::rollout::{self, Rollout};
 use crate::kubernetes::CallError;
@@ -24,6 +25,8 @@ pub(crate) struct Work<'a> {
     pub(crate) selector: String,
     /// What may keep pods from being ready, besides what they say themselves.
     pub(crate) hint: Option<&'static str>,
+    /// What the spec lets pods read.
+    contents: Option<&'a Contents>,
 }
 
 /// The children that every kind has, as the kind builds them.
@@ -46,6 +49,8 @@ pub(crate) struct Applied {
     /// Why nothing is run as the account that is asked for.
     pub(crate) account: Option<String>,
     pub(crate) problems: Problems,
+    /// Secrets and ConfigMaps that pods would read and that are not there.
+    missing: Vec<String>,
     /// Whether the Deployment is what the spec asks for, not one that was left as it was or could not be changed.
     pub(crate) is_asked_for: bool,
     /// Whether nothing was withheld or refused that pods need.
@@ -76,6 +81,8 @@ impl Applied {
             withheld: gate.withheld.told(&subject.object.key.namespace),
             problems: self.problems.clone(),
             rollout: self.rollout.clone(),
+            missing: self.missing.clone(),
+            unread: None,
             finalizer: None,
             late,
         };
@@ -138,7 +145,7 @@ impl<K: ReconciledKind> AttachedReconciler<K> {
         };
         let live = deployment.live.as_ref();
         let state = OwnerState { object: &object.value, uid: &object.uid, deployment: live };
-        Work { pruning, state, selector: owner.selector_text(), hint: None }
+        Work { pruning, state, selector: owner.selector_text(), hint: None, contents: None }
     }
 }
 
@@ -146,6 +153,11 @@ impl<'a> Work<'a> {
     /// The same, with something that may keep pods from being ready.
     pub(crate) fn with_hint(self, hint: &'static str) -> Self {
         Self { hint: Some(hint), ..self }
+    }
+
+    /// The same, with what the spec lets pods read.
+    pub(crate) fn with_contents(self, contents: &'a Contents) -> Self {
+        Self { contents: Some(contents), ..self }
     }
 
     /// Finds out what may be applied. Nothing is read where nothing would be applied: nothing is widened then. None where something
@@ -202,8 +214,11 @@ impl<'a> Applying<'a> {
         let pods = LatePods { selector: &self.work.selector, hint: self.work.hint };
         let (applied, rollout) = deployment::apply(self.applier, state, child, pods).await;
         self.problems.note(&applied);
-        let is_asked_for = rollout != Rollout::Unseen;
-        Running { live: applied.ours(), rollout, is_asked_for }
+        let (live, is_asked_for) = (applied.ours(), rollout != Rollout::Unseen);
+        if let Some(contents) = self.work.contents {
+            contents.remember_versions(self.applier.kube, live.as_ref(), child.target()).await;
+        }
+        Running { live, rollout, is_asked_for }
     }
 
     /// Prunes what is no longer asked for, and says what stands.
@@ -222,6 +237,7 @@ impl<'a> Applying<'a> {
             is_free: self.is_allowed() && !is_withheld && !self.problems.are_serious(),
             account: self.account.refusal(),
             problems: self.problems,
+            missing: self.work.contents.map(|contents| contents.missing.clone()).unwrap_or_default(),
             is_asked_for,
             pruned,
         }
@@ -241,6 +257,7 @@ mod tests {
             exposure: Exposure::NotRequested,
             account: None,
             problems: Problems::default(),
+            missing: Vec::new(),
             is_asked_for,
             is_free,
             pruned: true,

@@ -117,7 +117,7 @@ impl Attachment {
             image: text(&container["image"])?,
             address: address_of(container, &template["spec"], url),
             trusted: trusted(&template["spec"]),
-            certificates: text(&template["metadata"]["annotations"][annotation::CHECKSUM]),
+            certificates: text(&template["metadata"]["annotations"][annotation::TRUST_CHECKSUM]),
         })
     }
 

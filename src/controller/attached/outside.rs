@@ -6,11 +6,11 @@ use crate::control_plane_access::control_planes::Found;
 use crate::control_plane_access::entitlement::{FeatureEntitlement, LicensedFeature};
 use crate::control_plane_access::unreached::{About, Unreached};
 use crate::controller::status::conditions::Finding;
-use crate::controller::status::reasons::KindReason;
+use crate::controller::status::reasons::{KindReason, SharedReason};
 use crate::controller::status::summary::Because;
 use crate::controller::workload::rollout::Rollout;
 use crds::CoderControlPlane;
-use crds::well_known::condition::DEPLOYMENT_READY;
+use crds::well_known::condition::{BOOTSTRAP_SECRET_READY, DEPLOYMENT_READY, OPERATOR_ACCESS_READY};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 /// How far something outside has come.
@@ -50,6 +50,7 @@ pub(crate) enum AccessReason {
     OperatorTokenSecretRefMissing,
     OperatorTokenSecretUnavailable,
     ScaledToZero,
+    WaitingForAccess,
     WaitingForControlPlane,
 }
 
@@ -62,7 +63,7 @@ macro_rules! access_reasons {
             NoReplicasReady, NotEntitled,
             NotRequested, NotSupported, OperatorAccessDisabled, OperatorAccessNotReady, OperatorAccessReady,
             OperatorTokenSecretRefInvalid, OperatorTokenSecretRefMissing, OperatorTokenSecretUnavailable,
-            ScaledToZero, WaitingForControlPlane
+            ScaledToZero, WaitingForAccess, WaitingForControlPlane
         }
     };
     ($name:ident: $($reason:ident),+) => {
@@ -84,6 +85,16 @@ impl<R: AttachedReason> State<R> {
     /// Something that nobody can tell before the control plane answers.
     pub(crate) fn waiting() -> Self {
         Self::Unknown(AccessReason::WaitingForControlPlane.into(), "waiting for the control plane".to_owned())
+    }
+
+    /// Something that nobody can tell before the token works of which this condition speaks.
+    fn waiting_for_access(condition: &str) -> Self {
+        Self::Unknown(AccessReason::WaitingForAccess.into(), format!("waiting for {condition}"))
+    }
+
+    /// Something that comes after what this condition speaks of.
+    pub(crate) fn after(condition: &str) -> Self {
+        Self::Unknown(SharedReason::Progressing.into(), format!("waiting for {condition}"))
     }
 
     fn yes(reason: AccessReason, message: &str) -> Self {
@@ -167,6 +178,28 @@ impl<R: AttachedReason> AccessStates<R> {
         }
     }
 
+    /// Nobody is asked, for this reason.
+    pub(crate) fn left_unasked(with_bootstrap: bool, why: &State<R>) -> Self {
+        Self {
+            control_plane: why.clone(),
+            access: if with_bootstrap { not_used() } else { why.clone() },
+            bootstrap: with_bootstrap.then(|| why.clone()),
+            entitled: why.clone(),
+            rate_limited: None,
+        }
+    }
+
+    /// What waits behind the access as long as nothing else is known of it, and comes after `condition` once there is access.
+    pub(crate) fn behind(&self, condition: &str) -> State<R> {
+        let works = |state: &State<R>| matches!(state, State::Yes(..));
+        match &self.bootstrap {
+            _ if !works(&self.control_plane) => self.entitled.clone(),
+            Some(bootstrap) if !works(bootstrap) => State::waiting_for_access(BOOTSTRAP_SECRET_READY),
+            None if !works(&self.access) => State::waiting_for_access(OPERATOR_ACCESS_READY),
+            _ => State::after(condition),
+        }
+    }
+
     /// There is no control plane to be asked.
     fn without_control_plane(with_bootstrap: bool, why: String) -> Self {
         // It may come later, as the order of a Git repository wants it.
@@ -214,10 +247,14 @@ impl<R: AttachedReason> AccessStates<R> {
                 Self { control_plane, ..said }
             }
             About::RateLimit => Self { control_plane: there(), rate_limited: Some(why), ..said },
-            About::OperatorAccess => Self { control_plane: there(), access: access(unreached, why), ..said },
+            About::OperatorAccess => {
+                let entitled = State::waiting_for_access(OPERATOR_ACCESS_READY);
+                Self { control_plane: there(), access: access(unreached, why), entitled, ..said }
+            }
             About::Bootstrap => {
+                let entitled = State::waiting_for_access(BOOTSTRAP_SECRET_READY);
                 let bootstrap = Some(bootstrap(unreached, why));
-                Self { control_plane: there(), bootstrap, ..said }
+                Self { control_plane: there(), bootstrap, entitled, ..said }
             }
         }
     }
@@ -262,6 +299,10 @@ fn access<R: AttachedReason>(unreached: &Unreached, why: String) -> State<R> {
             State::pending(AccessReason::OperatorTokenSecretUnavailable, why)
         }
         Unreached::AdmissionDisabled { .. } => State::refused(AccessReason::AdmissionDisabled, why),
+        // The first that needs a token is what the control plane makes one for.
+        Unreached::AccessNotReady { said, .. } if said.is_coming() => {
+            State::pending(AccessReason::WaitingForAccess, why)
+        }
         _ => State::pending(AccessReason::OperatorAccessNotReady, why),
     }
 }
@@ -333,4 +374,10 @@ pub(crate) fn deployment<R: AttachedReason>(rollout: &Rollout, ready_replicas: i
         | Rollout::Unavailable(message) => Finding::no(about, reason, &**message),
         Rollout::Complete(_) => Finding::no(about, reason, "no pod is ready"),
     }
+}
+
+/// The same for a Deployment that was removed because its object is being deleted.
+pub(crate) fn removed<R: AttachedReason>() -> Finding {
+    let reason = R::from(AccessReason::NoReplicasReady);
+    Finding::no(DEPLOYMENT_READY, reason, "the Deployment was removed; the object is being deleted")
 }

@@ -1,19 +1,22 @@
 //! What every reconcile of a kind works with that belongs to a control plane, and what is remembered between two of them. Nothing
 //! that is remembered is an authority: a restart forgets all of it.
 
+use super::outside::{AttachedReason, deployment, removed};
 use super::pause::Pause;
 use super::secret::Proven;
 use crate::control_plane_access::ControlPlaneAccess;
 use crate::control_plane_access::admission::is_admission_disabled;
 use crate::control_plane_access::control_planes::ControlPlanes;
 use crate::controller::checksum_key::ChecksumKey;
-use crate::controller::children::ChildCache;
 use crate::controller::children::pruned::PruneMemory;
 use crate::controller::children::requests::Requests;
+use crate::controller::children::{ChildCache, ChildKind, drift};
 use crate::controller::identity::ObjectKey;
 use crate::controller::object::{Object, ReconciledKind};
 use crate::controller::object_writer::ObjectWriter;
+use crate::controller::references::{Contents, ReadError, Reader};
 use crate::controller::runtime::context::ReconcilerContext;
+use crate::controller::runtime::deadline::Deadline;
 use crate::controller::runtime::object_reader::ObjectReader;
 use crate::controller::runtime::schedule::Action;
 use crate::controller::runtime::telemetry::Telemetry;
@@ -21,11 +24,14 @@ use crate::controller::status::conditions::Finding;
 use crate::controller::status::observed::ObservedObject;
 use crate::controller::status::partial;
 use crate::controller::status::reasons::SharedReason;
+use crate::controller::workload::consumed::Consumed;
+use crate::controller::workload::rollout;
 use crate::kubernetes::events::{EventDraft, Events};
-use crate::kubernetes::{CallError, Kept, Kube, Reflected};
+use crate::kubernetes::{CallError, Kept, Kube, Reflected, Target};
 use crds::well_known::condition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
+use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -131,6 +137,19 @@ impl<K: ReconciledKind> AttachedReconciler<K> {
     /// The key of the checksums, as it was read in this term.
     pub(crate) fn checksum_key(&self) -> Arc<ChecksumKey> {
         lock(&self.checksum_key).clone()
+    }
+
+    /// Reads what a spec lets pods read; `running` is the Deployment that is there.
+    pub(crate) async fn read_consumed<S: Serialize + Sync>(
+        &self,
+        namespace: &str,
+        spec: &S,
+        consumed: &[Consumed],
+        running: Option<&Value>,
+        deadline: &mut Deadline,
+    ) -> Result<Contents, Unread> {
+        let reader = Reader { kube: &self.kube, key: &self.checksum_key(), namespace, spec };
+        Ok(reader.read(consumed, running, deadline, |_, _| {}).await?)
     }
 
     /// Who writes to the objects.
@@ -246,6 +265,11 @@ impl<K: ReconciledKind> AttachedReconciler<K> {
         match unread {
             Unread::Unreadable(why) => self.write_unreadable(object, why, told).await,
             Unread::Failed(error) => self.write_failed(object, error.to_string(), told).await,
+            Unread::References(error) => {
+                let observed = ObservedObject::unread(error.to_string());
+                self.write_summary(object, told(observed), &[]).await?;
+                Ok(Action::BackOff(Duration::ZERO))
+            }
         }
     }
 
@@ -270,7 +294,12 @@ impl<K: ReconciledKind> AttachedReconciler<K> {
         self.writer().write_status(object, &status, &[]).await?;
         Ok(Action::AwaitChange)
     }
+}
 
+impl<K: AttachedKind> AttachedReconciler<K>
+where
+    K::Reason: AttachedReason,
+{
     /// Says on an object that is going why it is still there: whoever waits for the deletion looks at it, not at our log.
     pub(crate) async fn tell_held(
         &self,
@@ -279,7 +308,8 @@ impl<K: ReconciledKind> AttachedReconciler<K> {
         why: &str,
     ) -> Result<(), CallError> {
         let progressing = K::Reason::from(SharedReason::Progressing);
-        let status = partial::cleanup_failed(object, reason, progressing, why, &now());
+        let status = self.with_pods(object).await;
+        let status = partial::cleanup_failed(object, status, reason, progressing, why, &now());
         self.writer().write_status(object, &status, &[]).await
     }
 
@@ -301,14 +331,47 @@ impl<K: ReconciledKind> AttachedReconciler<K> {
         self.tell_held(object, reason, &why).await?;
         Ok(false)
     }
+
+    /// What an object that is going says, with its pods as they are: its Deployment may have gone before it. One that cannot be
+    /// read now is what it was.
+    async fn with_pods(&self, object: &Object<K>) -> (K::Status, Option<Finding>) {
+        let (mut status, workload) = (object.status.clone(), K::workload(&object.key.name));
+        let target = Target::of(ChildKind::Deployment.names(), &object.key.namespace, &workload);
+        let Ok(live) = self.kube.read(target).await else { return (status, None) };
+        let live = live.filter(|live| drift::is_controlled_by(live, &object.uid));
+        let ready = rollout::ready_replicas(live.as_ref());
+        K::set_pods(&mut status, rollout::replicas(live.as_ref()), ready);
+        let found = match &live {
+            Some(live) => deployment::<K::Reason>(&rollout::rollout(Some(live)), ready),
+            None => removed::<K::Reason>(),
+        };
+        (status, Some(found))
+    }
+}
+
+/// A kind that belongs to a control plane.
+pub(crate) trait AttachedKind: ReconciledKind {
+    /// What the Deployment of an object is called.
+    fn workload(name: &str) -> String;
+
+    /// Writes down how many pods there are, and how many are ready; with none of them nothing is known of what they do.
+    fn set_pods(status: &mut Self::Status, replicas: i32, ready_replicas: i32);
 }
 
 /// Why nothing is changed.
 pub(crate) enum Unread {
     /// Something could not be read this time.
     Failed(CallError),
+    /// What pods refer to could not be read this time.
+    References(ReadError),
     /// The object itself cannot be read.
     Unreadable(String),
+}
+
+impl From<ReadError> for Unread {
+    fn from(error: ReadError) -> Self {
+        Self::References(error)
+    }
 }
 
 impl From<CallError> for Unread {

@@ -3,8 +3,10 @@
 
 use crate::control_plane_access::control_planes::ControlPlanes;
 use crate::controller::identity::ObjectKey;
+use crate::controller::references::reads;
 use crate::controller::runtime::queue::Queue;
 use crate::controller::runtime::replaced::{Difference, Replaced};
+use crate::controller::workload::consumed::{Consumed, Source};
 use crate::kubernetes::{Kept, Reflected};
 use crds::CoderControlPlane;
 use kube::Resource;
@@ -36,6 +38,18 @@ fn serves_with(control_plane: &Kept<CoderControlPlane>, secret: &ObjectMeta) -> 
 pub(crate) fn serving_with(control_planes: &ControlPlanes, secret: &ObjectMeta) -> BTreeSet<ObjectKey> {
     let all = control_planes.all();
     all.iter().filter(|one| serves_with(one, secret)).map(|one| ObjectKey::of(one.meta())).collect()
+}
+
+/// Whether an object has to be looked at because of a Secret or ConfigMap that changed: its pods read it, or the operator reads a
+/// Secret for it.
+pub(crate) fn refers<K: Resource<DynamicType = ()> + DeserializeOwned>(
+    object: &Kept<K>,
+    source: Source,
+    changed: &ObjectMeta,
+    names_secret: impl FnOnce(&Kept<K>, &ObjectMeta) -> bool,
+    consumed: impl FnOnce(&K) -> Vec<Consumed>,
+) -> bool {
+    source == Source::Secret && names_secret(object, changed) || reads(object, source, changed, consumed)
 }
 
 /// What is looked at of a spec, and nothing else of it: it may be of any size.

@@ -130,7 +130,8 @@ const SCHEDULING: [&str; 5] =
     ["nodeSelector", "tolerations", "affinity", "topologySpreadConstraints", "terminationGracePeriodSeconds"];
 
 /// Annotations of a pod that change with the values of the Secrets it reads already.
-const CHECKSUMS: [&str; 2] = [annotation::CHECKSUM, annotation::KEY_CHECKSUM];
+const CHECKSUMS: [&str; 4] =
+    [annotation::CHECKSUM, annotation::KEY_CHECKSUM, annotation::TOKEN_CHECKSUM, annotation::TRUST_CHECKSUM];
 
 /// Fields of the main container by which it gets no right, as for admission. Its probes are ours: one of another container
 /// may be a command.

@@ -71,7 +71,7 @@ impl Reconciler {
         problems.note(&state);
         let deployment = state.ours();
         if subject.object.origin == Origin::Read {
-            self.remember_versions(deployment.as_ref(), child.target(), &read.contents).await;
+            read.contents.remember_versions(&self.kube, deployment.as_ref(), child.target()).await;
         }
         (deployment, rollout)
     }

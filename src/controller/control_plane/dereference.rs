@@ -3,19 +3,19 @@
 
 use super::access::{self, Needs};
 use super::build;
+use super::provided_url::{gives_access_url, sets_access_url};
 use super::reconciler::Reconciler;
-use super::references::{self, Contents, ReadError};
 use super::resolve::{Facts, owner};
 use super::running_values;
 use super::subject::Subject;
 use crate::controller::children::deployment::{self, FoundDeployment};
 use crate::controller::children::drift;
 use crate::controller::object::Origin;
+use crate::controller::references::{Contents, Reader};
 use crate::controller::runtime::deadline::Deadline;
 use crate::kubernetes::CallError;
 use crds::CoderControlPlane;
 use serde_json::{Value, json};
-use std::time::Instant;
 use webhooks::Cause;
 
 /// What was read.
@@ -28,6 +28,8 @@ pub(super) struct Dereferenced {
     /// What is said of an image that is lower than the one that runs.
     pub(super) downgrade: Option<Cause>,
     pub(super) contents: Contents,
+    /// Whether some `envFrom` gives the address that would be our default.
+    pub(super) has_access_url: bool,
     /// What needs the operator's access. Asked once: whoever needs it later causes another reconcile.
     pub(super) needs: Needs,
 }
@@ -41,7 +43,7 @@ impl Dereferenced {
     pub(super) fn facts<'a>(&'a self, cluster_domain: &'a str) -> Facts<'a> {
         Facts {
             consumed_checksum: self.contents.checksum.as_deref(),
-            access_url_from_env_from: self.contents.provided,
+            access_url_from_env_from: self.has_access_url,
             cluster_domain,
         }
     }
@@ -84,18 +86,16 @@ impl Reconciler {
                 "the object cannot be combined with the values of its running Deployment: {error}"
             ))
         })?;
-        let key = self.checksum_key();
-        let contents = match references::read(&self.kube, &key, &complete, running, deadline).await {
-            Ok(contents) => contents,
-            Err(error @ ReadError::OutOfTime) => {
-                deadline.ended("reading what it refers to", Instant::now());
-                return Err(Unread::Failed(
-                    deadline.told(Instant::now()).unwrap_or_else(|| error.to_string()),
-                ));
-            }
-            Err(error) => return Err(Unread::Failed(error.to_string())),
-        };
+        let (key, consumed) = (self.checksum_key(), build::consumed(&complete));
+        let reader = Reader { kube: &self.kube, key: &key, namespace, spec: &complete.spec };
+        let mut has_access_url = false;
+        let see = |one: &_, object: &_| has_access_url |= gives_access_url(&complete, one, object);
+        let contents = reader.read(&consumed, running, deadline, see).await;
+        let contents = contents.map_err(|error| Unread::Failed(error.to_string()))?;
+        if let Some(running) = running.filter(|_| !contents.missing.is_empty()) {
+            has_access_url = !sets_access_url(running);
+        }
         let needs = self.needs(object, &complete.spec);
-        Ok(Dereferenced { deployment, given, complete, downgrade, contents, needs })
+        Ok(Dereferenced { deployment, given, complete, downgrade, contents, has_access_url, needs })
     }
 }

@@ -2,14 +2,13 @@
 //! Nothing is written here.
 
 use super::build::{self, Children};
-use super::checksum::noting;
 use super::dereference::Dereferenced;
 use super::prune;
 use super::reconciler::Reconciler;
-use super::references::Contents;
 use super::subject::Subject;
 use crate::controller::children::{Child, ChildKind, Snapshot, drift, gate};
 use crate::controller::object::Origin;
+use crate::controller::references::Contents;
 use crate::kubernetes::CallError;
 use serde_json::Value;
 
@@ -54,10 +53,7 @@ impl Reconciler {
 /// Whether a reconcile may write something although every child is in place: rights in other namespaces follow what those
 /// say, our finalizer is set before there are any, and versions of what pods read are noted beside their Deployment.
 fn writes_besides(namespace: &str, children: &Children, live: Option<&Value>, contents: &Contents) -> bool {
-    let is_unnoted = match (live, &contents.checksum, &contents.versions) {
-        (Some(live), Some(checksum), Some(versions)) => noting(live, checksum, versions).is_some(),
-        _ => false,
-    };
+    let is_unnoted = live.is_some_and(|live| contents.unnoted(live).is_some());
     is_unnoted || children.reach_beyond(namespace)
 }
 

@@ -85,8 +85,6 @@ pub(crate) struct Ungranted {
 pub(crate) struct Observed {
     /// What is observed of an object of any kind.
     pub object: ObservedObject,
-    /// Secrets and ConfigMaps that are referred to and not there.
-    pub missing: Vec<String>,
     /// The way from outside.
     pub exposure: Exposure,
     /// The rights of coderd; none where they are off.
@@ -111,7 +109,6 @@ impl Observed {
         };
         Self {
             object,
-            missing: Vec::new(),
             exposure: Exposure::NotRequested,
             workspaces: Some(Grants::default()),
             coderd: Coderd::NotProbed(Reason::NoReplicaReady),
@@ -139,12 +136,13 @@ impl Observed {
             withheld: withheld.told(&subject.object.key.namespace),
             problems: applied.problems.clone(),
             rollout: applied.rollout.clone(),
+            missing: read.contents.missing.clone(),
+            unread: None,
             finalizer: None,
             late: external.late.clone(),
         };
         Self {
             object: object.with_finalizer(finalizing),
-            missing: read.contents.missing.clone(),
             exposure: applied.exposure.clone(),
             workspaces: applied.grants.clone(),
             coderd: external.coderd(),

@@ -12,7 +12,7 @@ use super::subject::Subject;
 use crate::controller::children::exposure::{Exposure, NO_GATEWAY_API};
 use crate::controller::status::conditions::{ConditionStatus, Finding};
 use crate::controller::status::observed::ObservedObject;
-use crate::controller::status::summary::{self, ROOM, Standing, joined};
+use crate::controller::status::summary::{self, ROOM, Standing};
 use crate::controller::workload::rollout::{self, Rollout};
 use crds::CoderControlPlaneStatus;
 use crds::well_known::condition::{
@@ -49,7 +49,7 @@ pub(super) fn status(
     status.resolved = from_value(resolved).ok();
     if let Some(resolved) = &mut status.resolved {
         resolved.image_defaulted = running_values::names_no_image(&object.value).then_some(true);
-        if read.contents.provided {
+        if read.has_access_url {
             resolved.access_url = None;
         }
     }
@@ -135,8 +135,6 @@ fn license(phase: ExternalPhase, observed: &Observed) -> Option<Because> {
 /// Why nothing will move before somebody acts.
 fn stalled(observed: &Observed) -> Option<Because> {
     let object = &observed.object;
-    // Pods that wait for a Secret are stuck because of it: who is told of it knows what to do.
-    let stuck = || summary::stuck(object).filter(|_| observed.missing.is_empty());
     let access = || observed.access_needed.then(|| if_in(ExternalPhase::Refused, &observed.access)).flatten();
     let grant =
         |reason, as_reason| Some((as_reason, ungranted_in_own_namespace(observed, reason)?.to_owned()));
@@ -144,7 +142,7 @@ fn stalled(observed: &Observed) -> Option<Because> {
         .or_else(|| grant(Reason::ChildConflict, Reason::WorkspaceGrantConflict))
         .or_else(|| grant(Reason::Refused, Reason::WorkspaceGrantRefused))
         .or_else(|| summary::finalizer_refused(object))
-        .or_else(stuck)
+        .or_else(|| summary::stuck(object))
         .or_else(access)
         .or_else(|| license(ExternalPhase::Refused, observed))
 }
@@ -183,7 +181,7 @@ fn unfinished(observed: &Observed) -> Option<Because> {
     };
     None.or_else(|| summary::failed(&observed.object))
         .or_else(grant)
-        .or_else(|| Some((Reason::ReferenceMissing, joined(&observed.missing)?)))
+        .or_else(|| summary::missing(&observed.object))
         .or_else(rollout)
         .or_else(exposure)
         .or_else(coderd)

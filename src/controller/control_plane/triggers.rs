@@ -7,9 +7,10 @@ use super::dependants::{self, Dependants};
 use crate::control_plane_access::control_planes::ControlPlanes;
 use crate::controller::children::ChildKind;
 use crate::controller::identity::ObjectKey;
+use crate::controller::references::reads;
 use crate::controller::runtime::queue::Queue;
 use crate::controller::runtime::watches::{Changed, WatchHandler};
-use crate::controller::workload::consumed::{Consumed, Source};
+use crate::controller::workload::consumed::Source;
 use crate::kubernetes::{Change, Kept};
 use crds::CoderControlPlane;
 use crds::names::instance_label;
@@ -182,7 +183,11 @@ pub(super) fn concerns(trigger: Trigger, change: &Change, control_plane: &Kept<C
             control_plane.mentions(name) && read().is_some_and(|one| has_workspaces_in(&one, name))
         }
         Trigger::Consumed(kind) => {
-            here && control_plane.mentions(name) && read().is_some_and(|one| consumes(&one, kind, name))
+            let is_read_by_us = || {
+                let is_named = here && kind == Source::Secret && control_plane.mentions(name);
+                is_named && read().is_some_and(|one| operator_reads(&one, name))
+            };
+            reads(control_plane, kind, metadata, build::consumed) || is_read_by_us()
         }
     }
 }
@@ -190,12 +195,6 @@ pub(super) fn concerns(trigger: Trigger, change: &Change, control_plane: &Kept<C
 fn has_workspaces_in(control_plane: &CoderControlPlane, name: &str) -> bool {
     let namespaces = control_plane.spec.rbac.iter().flat_map(|rbac| &rbac.workspace_namespaces);
     namespaces.into_iter().any(|namespace| namespace.trim() == name)
-}
-
-fn consumes(control_plane: &CoderControlPlane, kind: Source, name: &str) -> bool {
-    let named = |one: &Consumed| one.kind == kind && one.name == *name;
-    build::consumed(control_plane).iter().any(named)
-        || kind == Source::Secret && operator_reads(control_plane, name)
 }
 
 /// Whether a control plane asks for a child of a kind that the cluster may lack.

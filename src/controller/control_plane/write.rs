@@ -77,7 +77,8 @@ impl Reconciler {
     pub(super) async fn write_cleanup_failed(&self, object: &Object, why: &str) -> Result<(), CallError> {
         let (reason, progressing) = (Reason::CleanupFailed, Reason::Progressing);
         let now = Time(Timestamp::now());
-        self.write(object, partial::cleanup_failed(object, reason, progressing, why, &now)).await
+        let before = (object.status.clone(), None);
+        self.write(object, partial::cleanup_failed(object, before, reason, progressing, why, &now)).await
     }
 
     /// Writes the status if it differs from what is there, then tells what changed.

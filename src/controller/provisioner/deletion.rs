@@ -67,6 +67,8 @@ impl Reconciler {
         if !object.has_finalizer() {
             return Ok(Action::AwaitChange);
         }
+        // Nobody counts for it any more, and an autoscaler would follow a number of before.
+        self.jobs.forget(&object.key);
         let checksum_key = self.checksum_key();
         let sealing = match checksum_key.get(&self.kube).await {
             Ok(sealing) => sealing,

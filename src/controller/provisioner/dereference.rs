@@ -1,6 +1,7 @@
 //! Reads what a reconcile of a provisioner works with, before it changes anything: the control plane it refers to, the Deployment
 //! that runs. What comes of it is decided by pure functions elsewhere.
 
+use super::build;
 use super::observe::place;
 use super::reconciler::Reconciler;
 use super::resolve::{Facts, gives_address, owner};
@@ -14,6 +15,8 @@ use crate::controller::attached::secret::Proven;
 use crate::controller::children::deployment::{self, FoundDeployment};
 use crate::controller::children::drift;
 use crate::controller::object::{Subject, complete};
+use crate::controller::references::Contents;
+use crate::controller::runtime::deadline::Deadline;
 use crds::CoderProvisioner;
 use serde_json::{Value, json};
 
@@ -34,6 +37,8 @@ pub(super) struct Dereferenced {
     facts_of_control_plane: Option<ControlPlaneFacts>,
     /// The key that was proven for it, if one was.
     pub(super) proven: Option<Proven>,
+    /// What the spec lets pods read.
+    pub(super) contents: Contents,
     /// Whether coderd was not asked about the key yet since this replica leads.
     is_first_look: bool,
     uid: String,
@@ -51,12 +56,13 @@ impl Dereferenced {
     pub(super) fn facts(&self) -> Facts<'_> {
         let proven = self.proven.as_ref().filter(|proven| proven.place == place(&self.complete));
         if self.is_left_at_first() {
-            return Facts { control_plane: None, key_checksum: None, running: None };
+            return Facts::NONE;
         }
         Facts {
             control_plane: self.from_control_plane.as_ref(),
             key_checksum: proven.map(|proven| proven.checksum.as_str()),
             running: self.running(),
+            consumed_checksum: self.contents.checksum.as_deref(),
         }
     }
 
@@ -107,6 +113,7 @@ impl Reconciler {
     pub(super) async fn dereference(
         &self,
         subject: &Subject<CoderProvisioner>,
+        deadline: &mut Deadline,
     ) -> Result<Dereferenced, Unread> {
         let (object, owner) = (&subject.object, owner(&subject.complete));
         let (namespace, name) = (&owner.namespace, &owner.workload);
@@ -119,6 +126,8 @@ impl Reconciler {
                 "the object cannot be combined with the values of its running Deployment: {error}"
             ))
         })?;
+        let consumed = build::consumed(&complete);
+        let contents = self.read_consumed(namespace, &complete.spec, &consumed, running, deadline).await?;
         let name = complete.spec.control_plane_ref.name.trim();
         let control_plane = control_planes::named(&self.control_planes, &object.key.namespace, name);
         let (mut proven, mut facts_of_control_plane) = (None, None);
@@ -143,6 +152,7 @@ impl Reconciler {
             from_control_plane,
             facts_of_control_plane,
             proven,
+            contents,
             is_first_look,
             uid,
         })

@@ -16,6 +16,8 @@ use std::collections::BTreeSet;
 impl Outside {
     /// What is known of the way to coderd, and nothing of the keys.
     pub(super) fn of(states: AccessStates<Reason>) -> Self {
+        let key = states.behind(condition::EXTERNAL_PROVISIONERS_ENTITLED);
+        let secret = states.behind(condition::PROVISIONER_KEY_READY);
         let AccessStates { control_plane, access, bootstrap, entitled, rate_limited } = states;
         let limited = rate_limited.map(|why| State::Pending(Reason::RateLimited, why));
         Self {
@@ -23,8 +25,8 @@ impl Outside {
             access,
             bootstrap,
             entitled,
-            key: limited.unwrap_or_else(State::waiting),
-            secret: State::waiting(),
+            key: limited.unwrap_or(key),
+            secret,
             wait: None,
             daemons: None,
             is_unasked: false,
@@ -229,6 +231,7 @@ fn failed(error: &Error) -> State {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control_plane_access::unreached::{COMING, Holder, Said, Unreached};
     use crate::controller::attached::secret::Proven;
     use serde_json::{from_value, json};
 
@@ -273,6 +276,41 @@ mod tests {
         let cut_later = Keyed { is_cut: true, ..keyed(None) };
         let State::Pending(_, message) = said(&cut_later) else { panic!("{cut_later:?}") };
         assert!(!message.contains("not the one"), "{message}");
+    }
+
+    #[test]
+    fn what_waits_for_a_token_says_so_and_not_that_the_control_plane_is_away() {
+        let unreached = Unreached::AccessDisabled { control_plane: "coder".to_owned() };
+        let outside = Outside::of(AccessStates::unreached(false, &unreached));
+        let waits = State::Unknown(Reason::WaitingForAccess, "waiting for OperatorAccessReady".to_owned());
+        assert_eq!((&outside.entitled, &outside.key, &outside.secret), (&waits, &waits, &waits));
+        assert!(matches!(outside.control_plane, State::Yes(..)));
+        let holder = Holder::Bootstrap;
+        let lacking = Unreached::TokenSecretUnavailable { holder, lacking: "Secret x".to_owned() };
+        let outside = Outside::of(AccessStates::unreached(true, &lacking));
+        let waits = State::Unknown(Reason::WaitingForAccess, "waiting for BootstrapSecretReady".to_owned());
+        assert_eq!((&outside.entitled, &outside.key, &outside.secret), (&waits, &waits, &waits));
+        let away = Outside::of(AccessStates::unasked(false));
+        assert_eq!((&away.key, &away.secret), (&State::waiting(), &State::waiting()));
+        let reached = Outside::of(AccessStates::reached(false));
+        let after = State::Unknown(Reason::Progressing, "waiting for ProvisionerKeyReady".to_owned());
+        assert_eq!(reached.secret, after);
+    }
+
+    #[test]
+    fn a_token_that_is_on_its_way_is_no_fault() {
+        let access = |word: &str| {
+            let condition = json!({ "type": "OperatorAccessReady", "status": "Unknown", "reason": word, "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z" });
+            let plane = json!({ "metadata": { "name": "coder" }, "spec": {}, "status": { "conditions": [condition] } });
+            let said = Said::of(&from_value(plane).unwrap(), condition::OPERATOR_ACCESS_READY);
+            let unreached = Unreached::AccessNotReady { control_plane: "coder".to_owned(), said };
+            Outside::of(AccessStates::unreached(false, &unreached)).access
+        };
+        for word in COMING {
+            assert!(matches!(access(word), State::Pending(Reason::WaitingForAccess, _)), "{word}");
+        }
+        assert!(matches!(access("DatabaseError"), State::Pending(Reason::OperatorAccessNotReady, _)));
     }
 
     #[test]

@@ -21,6 +21,7 @@ reasons! {
             MinimumReplicasReady: "The Deployment has ready pods.",
             Accepted: "The spec breaks no rule.",
             Suspended: "`spec.suspend` is true: nothing is changed.",
+            Resumed: "`spec.suspend` is no longer true.",
             NotRequested: "The spec does not ask for it.",
             KeyCreated: "A provisioner key was made in coderd.",
             KeyDeleted: "A provisioner key that is no longer used was deleted in coderd.",
@@ -36,6 +37,7 @@ reasons! {
             NotApplied: "The Deployment could not be applied; Ready says why.",
             WaitingForDaemons: "Pods run, and coderd does not see their daemons yet.",
             WaitingForControlPlane: "The control plane has to answer first.",
+            WaitingForAccess: "The token for the control plane has to work first; `OperatorAccessReady` or `BootstrapSecretReady` says how far it is.",
             Progressing: "It is being worked on.",
             Stopping: "Daemons finish their builds before the key is deleted.",
         }
@@ -48,6 +50,7 @@ reasons! {
             ChildRefused: "The API server refuses a child.",
             FinalizerRefused: "The API server does not let the operator set or remove its finalizer.",
             RolloutStuck: "Kubernetes gave up waiting for the rollout, and its pods say why.",
+            ReferenceMissing: "A Secret or ConfigMap that the spec names, or a key of it, is not there; pods that run are left as they are.",
             ControlPlaneUnavailable: "There is no such control plane, or it does not answer.",
             OperatorTokenSecretRefMissing: "The control plane names no token, and no database to make one in.",
             OperatorTokenSecretRefInvalid: "The reference to the token cannot be used.",
@@ -67,6 +70,7 @@ reasons! {
         }
         Fault {
             ApplyFailed: "A child could not be applied; it is tried again.",
+            ReferenceUnreadable: "A Secret or ConfigMap that the spec names could not be read; nothing is changed until it can.",
             OperatorAccessNotReady: "The operator has no token that works yet.",
             EntitlementsQueryFailed: "coderd did not say what the license covers.",
             ProvisionerKeyFailed: "A call to coderd about the key failed.",

@@ -5,7 +5,7 @@ use super::pending_jobs::JobMemory;
 use super::reasons::Reason;
 use super::zombies::Silence;
 use crate::control_plane_access::control_planes::ControlPlanes;
-use crate::controller::attached::reconciler::{AttachedReconciler, lock};
+use crate::controller::attached::reconciler::{AttachedKind, AttachedReconciler, lock};
 use crate::controller::finalizer::Finalizer;
 use crate::controller::identity::ObjectKey;
 use crate::controller::object::ReconciledKind;
@@ -33,6 +33,19 @@ impl ReconciledKind for CoderProvisioner {
     const NAME: KindName = KIND;
     const RULES: Kind = Kind::Provisioner;
     const FINALIZER: Finalizer = Finalizer(finalizer::PROVISIONER);
+}
+
+impl AttachedKind for CoderProvisioner {
+    fn workload(name: &str) -> String {
+        crds::names::provisioner::workload(name)
+    }
+
+    fn set_pods(status: &mut CoderProvisionerStatus, replicas: i32, ready_replicas: i32) {
+        (status.replicas, status.ready_replicas) = (Some(replicas), Some(ready_replicas));
+        if replicas == 0 {
+            (status.daemons, status.pending_jobs) = (None, None);
+        }
+    }
 }
 
 /// Reconciles provisioners.

@@ -27,6 +27,14 @@ pub(crate) struct Facts<'a> {
     pub(crate) key_checksum: Option<&'a str>,
     /// The Deployment that runs, if it is this object's.
     pub(crate) running: Option<&'a Value>,
+    /// Hash over every Secret and ConfigMap that the spec lets pods read; another one rolls the Deployment.
+    pub(crate) consumed_checksum: Option<&'a str>,
+}
+
+impl Facts<'_> {
+    /// Nothing is known.
+    pub(crate) const NONE: Facts<'static> =
+        Facts { control_plane: None, key_checksum: None, running: None, consumed_checksum: None };
 }
 
 /// A provisioner with every value that its children are built from.
@@ -42,6 +50,8 @@ pub(crate) struct ResolvedProvisioner {
     pub(crate) permissions: Option<Permissions>,
     /// What they run with; none as long as it is not known and nothing runs.
     pub(crate) daemons: Option<Daemons>,
+    /// Hash over everything that the spec lets pods read.
+    pub(crate) consumed_checksum: Option<String>,
     /// The spec, for the fields that have no default.
     pub(crate) spec: CoderProvisionerSpec,
 }
@@ -85,6 +95,7 @@ pub(crate) fn resolve(complete: &CoderProvisioner, facts: Facts<'_>) -> Resolved
         pods: pods::resolve(spec.pod_fields(), &account, &[], metrics, spec.grace_period_or_default()),
         permissions: permissions(spec),
         daemons: daemons(&owner.name, spec, facts),
+        consumed_checksum: facts.consumed_checksum.map(str::to_owned),
         spec: spec.clone(),
         owner,
     }

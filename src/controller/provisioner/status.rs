@@ -55,10 +55,20 @@ fn summary(observed: &Observed) -> [Finding; 3] {
         unfinished: unfinished(observed),
         ready,
         besides: observed.object.problems.unimportant.clone(),
-        waited_for: &[],
+        waited_for: &WAITED_FOR,
     };
     standing.summary(observed.object.late.as_deref())
 }
+
+/// What others have yet to make.
+const WAITED_FOR: [Reason; 6] = [
+    Reason::ReferenceMissing,
+    Reason::ControlPlaneUnavailable,
+    Reason::BootstrapSecretUnavailable,
+    Reason::OperatorTokenSecretUnavailable,
+    Reason::OrganizationMissing,
+    Reason::NotEntitled,
+];
 
 /// Why nothing will move before somebody acts.
 fn stalled(observed: &Observed) -> Option<Because> {
@@ -110,6 +120,7 @@ fn unfinished(observed: &Observed) -> Option<Because> {
         outside.is_unasked.then_some((Reason::Progressing, why))
     };
     None.or_else(|| summary::failed(&observed.object))
+        .or_else(|| summary::missing(&observed.object))
         .or_else(|| outside.control_plane.is_pending())
         .or_else(|| outside.access.is_pending())
         .or_else(|| outside.bootstrap.as_ref().and_then(State::is_pending))

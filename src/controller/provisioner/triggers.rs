@@ -1,9 +1,10 @@
-//! Decides which provisioners to look at when something else changed: a child, their key's Secret, a Secret they name, their
+//! Decides which provisioners to look at when something else changed: a child, their key's Secret, a Secret or ConfigMap they name, their
 //! control plane or its Service, their namespace. It keeps no objects: names and labels pass through, contents are read when they are needed.
 
+use super::build;
 use super::reconciler::{KIND, Provisioners};
 use crate::control_plane_access::control_planes::ControlPlanes;
-use crate::controller::attached::triggers::{Reference, controller_of, follow, read, serving_with};
+use crate::controller::attached::triggers::{Reference, controller_of, follow, read, refers, serving_with};
 use crate::controller::children::ChildKind;
 use crate::controller::identity::ObjectKey;
 use crate::controller::runtime::queue::Queue;
@@ -114,12 +115,13 @@ impl WatchHandler for Triggers {
                 self.enqueue_led_to(metadata);
             }
             Changed::Child(_) => self.enqueue_controller(metadata),
-            Changed::Consumed(Source::Secret) => {
-                self.enqueue_controller(metadata);
-                self.enqueue(|one| names_secret(one, metadata));
-                self.enqueue_trusting(metadata);
+            Changed::Consumed(source) => {
+                self.enqueue(|one| refers(one, source, metadata, names_secret, build::consumed));
+                if source == Source::Secret {
+                    self.enqueue_controller(metadata);
+                    self.enqueue_trusting(metadata);
+                }
             }
-            Changed::Consumed(Source::ConfigMap) => {}
             Changed::Namespace => self.enqueue(|one| one.meta().namespace == metadata.name),
         }
     }
@@ -222,5 +224,20 @@ mod tests {
         let serving: BTreeSet<ObjectKey> = names.iter().map(key).collect();
         let concerned = names.iter().filter(|name| refers_to(&provisioner(name), &serving)).count();
         assert_eq!(concerned, 300);
+    }
+
+    #[test]
+    fn what_daemons_read_concerns_their_provisioner_in_its_namespace() {
+        let text = json!({ "metadata": { "name": "b", "namespace": "team" },
+            "spec": { "envFrom": [{ "configMapRef": { "name": "settings" } }], "extraArgs": ["other"] } });
+        let provisioner: Kept<CoderProvisioner> = from_str(&text.to_string()).unwrap();
+        let concerned = |source: Source, namespace: &str, name: &str| {
+            let changed = from_value(json!({ "name": name, "namespace": namespace })).unwrap();
+            refers(&provisioner, source, &changed, names_secret, build::consumed)
+        };
+        assert!(concerned(Source::ConfigMap, "team", "settings"));
+        assert!(!concerned(Source::Secret, "team", "settings"), "it is no Secret");
+        assert!(!concerned(Source::ConfigMap, "elsewhere", "settings"));
+        assert!(!concerned(Source::ConfigMap, "team", "other"), "a word of the spec");
     }
 }

@@ -21,6 +21,10 @@ pub(crate) struct ObservedObject {
     pub(crate) problems: Problems,
     /// The Deployment.
     pub(crate) rollout: Rollout,
+    /// Secrets and ConfigMaps that are referred to and not there.
+    pub(crate) missing: Vec<String>,
+    /// Why it is not known what pods would read, so that nothing is changed.
+    pub(crate) unread: Option<String>,
     /// Why our finalizer is not as it must be, if the API server refuses that.
     pub(crate) finalizer: Option<String>,
     /// Why something was left for the next reconcile, if this one had no time for it.
@@ -37,6 +41,8 @@ impl ObservedObject {
             withheld: None,
             problems: Problems::default(),
             rollout: Rollout::Absent,
+            missing: Vec::new(),
+            unread: None,
             finalizer: None,
             late: None,
         }
@@ -50,6 +56,11 @@ impl ObservedObject {
     /// Nothing but what could not be done this time.
     pub(crate) fn failed(why: String) -> Self {
         Self { problems: Problems { failed: vec![why], ..Problems::default() }, ..Self::nothing() }
+    }
+
+    /// Nothing but why it is not known what pods would read.
+    pub(crate) fn unread(why: String) -> Self {
+        Self { unread: Some(why), ..Self::nothing() }
     }
 
     /// The same with what became of our finalizer.

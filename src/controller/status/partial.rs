@@ -43,22 +43,25 @@ pub(crate) fn suspended<K: ReconciledKind>(
     status
 }
 
-/// The status of an object that is going and held, with why; `progressing` is the reason of what comes by itself.
+/// The status of an object that is going and held, with why, and with what was found out besides; `progressing` is the reason of
+/// what comes by itself.
 pub(crate) fn cleanup_failed<K: ReconciledKind>(
     object: &Object<K>,
+    (status, found): (K::Status, Option<Finding>),
     reason: impl Into<&'static str>,
     progressing: impl Into<&'static str>,
     why: &str,
     now: &Time,
 ) -> K::Status {
     let (reason, message) = (reason.into(), format!("{why}; retrying"));
-    let findings = [
+    let mut findings = vec![
         Finding::no(condition::READY, reason, &*message),
         Finding::yes(condition::RECONCILING, reason, &*message),
         Finding::no(condition::STALLED, progressing, "reconciliation is in progress"),
         Finding::no(condition::CLEANED_UP, reason, message),
     ];
-    with_first(object, object.status.clone(), &findings, now)
+    findings.extend(found);
+    with_first(object, status, &findings, now)
 }
 
 /// A status that says this first, and is not ready.
@@ -136,7 +139,9 @@ mod tests {
     #[test]
     fn an_object_that_is_held_says_why_and_that_it_is_tried_again() {
         let object = object(&[SUSPENDED]);
-        let after = cleanup_failed(&object, "CleanupFailed", "Progressing", "a Role is there", &now());
+        let before = (object.status.clone(), None);
+        let after =
+            cleanup_failed(&object, before, "CleanupFailed", "Progressing", "a Role is there", &now());
         let (conditions, phase) = told(&after);
         let (new, kept) = conditions.split_at(4);
         let why = "CleanupFailed";

@@ -46,6 +46,9 @@ pub(crate) enum SharedReason {
     DeadlineExceeded,
     RolloutSlow,
     ApplyFailed,
+    ReferenceMissing,
+    ReferenceUnreadable,
+    Resumed,
 }
 
 /// The reasons of a kind.
@@ -129,6 +132,9 @@ macro_rules! reasons {
                     SharedReason::DeadlineExceeded => Self::DeadlineExceeded,
                     SharedReason::RolloutSlow => Self::RolloutSlow,
                     SharedReason::ApplyFailed => Self::ApplyFailed,
+                    SharedReason::ReferenceMissing => Self::ReferenceMissing,
+                    SharedReason::ReferenceUnreadable => Self::ReferenceUnreadable,
+                    SharedReason::Resumed => Self::Resumed,
                 }
             }
         }

@@ -106,17 +106,25 @@ pub(crate) fn finalizer_refused<R: KindReason>(observed: &ObservedObject) -> Opt
     because(SharedReason::FinalizerRefused, observed.finalizer.clone())
 }
 
-/// That the rollout does not go on.
+/// That the rollout does not go on. Pods that wait for a Secret are stuck because of it: who is told of it knows what to do.
 pub(crate) fn stuck<R: KindReason>(observed: &ObservedObject) -> Option<Because<R>> {
     match &observed.rollout {
-        Rollout::Stuck(message) => because(SharedReason::RolloutStuck, Some(message.clone())),
+        Rollout::Stuck(message) if observed.missing.is_empty() => {
+            because(SharedReason::RolloutStuck, Some(message.clone()))
+        }
         _ => None,
     }
 }
 
-/// What could not be done this time.
+/// What could not be read or done this time.
 pub(crate) fn failed<R: KindReason>(observed: &ObservedObject) -> Option<Because<R>> {
-    because(SharedReason::ApplyFailed, joined(&observed.problems.failed))
+    because(SharedReason::ReferenceUnreadable, observed.unread.clone())
+        .or_else(|| because(SharedReason::ApplyFailed, joined(&observed.problems.failed)))
+}
+
+/// That pods refer to something that is not there.
+pub(crate) fn missing<R: KindReason>(observed: &ObservedObject) -> Option<Because<R>> {
+    because(SharedReason::ReferenceMissing, joined(&observed.missing))
 }
 
 /// How far a rollout is that is under way. Of a Deployment that is not there the kind says what it waits for.

@@ -20,8 +20,13 @@ pub(crate) enum Meaning {
 /// What a reason of the kind means.
 type MeaningOf = fn(&str) -> Meaning;
 
-/// What there is to tell when the conditions `before` become those `after`.
-pub(crate) fn event_drafts(before: &[Condition], after: &[Condition], meaning: MeaningOf) -> Vec<EventDraft> {
+/// What there is to tell when the conditions `before` become those `after`; `resumed` is the reason of a suspension that ended.
+pub(crate) fn event_drafts(
+    before: &[Condition],
+    after: &[Condition],
+    meaning: MeaningOf,
+    resumed: &'static str,
+) -> Vec<EventDraft> {
     let named = |type_: &str| before.iter().find(|old| old.type_ == type_);
     let mut drafts: Vec<EventDraft> = after
         .iter()
@@ -30,7 +35,7 @@ pub(crate) fn event_drafts(before: &[Condition], after: &[Condition], meaning: M
     let ended = named(SUSPENDED).filter(|_| after.iter().all(|new| new.type_ != SUSPENDED));
     drafts.extend(ended.map(|_| EventDraft {
         severity: Severity::Normal,
-        reason: "Resumed".to_owned(),
+        reason: resumed.to_owned(),
         action: SUSPENDED.to_owned(),
         note: "spec.suspend is no longer true".to_owned(),
     }));
@@ -95,7 +100,7 @@ mod tests {
     }
 
     fn event_drafts(before: &[Condition], after: &[Condition]) -> Vec<EventDraft> {
-        super::event_drafts(before, after, meaning)
+        super::event_drafts(before, after, meaning, "Resumed")
     }
     use crds::well_known::condition::{DEPLOYMENT_AVAILABLE, OPERATOR_ACCESS_READY};
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;

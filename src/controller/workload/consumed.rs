@@ -1,6 +1,8 @@
 //! Decides which Secrets and ConfigMaps the pods read, down to the key, so that a new value there rolls them.
 //! Never counts what only the node reads: credentials for a registry or a storage driver change nothing in a pod.
 
+use super::pods::Pods;
+use crate::controller::children::last_by_key;
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::{
@@ -43,6 +45,20 @@ pub(crate) fn consumed(pod: &PodSpec) -> Vec<Consumed> {
     let mut found = Found::default();
     found.pod(pod);
     found.0.into_iter().filter(|consumed| !consumed.name.is_empty()).collect()
+}
+
+/// Everything that pods read because their spec says so, with these variables for their main container. What their kind gives
+/// them has a checksum of its own, and so has `own`: the Secret with their key or token, and the key inside it.
+pub(crate) fn of_spec(pods: &Pods<'_>, variables: &[EnvVar], own: (&str, &str)) -> Vec<Consumed> {
+    let variables = last_by_key(variables.to_vec(), |variable| &variable.name);
+    let plain = Pods { volumes: Vec::new(), mounts: Vec::new(), aliases: Vec::new(), ..pods.clone() };
+    let mut all = consumed(&plain.spec(Container { env: Some(variables), ..Default::default() }));
+    let (secret, key) = own;
+    let is_own = |one: &Consumed| {
+        one.kind == Source::Secret && one.name == secret && one.keys == Keys::One(key.to_owned())
+    };
+    all.retain(|one| !is_own(one));
+    all
 }
 
 #[derive(Default)]

@@ -3,6 +3,7 @@
 //! knows no kind of ours.
 
 pub(crate) mod account;
+pub(crate) mod checksum;
 pub(crate) mod consumed;
 pub(crate) mod deployment;
 pub(crate) mod disruption;

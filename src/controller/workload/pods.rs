@@ -72,13 +72,14 @@ pub(crate) struct Pods<'a> {
 }
 
 impl Pods<'_> {
-    /// Their template. Of its annotations we own the checksum, which its kind names, and those of the spec: others, such as
+    /// Their template. Of its annotations we own the checksums, which its kind names, and those of the spec: others, such as
     /// the one of `kubectl rollout restart`, belong to those who set them.
-    pub(crate) fn template(&self, main: Container, checksum: (&str, Option<&str>)) -> PodTemplateSpec {
-        let (name, checksum) = checksum;
+    pub(crate) fn template(&self, main: Container, checksums: &[(&str, Option<&str>)]) -> PodTemplateSpec {
         let mut annotations = self.fields.pod_annotations.clone();
-        annotations.remove(name);
-        annotations.extend(checksum.map(|checksum| (name.to_owned(), checksum.to_owned())));
+        for (name, checksum) in checksums {
+            annotations.remove(*name);
+            annotations.extend(checksum.map(|checksum| ((*name).to_owned(), checksum.to_owned())));
+        }
         PodTemplateSpec {
             metadata: Some(ObjectMeta {
                 labels: Some(self.owner.labels_over(self.fields.pod_labels)),

@@ -1,6 +1,7 @@
 //! Reads what a reconcile of a workspace proxy works with, before it changes anything: the control plane it refers to, the
 //! Deployment that runs. What comes of it is decided by pure functions elsewhere.
 
+use super::build;
 use super::reconciler::Reconciler;
 use super::resolve::{Facts, gives_address, owner};
 use super::running_values;
@@ -14,6 +15,8 @@ use crate::controller::attached::secret::Proven;
 use crate::controller::children::deployment::{self, FoundDeployment};
 use crate::controller::children::drift;
 use crate::controller::object::{Subject, complete};
+use crate::controller::references::Contents;
+use crate::controller::runtime::deadline::Deadline;
 use crate::kubernetes::{CallError, Kept};
 use crds::{CoderControlPlane, CoderWorkspaceProxy};
 use kube::Resource;
@@ -38,6 +41,8 @@ pub(super) struct Dereferenced {
     facts_of_control_plane: Option<ControlPlaneFacts>,
     /// The token that was proven for it, if one was.
     proven: Option<Proven>,
+    /// What the spec lets pods read.
+    pub(super) contents: Contents,
     /// Whether nobody was asked about the token yet since this replica leads.
     is_first_look: bool,
     uid: String,
@@ -56,13 +61,14 @@ impl Dereferenced {
     pub(super) fn facts(&self) -> Facts<'_> {
         let cluster_domain = self.cluster_domain.as_str();
         if self.is_left_at_first() {
-            return Facts { control_plane: None, token_checksum: None, running: None, cluster_domain };
+            return Facts { cluster_domain, ..Facts::NONE };
         }
         let proven = self.proven.as_ref().filter(|proven| proven.place == place(&self.complete));
         Facts {
             control_plane: self.from_control_plane.as_ref(),
             token_checksum: proven.map(|proven| proven.checksum.as_str()),
             running: self.running(),
+            consumed_checksum: self.contents.checksum.as_deref(),
             cluster_domain,
         }
     }
@@ -104,6 +110,7 @@ impl Reconciler {
     pub(super) async fn dereference(
         &self,
         subject: &Subject<CoderWorkspaceProxy>,
+        deadline: &mut Deadline,
     ) -> Result<Dereferenced, Unread> {
         let (object, owner) = (&subject.object, owner(&subject.complete));
         let (namespace, name) = (&owner.namespace, &owner.workload);
@@ -114,6 +121,8 @@ impl Reconciler {
         let complete: CoderWorkspaceProxy = complete(&given, &self.config).map_err(|error| {
             Unread::Unreadable(format!("the object and what runs of it cannot be read together: {error}"))
         })?;
+        let consumed = build::consumed(&complete);
+        let contents = self.read_consumed(namespace, &complete.spec, &consumed, running, deadline).await?;
         let control_plane = self.control_plane_of(&object.key.namespace, &complete);
         let there = match &control_plane {
             Some(Found::There(there)) => Some(&**there),
@@ -138,6 +147,7 @@ impl Reconciler {
             from_control_plane,
             facts_of_control_plane: facts,
             proven,
+            contents,
         })
     }
 

@@ -23,11 +23,12 @@ impl Outside {
     /// What is known of the way to coderd, and nothing of the registration.
     pub(super) fn of(reach: AccessStates<Reason>) -> Self {
         let limited = reach.rate_limited.clone().map(|why| State::Pending(Reason::RateLimited, why));
+        let behind = reach.behind(condition::PROXY_REGISTERED);
         Self {
+            registered: limited.unwrap_or_else(|| reach.behind(condition::WORKSPACE_PROXIES_ENTITLED)),
             reach,
-            registered: limited.unwrap_or_else(State::waiting),
-            secret: State::waiting(),
-            health: State::waiting(),
+            secret: behind.clone(),
+            health: behind,
             wait: None,
             is_given: false,
         }
@@ -93,17 +94,20 @@ impl Outside {
             "no CoderControlPlane in this namespace serves at spec.bootstrap.coderURL now, and the URL is not allowed either; use \
              spec.controlPlaneRef, or start the operator with --allow-url={url}"
         );
-        Self {
-            registered: State::Refused(Reason::URLNotAllowed, why),
-            ..Self::of(AccessStates::unasked(true))
-        }
+        Self::without_question(true, Reason::URLNotAllowed, why)
     }
 
     /// The spec has no way to a token.
     pub(super) fn nowhere() -> Self {
         let why = "set spec.controlPlaneRef, spec.bootstrap, or spec.primaryAccessURL with spec.proxySessionTokenSecretRef";
-        let registered = State::Refused(Reason::TokenSourceMissing, why.to_owned());
-        Self { registered, ..Self::of(AccessStates::unasked(false)) }
+        Self::without_question(false, Reason::TokenSourceMissing, why.to_owned())
+    }
+
+    /// Nobody is asked before the spec says something else.
+    fn without_question(with_bootstrap: bool, reason: Reason, why: String) -> Self {
+        let not_asked = State::Unknown(reason, "not asked; see ProxyRegistered".to_owned());
+        let registered = State::Refused(reason, why);
+        Self { registered, ..Self::of(AccessStates::left_unasked(with_bootstrap, &not_asked)) }
     }
 
     /// With something that keeps the operator from working on the registration.
@@ -120,7 +124,8 @@ impl Outside {
         rival: Option<&str>,
     ) -> Self {
         let (state, secret) = states(registered, name, place, rival);
-        let health = registered.proxy.as_ref().map_or_else(State::waiting, health);
+        let health =
+            registered.proxy.as_ref().map_or_else(|| State::after(condition::PROXY_REGISTERED), health);
         Self { registered: state, secret, health, wait: registered.wait, ..self }
     }
 }

@@ -24,6 +24,7 @@ reasons! {
             Applied: "The Ingress or HTTPRoute is in place.",
             Accepted: "The spec breaks no rule.",
             Suspended: "`spec.suspend` is true: nothing is changed.",
+            Resumed: "`spec.suspend` is no longer true.",
             NotRequested: "The spec does not ask for it.",
             TokenReplaced: "The token of the registration was replaced, and pods are started with the new one.",
             ProxyRenamed: "The registration has another name in coderd now.",
@@ -37,6 +38,7 @@ reasons! {
             NoReplicasReady: "No pod of the Deployment is ready yet.",
             WaitingForHealthCheck: "Pods run, and coderd has not checked the proxy yet; it does so about once a minute.",
             WaitingForControlPlane: "The control plane has to answer first.",
+            WaitingForAccess: "The token for the control plane has to work first; `OperatorAccessReady` or `BootstrapSecretReady` says how far it is.",
             Progressing: "It is being worked on.",
         }
         NeedsYou {
@@ -49,6 +51,7 @@ reasons! {
             FinalizerRefused: "The API server does not let the operator set or remove its finalizer.",
             RolloutStuck: "Kubernetes gave up waiting for the rollout, and its pods say why.",
             NoGatewayAPI: "The cluster has no Gateway API, which `spec.expose.gateway` needs.",
+            ReferenceMissing: "A Secret or ConfigMap that the spec names, or a key of it, is not there; pods that run are left as they are.",
             ControlPlaneUnavailable: "There is no such control plane, or it does not answer.",
             OperatorTokenSecretRefMissing: "The control plane names no token, and no database to make one in.",
             OperatorTokenSecretRefInvalid: "The reference to the token cannot be used.",
@@ -70,6 +73,7 @@ reasons! {
         }
         Fault {
             ApplyFailed: "A child could not be applied; it is tried again.",
+            ReferenceUnreadable: "A Secret or ConfigMap that the spec names could not be read; nothing is changed until it can.",
             ExposureFailed: "The Ingress or HTTPRoute could not be applied.",
             OperatorAccessNotReady: "The operator has no token that works yet.",
             EntitlementsQueryFailed: "coderd did not say what the license covers.",

@@ -59,7 +59,7 @@ impl ReconcileKind<CoderWorkspaceProxy> for Reconciler {
     async fn work_on(&self, subject: &Subject<CoderWorkspaceProxy>) -> Result<Action, CallError> {
         let mut deadline = Deadline::from(Instant::now());
         let object = &subject.object;
-        let read = match self.dereference(subject).await {
+        let read = match self.dereference(subject, &mut deadline).await {
             Ok(read) => read,
             Err(unread) => return self.write_unread(&subject.object, unread, only).await,
         };
@@ -116,7 +116,8 @@ impl Reconciler {
         let children = build(&resolved);
         let listed = (children.all().collect(), children.absent());
         let (deployment, account) = (&read.deployment, &resolved.pods.account.name);
-        let work = self.work(object, &resolved.owner, deployment, account, listed).with_hint(ABSENCE);
+        let work = self.work(object, &resolved.owner, deployment, account, listed);
+        let work = work.with_hint(ABSENCE).with_contents(&read.contents);
         // Only an object of the watch is let through nowhere, and this one was read.
         let gate = work.gate(object.origin, deployment).await?.unwrap_or_default();
         let applied = apply(&work, &gate, &children).await;

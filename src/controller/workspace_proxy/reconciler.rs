@@ -3,7 +3,7 @@
 
 use super::reasons::Reason;
 use crate::control_plane_access::control_planes::ControlPlanes;
-use crate::controller::attached::reconciler::AttachedReconciler;
+use crate::controller::attached::reconciler::{AttachedKind, AttachedReconciler};
 use crate::controller::finalizer::Finalizer;
 use crate::controller::object::ReconciledKind;
 use crate::controller::runtime::context::ReconcilerContext;
@@ -27,6 +27,16 @@ impl ReconciledKind for CoderWorkspaceProxy {
     const NAME: KindName = KIND;
     const RULES: Kind = Kind::WorkspaceProxy;
     const FINALIZER: Finalizer = Finalizer(finalizer::WORKSPACE_PROXY);
+}
+
+impl AttachedKind for CoderWorkspaceProxy {
+    fn workload(name: &str) -> String {
+        crds::names::workspace_proxy::workload(name)
+    }
+
+    fn set_pods(status: &mut CoderWorkspaceProxyStatus, replicas: i32, ready_replicas: i32) {
+        (status.replicas, status.ready_replicas) = (Some(replicas), Some(ready_replicas));
+    }
 }
 
 /// Reconciles workspace proxies.

@@ -29,8 +29,21 @@ pub(crate) struct Facts<'a> {
     pub(crate) token_checksum: Option<&'a str>,
     /// The Deployment that runs, if it is this object's.
     pub(crate) running: Option<&'a Value>,
+    /// Hash over every Secret and ConfigMap that the spec lets pods read; another one rolls the Deployment.
+    pub(crate) consumed_checksum: Option<&'a str>,
     /// The DNS domain of the cluster.
     pub(crate) cluster_domain: &'a str,
+}
+
+impl Facts<'_> {
+    /// Nothing is known.
+    pub(crate) const NONE: Facts<'static> = Facts {
+        control_plane: None,
+        token_checksum: None,
+        running: None,
+        consumed_checksum: None,
+        cluster_domain: "",
+    };
 }
 
 /// A workspace proxy with every value that its children are built from.
@@ -54,6 +67,8 @@ pub(crate) struct ResolvedProxy {
     pub(crate) wildcard: Option<String>,
     /// What pods run with; none as long as it is not known and nothing runs.
     pub(crate) proxy: Option<ProxyPods>,
+    /// Hash over everything that the spec lets pods read.
+    pub(crate) consumed_checksum: Option<String>,
     /// The spec, for the fields that have no default.
     pub(crate) spec: CoderWorkspaceProxySpec,
 }
@@ -87,6 +102,7 @@ pub(crate) fn resolve(complete: &CoderWorkspaceProxy, facts: Facts<'_>) -> Resol
         expose,
         probes: probes::resolve(readiness.as_ref(), liveness.as_ref(), startup.as_ref()),
         proxy: proxy(complete, facts),
+        consumed_checksum: facts.consumed_checksum.map(str::to_owned),
         spec: spec.clone(),
         owner,
     }

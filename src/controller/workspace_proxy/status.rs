@@ -49,10 +49,21 @@ fn summary(observed: &Observed) -> [Finding; 3] {
         unfinished: unfinished(observed),
         ready: (ready.0, ready.1.to_owned()),
         besides: observed.object.problems.unimportant.clone(),
-        waited_for: &[Reason::TokenSecretUnavailable, Reason::NoGatewayAPI],
+        waited_for: &WAITED_FOR,
     };
     standing.summary(observed.object.late.as_deref())
 }
+
+/// What others have yet to make.
+const WAITED_FOR: [Reason; 7] = [
+    Reason::ReferenceMissing,
+    Reason::ControlPlaneUnavailable,
+    Reason::BootstrapSecretUnavailable,
+    Reason::OperatorTokenSecretUnavailable,
+    Reason::TokenSecretUnavailable,
+    Reason::NotEntitled,
+    Reason::NoGatewayAPI,
+];
 
 /// Everything outside that a proxy needs, the first thing first.
 fn needed(outside: &Outside) -> impl Iterator<Item = &State> {
@@ -92,6 +103,7 @@ fn unfinished(observed: &Observed) -> Option<Because> {
         observed.outside.health.is_pending().filter(|_| !is_stopped)
     };
     None.or_else(|| summary::failed(&observed.object))
+        .or_else(|| summary::missing(&observed.object))
         .or_else(|| needed(&observed.outside).find_map(State::is_pending))
         .or_else(rollout)
         .or_else(exposed)
@@ -170,6 +182,20 @@ mod tests {
         let mut stuck = healthy();
         stuck.object.rollout = Rollout::Stuck("x".to_owned());
         assert_eq!(standing(&stuck), (STALLED, "RolloutStuck"));
+    }
+
+    #[test]
+    fn a_secret_that_is_not_there_is_waited_for_and_hides_no_rollout_that_is_late() {
+        let mut missing = healthy();
+        missing.object.missing = vec!["Secret ns/eu-tls does not exist".to_owned()];
+        for rollout in [Rollout::Complete(1), Rollout::Stuck("x".to_owned())] {
+            missing.object.rollout = rollout;
+            assert_eq!(standing(&missing), (RECONCILING, "ReferenceMissing"));
+        }
+        let stalled = findings(&missing).remove(2).message;
+        assert!(stalled.starts_with("waiting for the object named in Ready"), "{stalled}");
+        missing.object.unread = Some("x".to_owned());
+        assert_eq!(standing(&missing), (RECONCILING, "ReferenceUnreadable"));
     }
 
     #[test]

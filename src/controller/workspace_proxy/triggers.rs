@@ -1,11 +1,12 @@
-//! Decides which workspace proxies to look at when something else changed: a child, their token's Secret, a Secret they name, their
+//! Decides which workspace proxies to look at when something else changed: a child, their token's Secret, a Secret or ConfigMap they name, their
 //! control plane, their namespace. It keeps no objects: names and labels pass through, contents are read when they are needed.
 
+use super::build;
 use super::reconciler::{KIND, WorkspaceProxies};
 use super::way::Way;
 use crate::control_plane_access::control_planes::ControlPlanes;
 use crate::controller::attached::address;
-use crate::controller::attached::triggers::{Reference, controller_of, follow, read, serving_with};
+use crate::controller::attached::triggers::{Reference, controller_of, follow, read, refers, serving_with};
 use crate::controller::children::ChildKind;
 use crate::controller::identity::ObjectKey;
 use crate::controller::runtime::queue::Queue;
@@ -129,12 +130,13 @@ impl WatchHandler for Triggers {
                     self.enqueue_led_to(metadata);
                 }
             }
-            Changed::Consumed(Source::Secret) => {
-                self.enqueue_controller(metadata);
-                self.enqueue(|one| names_secret(one, metadata));
-                self.enqueue_trusting(metadata);
+            Changed::Consumed(source) => {
+                self.enqueue(|one| refers(one, source, metadata, names_secret, build::consumed));
+                if source == Source::Secret {
+                    self.enqueue_controller(metadata);
+                    self.enqueue_trusting(metadata);
+                }
             }
-            Changed::Consumed(Source::ConfigMap) => {}
             Changed::Namespace => self.enqueue(|one| one.meta().namespace == metadata.name),
         }
     }

@@ -157,7 +157,12 @@ fn set_by_operator(subject: &Subject<'_>) -> Vec<Problem> {
         ("spec.podLabels", OWN_LABELS.as_slice()),
         (
             "spec.podAnnotations",
-            &[annotation::CHECKSUM, annotation::KEY_CHECKSUM, annotation::TOKEN_CHECKSUM],
+            &[
+                annotation::CHECKSUM,
+                annotation::KEY_CHECKSUM,
+                annotation::TOKEN_CHECKSUM,
+                annotation::TRUST_CHECKSUM,
+            ],
         ),
         ("spec.serviceAccount.labels", &OWN_LABELS),
         ("spec.metrics.serviceMonitor.labels", &OWN_LABELS),

@@ -13,7 +13,7 @@ const CONTAINER: &str = "coder";
 
 /// The template of the pods.
 pub(super) fn template(plane: &ResolvedControlPlane) -> PodTemplateSpec {
-    pods(plane).template(container(plane), (annotation::CHECKSUM, plane.consumed_checksum.as_deref()))
+    pods(plane).template(container(plane), &[(annotation::CHECKSUM, plane.consumed_checksum.as_deref())])
 }
 
 /// The same without metadata.

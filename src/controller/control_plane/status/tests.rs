@@ -2,6 +2,7 @@
 //! The rules of kstatus are written out here as its own documentation gives them.
 
 use super::*;
+use crate::control_plane_access::unreached::COMING;
 use crate::controller::control_plane::observed::Ungranted;
 use crds::well_known::condition::{READY, RECONCILING, SPEC_ACCEPTED, STALLED};
 use webhooks::{Cause, CauseReason, Verdict};
@@ -23,7 +24,6 @@ fn verdict(of: &[(&str, &'static str)]) -> Verdict {
 fn healthy() -> Observed {
     Observed {
         object: ObservedObject { rollout: Rollout::Complete(2), ..ObservedObject::nothing() },
-        missing: vec![],
         exposure: Exposure::InPlace("Ingress"),
         workspaces: Some(Grants::default()),
         coderd: Coderd::Answered {
@@ -196,13 +196,16 @@ fn stuck() -> Vec<(Observed, Reason)> {
 fn going_on() -> Vec<(Observed, Reason)> {
     let text = || vec!["x".to_owned()];
     vec![
-        (Observed { missing: text(), ..rolled(Rollout::Stuck("y".into())) }, Reason::ReferenceMissing),
+        (
+            with(|object| (object.missing, object.rollout) = (text(), Rollout::Stuck("y".into()))),
+            Reason::ReferenceMissing,
+        ),
         (with(|object| object.problems.failed = text()), Reason::ApplyFailed),
         (
             Observed { workspaces: ungranted(&[(true, Reason::Failed, "x")]), ..healthy() },
             Reason::WorkspaceGrantFailed,
         ),
-        (Observed { missing: text(), ..healthy() }, Reason::ReferenceMissing),
+        (with(|object| object.missing = text()), Reason::ReferenceMissing),
         (rolled(Rollout::Absent), Reason::Creating),
         (rolled(Rollout::UnderWay("1 of 2".into())), Reason::RollingOut),
         (rolled(Rollout::Unavailable("0 of 2".into())), Reason::ReplicasUnavailable),
@@ -238,7 +241,7 @@ fn every_state_has_its_reason_and_its_place_in_kstatus() {
 fn what_waits_for_others_is_not_said_to_be_worked_on() {
     let text = || vec!["x".to_owned()];
     for (observed, waits) in [
-        (Observed { missing: text(), ..healthy() }, true),
+        (with(|object| object.missing = text()), true),
         (Observed { exposure: Exposure::NoGatewayApi, ..healthy() }, true),
         (Observed { access: state(ExternalPhase::Pending, Reason::TokenSecretMissing), ..healthy() }, true),
         (Observed { license: state(ExternalPhase::Pending, Reason::SecretMissing), ..healthy() }, true),
@@ -383,4 +386,11 @@ fn who_coderd_is_stays_as_it_said_last_until_it_says_otherwise() {
         assert_eq!(after(&coderd), pair("v1", "d1"), "{coderd:?}");
     }
     assert_eq!(after(&answered(Some("v2"), Some("d2"))), pair("v2", "d2"), "another database");
+}
+
+#[test]
+fn the_words_by_which_others_know_that_a_token_comes_are_reasons_of_a_control_plane() {
+    for word in COMING {
+        assert!(Reason::parse(word).is_some(), "{word}");
+    }
 }

@@ -18,16 +18,20 @@ pub(super) fn template(provisioner: &ResolvedProvisioner, daemons: &Daemons) -> 
         .into_iter()
         .chain(scratch::volume(&provisioner.pods, provisioner.names_image()));
     let (volumes, mounts) = own.unzip();
+    let pods = Pods { volumes, mounts, aliases: daemons.attachment.aliases(), ..pods(provisioner) };
+    let checksums = [
+        (annotation::KEY_CHECKSUM, Some(daemons.key.checksum.as_str())),
+        (annotation::TRUST_CHECKSUM, daemons.attachment.certificates.as_deref()),
+        (annotation::CHECKSUM, provisioner.consumed_checksum.as_deref()),
+    ];
+    pods.template(container(provisioner, daemons), &checksums)
+}
+
+/// The pods, as their spec has them.
+pub(super) fn pods(provisioner: &ResolvedProvisioner) -> Pods<'_> {
     let ResolvedProvisioner { owner, pods: settings, spec, .. } = provisioner;
-    let aliases = daemons.attachment.aliases();
-    let pods = Pods { owner, settings, fields: spec.pod_fields(), volumes, mounts, aliases };
-    let checksum = (annotation::KEY_CHECKSUM, Some(daemons.key.checksum.as_str()));
-    let mut template = pods.template(container(provisioner, daemons), checksum);
-    if let Some(certificates) = &daemons.attachment.certificates {
-        let annotations = template.metadata.get_or_insert_default().annotations.get_or_insert_default();
-        annotations.insert(annotation::CHECKSUM.to_owned(), certificates.clone());
-    }
-    template
+    let (volumes, mounts, aliases) = (Vec::new(), Vec::new(), Vec::new());
+    Pods { owner, settings, fields: spec.pod_fields(), volumes, mounts, aliases }
 }
 
 /// The container of a daemon.

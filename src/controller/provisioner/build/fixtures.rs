@@ -18,6 +18,7 @@ pub(in super::super) struct Provisioner {
     control_plane: Option<ControlPlaneFacts>,
     key_checksum: Option<String>,
     running: Option<Value>,
+    consumed_checksum: Option<String>,
 }
 
 impl Provisioner {
@@ -43,6 +44,7 @@ impl Provisioner {
             control_plane: Some(control_plane),
             key_checksum: Some("abc".to_owned()),
             running: None,
+            consumed_checksum: None,
         }
     }
 
@@ -113,6 +115,12 @@ impl Provisioner {
         self
     }
 
+    /// With this checksum of what the spec lets pods read.
+    pub(in super::super) fn with_checksum(mut self, checksum: &str) -> Self {
+        self.consumed_checksum = Some(checksum.to_owned());
+        self
+    }
+
     /// While this Deployment runs.
     pub(in super::super) fn running(mut self, deployment: Value) -> Self {
         self.running = Some(deployment);
@@ -138,6 +146,7 @@ impl Provisioner {
             control_plane: self.control_plane.as_ref(),
             key_checksum: self.key_checksum.as_deref(),
             running: self.running.as_ref(),
+            consumed_checksum: self.consumed_checksum.as_deref(),
         };
         resolve(&self.complete(), facts)
     }

@@ -12,10 +12,14 @@ mod properties;
 #[cfg(test)]
 mod tests;
 
-use super::resolve::ResolvedProvisioner;
+use super::resolve::{Facts, ResolvedProvisioner, resolve};
 use crate::controller::children::{Child, ChildKind};
+use crate::controller::workload::consumed::{self, Consumed};
 use crate::controller::workload::serving::absent;
 use crate::controller::workload::{account, deployment, disruption, monitoring, rights};
+
+use crds::CoderProvisioner;
+use crds::names::provisioner::{key_secret, key_secret_key};
 
 pub(super) use daemon::CONTAINER;
 pub(super) use environment::{KEY, NAME as DAEMON_NAME, URL};
@@ -77,7 +81,8 @@ impl Children {
 
 /// The objects a provisioner consists of.
 pub(crate) fn build(provisioner: &ResolvedProvisioner) -> Children {
-    let ResolvedProvisioner { owner, replicas, pods, permissions, daemons, spec: _ } = provisioner;
+    let ResolvedProvisioner { owner, replicas, pods, permissions, daemons, consumed_checksum: _, spec: _ } =
+        provisioner;
     let role = permissions.as_ref().map(|permissions| {
         rights::role(owner.workload_metadata(), permissions.deployments, &permissions.extra_rules)
     });
@@ -94,4 +99,13 @@ pub(crate) fn build(provisioner: &ResolvedProvisioner) -> Children {
         disruption_budget: pods.budget.as_ref().map(|budget| disruption::child(owner, budget)),
         pod_monitor: monitor.map(|monitor| monitoring::pod_monitor(owner, monitor)),
     }
+}
+
+/// Everything that daemons read because the spec says so. Their key and what they trust of their control plane have checksums of
+/// their own. What is referred to does not depend on any value.
+pub(super) fn consumed(complete: &CoderProvisioner) -> Vec<Consumed> {
+    let provisioner = resolve(complete, Facts::NONE);
+    let secret = key_secret(&provisioner.owner.name, &complete.spec);
+    let own = (secret.as_str(), key_secret_key(&complete.spec));
+    consumed::of_spec(&daemon::pods(&provisioner), &complete.spec.extra_env, own)
 }

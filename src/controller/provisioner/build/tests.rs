@@ -1,5 +1,6 @@
 //! What is built of a provisioner, by the part of the spec that asks for it.
 
+mod consumed;
 mod contract;
 mod environment;
 mod every_field;

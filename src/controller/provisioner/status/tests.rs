@@ -65,6 +65,8 @@ fn every_state_has_its_reason_and_its_place_in_kstatus() {
             (RECONCILING, Reason::RollingOut),
         ),
         (with(|all| all.object.problems.failed = vec!["x".into()]), (RECONCILING, Reason::ApplyFailed)),
+        (with(|all| all.object.unread = Some("x".into())), (RECONCILING, Reason::ReferenceUnreadable)),
+        (with(|all| all.object.missing = vec!["x".into()]), (RECONCILING, Reason::ReferenceMissing)),
         (
             with(|all| all.outside.access = pending(Reason::OperatorAccessNotReady)),
             (RECONCILING, Reason::OperatorAccessNotReady),
@@ -148,4 +150,21 @@ fn the_deployment_is_ready_with_one_pod_and_daemons_are_counted() {
     let deployment = told(&findings(&none), DEPLOYMENT_READY).clone();
     assert_eq!((deployment.status, &*deployment.message), (ConditionStatus::False, "why"));
     assert_eq!(findings(&healthy())[0].message, "coderd sees 2 daemons with the key");
+}
+
+#[test]
+fn what_others_have_yet_to_make_is_waited_for_and_the_rest_is_in_progress() {
+    let pending = |reason| State::Pending(reason, "m".to_owned());
+    let stalled = |observed: &Observed| told(&findings(observed), STALLED).message.clone();
+    for waits in [
+        with(|all| all.object.missing = vec!["x".into()]),
+        with(|all| all.outside.control_plane = pending(Reason::ControlPlaneUnavailable)),
+        with(|all| all.outside.bootstrap = Some(pending(Reason::BootstrapSecretUnavailable))),
+        with(|all| all.outside.key = pending(Reason::OrganizationMissing)),
+        with(|all| all.outside.entitled = pending(Reason::NotEntitled)),
+    ] {
+        assert!(stalled(&waits).starts_with("waiting for the object named in Ready"), "{waits:?}");
+    }
+    let works = with(|all| all.outside.access = pending(Reason::WaitingForAccess));
+    assert_eq!(stalled(&works), "reconciliation is in progress");
 }

@@ -16,6 +16,7 @@ reasons! {
         Settled {
             Accepted: "As every kind has it.",
             Available: "As every kind has it.",
+            Resumed: "As every kind has it.",
         }
         Progress {
             RollingOut: "As every kind has it.",
@@ -32,11 +33,13 @@ reasons! {
             FinalizerRefused: "As every kind has it.",
             RolloutStuck: "As every kind has it.",
             SecretMissing: "As every kind has it.",
+            ReferenceMissing: "As every kind has it.",
         }
         Fault {
             DeadlineExceeded: "As every kind has it.",
             RolloutSlow: "As every kind has it.",
             ApplyFailed: "As every kind has it.",
+            ReferenceUnreadable: "As every kind has it.",
         }
     }
 }
@@ -157,4 +160,18 @@ fn what_is_held_back_is_told_while_it_is() {
 fn a_reason_says_of_a_condition_that_does_not_hold_what_its_class_says() {
     let told = ["RollingOut", "Progressing", "RolloutStuck", "Unheard"].map(Reason::meaning);
     assert_eq!(told, [Meaning::Rollout, Meaning::Progress, Meaning::Other, Meaning::Other]);
+}
+
+#[test]
+fn pods_that_wait_for_something_that_is_not_there_are_not_stuck() {
+    let mut observed =
+        ObservedObject { rollout: Rollout::Stuck("late".to_owned()), ..ObservedObject::nothing() };
+    assert_eq!(stuck::<Reason>(&observed), Some((Reason::RolloutStuck, "late".to_owned())));
+    assert_eq!(missing::<Reason>(&observed), None);
+    observed.missing = vec!["Secret a".to_owned(), "ConfigMap b".to_owned()];
+    assert_eq!(stuck::<Reason>(&observed), None);
+    let told = (Reason::ReferenceMissing, "Secret a; ConfigMap b".to_owned());
+    assert_eq!(missing::<Reason>(&observed), Some(told));
+    let unread = failed::<Reason>(&ObservedObject::unread("no".to_owned()));
+    assert_eq!(unread, Some((Reason::ReferenceUnreadable, "no".to_owned())));
 }

@@ -17,6 +17,7 @@ pub(in super::super) struct Proxy {
     control_plane: Option<ControlPlaneFacts>,
     token_checksum: Option<String>,
     running: Option<Value>,
+    consumed_checksum: Option<String>,
 }
 
 impl Proxy {
@@ -39,6 +40,7 @@ impl Proxy {
             control_plane: Some(control_plane),
             token_checksum: Some("abc".to_owned()),
             running: None,
+            consumed_checksum: None,
         }
     }
 
@@ -72,23 +74,33 @@ impl Proxy {
         self
     }
 
+    /// With this checksum of what the spec lets pods read.
+    pub(super) fn with_checksum(mut self, checksum: &str) -> Self {
+        self.consumed_checksum = Some(checksum.to_owned());
+        self
+    }
+
     /// While this Deployment runs.
     pub(in super::super) fn running(mut self, deployment: Value) -> Self {
         self.running = Some(deployment);
         self
     }
 
-    pub(in super::super) fn resolved(&self) -> ResolvedProxy {
+    pub(super) fn complete(&self) -> CoderWorkspaceProxy {
         let given = running_values::with_running_values(&self.object, self.running.as_ref());
         let complete = webhooks::resolved(Kind::WorkspaceProxy, &given, &Config::default());
-        let complete: CoderWorkspaceProxy = serde_json::from_value(complete).unwrap();
+        serde_json::from_value(complete).unwrap()
+    }
+
+    pub(in super::super) fn resolved(&self) -> ResolvedProxy {
         let facts = Facts {
             control_plane: self.control_plane.as_ref(),
             token_checksum: self.token_checksum.as_deref(),
             running: self.running.as_ref(),
+            consumed_checksum: self.consumed_checksum.as_deref(),
             cluster_domain: "cluster.local",
         };
-        resolve(&complete, facts)
+        resolve(&self.complete(), facts)
     }
 
     pub(in super::super) fn children(&self) -> Children {

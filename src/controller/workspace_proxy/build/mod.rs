@@ -10,10 +10,14 @@ pub(super) mod fixtures;
 #[cfg(test)]
 mod tests;
 
-use super::resolve::ResolvedProxy;
+use super::resolve::{Facts, ResolvedProxy, resolve};
+use super::way::place;
 use crate::controller::children::{Child, ChildKind};
+use crate::controller::workload::consumed::{self, Consumed};
 use crate::controller::workload::serving::{self, ServingChildren};
 use crate::controller::workload::{account, deployment};
+
+use crds::CoderWorkspaceProxy;
 
 pub(super) use environment::{PRIMARY_URL, TOKEN};
 pub(super) use pod::CONTAINER;
@@ -60,4 +64,11 @@ pub(crate) fn build(resolved: &ResolvedProxy) -> Children {
         deployment: template.map(|template| deployment::child(owner, *replicas, None, template)),
         serving: serving::children(owner, front, expose.as_ref(), pods),
     }
+}
+
+/// Everything that pods read because the spec says so. Their token and what they trust of their control plane have checksums of
+/// their own. What is referred to does not depend on any value.
+pub(super) fn consumed(complete: &CoderWorkspaceProxy) -> Vec<Consumed> {
+    let (resolved, place) = (resolve(complete, Facts::NONE), place(complete));
+    consumed::of_spec(&pod::pods(&resolved), &complete.spec.extra_env, (&place.secret, &place.data_key))
 }

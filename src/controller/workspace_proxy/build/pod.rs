@@ -13,21 +13,26 @@ pub(crate) const CONTAINER: &str = "workspace-proxy";
 
 /// The template of the pods.
 pub(super) fn template(resolved: &ResolvedProxy, proxy: &ProxyPods) -> PodTemplateSpec {
-    let ResolvedProxy { owner, pods: settings, spec, .. } = resolved;
     let own = trust::volume(&proxy.attachment.trusted)
         .into_iter()
-        .chain(scratch::volume(settings, resolved.names_image()));
+        .chain(scratch::volume(&resolved.pods, resolved.names_image()));
     let (volumes, mounts) = own.unzip();
-    let aliases = proxy.attachment.aliases();
-    let pods = Pods { owner, settings, fields: spec.pod_fields(), volumes, mounts, aliases };
-    let checksum = (annotation::TOKEN_CHECKSUM, Some(proxy.token.checksum.as_str()));
-    let mut template = pods.template(container(resolved, proxy), checksum);
-    if let Some(certificates) = &proxy.attachment.certificates {
-        let annotations = template.metadata.get_or_insert_default().annotations.get_or_insert_default();
-        annotations.insert(annotation::CHECKSUM.to_owned(), certificates.clone());
-    }
+    let pods = Pods { volumes, mounts, aliases: proxy.attachment.aliases(), ..pods(resolved) };
+    let checksums = [
+        (annotation::TOKEN_CHECKSUM, Some(proxy.token.checksum.as_str())),
+        (annotation::TRUST_CHECKSUM, proxy.attachment.certificates.as_deref()),
+        (annotation::CHECKSUM, resolved.consumed_checksum.as_deref()),
+    ];
+    let mut template = pods.template(container(resolved, proxy), &checksums);
     template.spec.get_or_insert_default().automount_service_account_token = Some(false);
     template
+}
+
+/// The pods, as their spec has them.
+pub(super) fn pods(resolved: &ResolvedProxy) -> Pods<'_> {
+    let ResolvedProxy { owner, pods: settings, spec, .. } = resolved;
+    let (volumes, mounts, aliases) = (Vec::new(), Vec::new(), Vec::new());
+    Pods { owner, settings, fields: spec.pod_fields(), volumes, mounts, aliases }
 }
 
 /// The container of the proxy.

@@ -1,5 +1,6 @@
 //! What the children of a workspace proxy are, by what their authors say.
 
+use super::consumed;
 use super::fixtures::Proxy;
 use crate::controller::children::ChildKind;
 use serde_json::{Value, json};
@@ -60,7 +61,28 @@ fn pods_have_an_account_without_a_token_and_roll_with_the_token_of_the_registrat
         |given: Proxy| given.deployment()["spec"]["template"]["metadata"]["annotations"].clone();
     assert_eq!(annotations(Proxy::test()), json!({"checksum/proxy-token": "abc"}));
     let tls = annotations(Proxy::test().of_tls_control_plane(&["a"]));
-    assert_eq!(tls, json!({"checksum/proxy-token": "abc", "coder.com/checksum": "0123abcd"}));
+    assert_eq!(tls, json!({"checksum/proxy-token": "abc", "coder.com/trust-checksum": "0123abcd"}));
+}
+
+#[test]
+fn pods_roll_with_what_the_spec_lets_them_read_but_for_their_token() {
+    let read =
+        |given: &Proxy| consumed(&given.complete()).into_iter().map(|one| one.name).collect::<Vec<_>>();
+    assert_eq!(read(&Proxy::test().of_tls_control_plane(&["coder-tls"])), [""; 0]);
+    let given = Proxy::test()
+        .with("tls", json!({"secretNames": ["eu-tls"]}))
+        .with("envFrom", json!([{"configMapRef": {"name": "settings"}}]));
+    assert_eq!(read(&given), ["eu-tls", "settings"]);
+    let brought = json!({"name": "mine", "key": "token"});
+    let twice = json!([{"name": "T", "valueFrom": {"secretKeyRef": brought}}]);
+    let given = Proxy::test()
+        .with("controlPlaneRef", Value::Null)
+        .with("primaryAccessURL", json!("https://coder.example.com"))
+        .with("proxySessionTokenSecretRef", brought)
+        .with("extraEnv", twice);
+    assert_eq!(read(&given), [""; 0], "a token has its own checksum, whoever brings it");
+    let template = Proxy::test().with_checksum("sum").deployment()["spec"]["template"].clone();
+    assert_eq!(template["metadata"]["annotations"]["coder.com/checksum"], "sum");
 }
 
 #[test]

@@ -27,10 +27,10 @@ fn another_ca_changes_the_pods_and_without_tls_there_is_nothing_to_change() {
     let template = |given: Provisioner| given.template();
     let tls = || Provisioner::test().of_tls_control_plane(&["a"]);
     let before = template(tls().with_certificates(Some("one")));
-    assert_eq!(before["metadata"]["annotations"]["coder.com/checksum"], "one");
+    assert_eq!(before["metadata"]["annotations"]["coder.com/trust-checksum"], "one");
     assert_ne!(template(tls().with_certificates(Some("two"))), before);
     for without in [Provisioner::test(), tls().with_certificates(None)] {
-        assert_eq!(template(without)["metadata"]["annotations"]["coder.com/checksum"], Value::Null);
+        assert_eq!(template(without)["metadata"]["annotations"]["coder.com/trust-checksum"], Value::Null);
     }
 }
 

@@ -1,8 +1,8 @@
-//! Decides by which checksum of what they read the pods of a control plane roll: one under a key that only the operator
+//! Decides by which checksum of what they read the pods of an object roll: one under a key that only the operator
 //! has, so that nobody guesses a value from it. Pods that run keep the one they have as long as what they read is known to
 //! be the same, whatever became of the key. Pure: it is given contents and never reads any.
 
-use crate::controller::workload::consumed::{Consumed, Keys};
+use super::consumed::{Consumed, Keys};
 use crds::well_known::{annotation, label};
 use json_patch::{AddOperation, Patch, PatchOperation, TestOperation, jsonptr::PointerBuf};
 use ring::{digest, hmac};
@@ -12,7 +12,7 @@ use serde_json::Value;
 const SHOWN: usize = 16;
 
 /// What is known of the contents while they are read, one object after the other.
-pub(super) struct Sums {
+pub(crate) struct Sums {
     keyed: Option<hmac::Context>,
     salted: digest::Context,
     versions: digest::Context,
@@ -20,7 +20,7 @@ pub(super) struct Sums {
 
 /// What is known of all of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Sum {
+pub(crate) struct Sum {
     /// Of the contents, under our key; none where the key cannot be had.
     pub keyed: Option<String>,
     /// Of the contents as releases before there was a key made it, salted with the uids of the objects.
@@ -31,7 +31,7 @@ pub(super) struct Sum {
 
 /// What the Deployment that runs says about itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Running<'a> {
+pub(crate) struct Running<'a> {
     /// The checksum its pods were made with.
     pub checksum: Option<&'a str>,
     /// The versions of what that checksum is of, if they were noted.
@@ -40,7 +40,7 @@ pub(super) struct Running<'a> {
 
 impl<'a> Running<'a> {
     /// Reads it from a Deployment.
-    pub(super) fn of(deployment: Option<&'a Value>) -> Self {
+    pub(crate) fn of(deployment: Option<&'a Value>) -> Self {
         let text = |place: &str, name: &str| deployment?.pointer(place)?.get(name)?.as_str();
         Self {
             checksum: text("/spec/template/metadata/annotations", annotation::CHECKSUM),
@@ -50,7 +50,7 @@ impl<'a> Running<'a> {
 
     /// The checksum that pods have and keep, because what they read is the same by one of three proofs: our key, the salt
     /// of an earlier release, or that no object has changed. The last one counts where a key was lost and made anew.
-    pub(super) fn kept(self, now: &Sum) -> Option<&'a str> {
+    pub(crate) fn kept(self, now: &Sum) -> Option<&'a str> {
         let checksum = self.checksum?;
         let same = now.keyed.as_deref() == Some(checksum)
             || now.salted == checksum
@@ -61,13 +61,13 @@ impl<'a> Running<'a> {
 
 impl Sums {
     /// Nothing was read yet.
-    pub(super) fn new(key: Option<&hmac::Key>) -> Self {
+    pub(crate) fn new(key: Option<&hmac::Key>) -> Self {
         let plain = || digest::Context::new(&digest::SHA256);
         Self { keyed: key.map(hmac::Context::with_key), salted: plain(), versions: plain() }
     }
 
     /// Adds what is read of an object, or that it is not there.
-    pub(super) fn add(&mut self, kind: &str, one: &Consumed, object: Option<&Value>) {
+    pub(crate) fn add(&mut self, kind: &str, one: &Consumed, object: Option<&Value>) {
         let metadata = |name: &str| object.and_then(|object| object["metadata"][name].as_str());
         let (uid, version) = (metadata("uid").unwrap_or_default(), metadata("resourceVersion"));
         let key = match &one.keys {
@@ -98,7 +98,7 @@ impl Sums {
     }
 
     /// All of them together.
-    pub(super) fn finish(self) -> Sum {
+    pub(crate) fn finish(self) -> Sum {
         Sum {
             keyed: self.keyed.map(|keyed| shown(keyed.sign().as_ref())),
             salted: shown(self.salted.finish().as_ref()),
@@ -108,11 +108,11 @@ impl Sums {
 }
 
 /// Who notes versions, in `managedFields`: never the one who applies, whose fields go when they are not applied again.
-pub(super) const NOTER: &str = "coder-k8s-versions";
+pub(crate) const NOTER: &str = "coder-k8s-versions";
 
 /// The patch that notes the versions beside a Deployment whose pods have the checksum of them; nothing if they are noted,
 /// or if its pods have another checksum because it could not be changed.
-pub(super) fn noting(deployment: &Value, checksum: &str, versions: &str) -> Option<Patch> {
+pub(crate) fn noting(deployment: &Value, checksum: &str, versions: &str) -> Option<Patch> {
     let running = Running::of(Some(deployment));
     if running.checksum != Some(checksum) || running.versions == Some(versions) {
         return None;
