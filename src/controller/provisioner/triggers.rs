@@ -229,7 +229,7 @@ mod tests {
     #[test]
     fn what_daemons_read_concerns_their_provisioner_in_its_namespace() {
         let text = json!({ "metadata": { "name": "b", "namespace": "team" },
-            "spec": { "envFrom": [{ "configMapRef": { "name": "settings" } }], "extraArgs": ["other"] } });
+            "spec": { "controlPlaneRef": { "name": "coder" }, "envFrom": [{ "configMapRef": { "name": "settings" } }], "extraArgs": ["other"] } });
         let provisioner: Kept<CoderProvisioner> = from_str(&text.to_string()).unwrap();
         let concerned = |source: Source, namespace: &str, name: &str| {
             let changed = from_value(json!({ "name": name, "namespace": namespace })).unwrap();
