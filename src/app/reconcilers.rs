@@ -8,6 +8,7 @@ use crate::coderd::{Egress, Observer};
 use crate::control_plane_access::ControlPlaneAccess;
 use crate::control_plane_access::control_planes::ControlPlanes;
 use crate::control_plane_access::holds::Holds;
+use crate::controller::attached::triggers::{Triggers, follow_control_planes};
 use crate::controller::children::{ChildCache, SharedChildCache};
 use crate::controller::control_plane::{self, Dependants, follow_dependants, orphans};
 use crate::controller::identity::ObjectKey;
@@ -132,16 +133,10 @@ impl Reconcilers {
             self.of_control_planes.kube().namespace(),
             planes.clone(),
         );
-        let of_provisioners = provisioner::Triggers::new(
-            self.dependants.provisioners.clone(),
-            self.control_planes.clone(),
-            daemons.clone(),
-        );
-        let of_proxies = workspace_proxy::Triggers::new(
-            self.dependants.proxies.clone(),
-            self.control_planes.clone(),
-            proxies.clone(),
-        );
+        let of_provisioners =
+            Triggers::new(self.dependants.provisioners.clone(), self.control_planes.clone(), daemons.clone());
+        let of_proxies =
+            Triggers::new(self.dependants.proxies.clone(), self.control_planes.clone(), proxies.clone());
         let all: Vec<Box<dyn WatchHandler>> =
             vec![Box::new(of_control_planes), Box::new(of_provisioners), Box::new(of_proxies)];
         Router::new(self.children.clone(), all)
@@ -175,7 +170,7 @@ impl Reconcilers {
             () = reconciles => {}
             () = verify::follow_objects(reconciler.objects(), queue, interval) => {}
             () = objects::follow(all.clone(), queue.clone(), |key| reconciler.forget(key)) => {}
-            () = provisioner::follow_control_planes(planes, all, queue.clone()) => {}
+            () = follow_control_planes(planes, all, queue.clone()) => {}
         }
     }
 
@@ -190,7 +185,7 @@ impl Reconcilers {
             () = reconciles => {}
             () = verify::follow_objects(reconciler.objects(), queue, interval) => {}
             () = objects::follow(all.clone(), queue.clone(), |key| reconciler.forget(key)) => {}
-            () = workspace_proxy::follow_control_planes(planes, all, queue.clone()) => {}
+            () = follow_control_planes(planes, all, queue.clone()) => {}
         }
     }
 }

@@ -2,19 +2,21 @@
 //! concerns an object besides is decided by its kind.
 
 use crate::control_plane_access::control_planes::ControlPlanes;
+use crate::controller::children::ChildKind;
 use crate::controller::identity::ObjectKey;
+use crate::controller::object::ReconciledKind;
 use crate::controller::references::reads;
 use crate::controller::runtime::queue::Queue;
 use crate::controller::runtime::replaced::{Difference, Replaced};
+use crate::controller::runtime::watches::{Changed, WatchHandler};
 use crate::controller::workload::consumed::{Consumed, Source};
-use crate::kubernetes::{Kept, Reflected};
+use crate::kubernetes::{Change, Kept, Reflected};
 use crds::CoderControlPlane;
 use kube::Resource;
 use kube::core::ObjectMeta;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
-use std::fmt::Debug;
 
 /// The object of a kind that controls another.
 pub(crate) fn controller_of<K: Resource<DynamicType = ()>>(metadata: &ObjectMeta) -> Option<ObjectKey> {
@@ -35,21 +37,16 @@ fn serves_with(control_plane: &Kept<CoderControlPlane>, secret: &ObjectMeta) -> 
 }
 
 /// The control planes that serve with this Secret: pods of theirs trust what is in it.
-pub(crate) fn serving_with(control_planes: &ControlPlanes, secret: &ObjectMeta) -> BTreeSet<ObjectKey> {
+fn serving_with(control_planes: &ControlPlanes, secret: &ObjectMeta) -> BTreeSet<ObjectKey> {
     let all = control_planes.all();
     all.iter().filter(|one| serves_with(one, secret)).map(|one| ObjectKey::of(one.meta())).collect()
 }
 
 /// Whether an object has to be looked at because of a Secret or ConfigMap that changed: its pods read it, or the operator reads a
 /// Secret for it.
-pub(crate) fn refers<K: Resource<DynamicType = ()> + DeserializeOwned>(
-    object: &Kept<K>,
-    source: Source,
-    changed: &ObjectMeta,
-    names_secret: impl FnOnce(&Kept<K>, &ObjectMeta) -> bool,
-    consumed: impl FnOnce(&K) -> Vec<Consumed>,
-) -> bool {
-    source == Source::Secret && names_secret(object, changed) || reads(object, source, changed, consumed)
+pub(crate) fn refers<K: Concerned>(object: &Kept<K>, source: Source, changed: &ObjectMeta) -> bool {
+    source == Source::Secret && K::names_secret(object, changed)
+        || reads(object, source, changed, K::consumed)
 }
 
 /// What is looked at of a spec, and nothing else of it: it may be of any size.
@@ -76,16 +73,121 @@ struct Tls {
     secret_names: Option<Vec<String>>,
 }
 
+/// What concerns the objects of a kind.
+pub(crate) trait Concerned: ReconciledKind {
+    /// Whether the operator reads this Secret for an object.
+    fn names_secret(object: &Kept<Self>, secret: &ObjectMeta) -> bool;
+
+    /// Whether an object is of one of these control planes. It is read once, however many there are: all watches wait meanwhile.
+    fn refers_to(object: &Kept<Self>, control_planes: &BTreeSet<ObjectKey>) -> bool;
+
+    /// What the pods of an object read.
+    fn consumed(complete: &Self) -> Vec<Consumed>;
+
+    /// The field of a spec that asks for a child of a kind which a cluster may lack.
+    fn field_asking_for(kind: ChildKind) -> Option<&'static str>;
+}
+
+/// Enqueues objects of a kind when something changed that concerns them.
+pub(crate) struct Triggers<K: Concerned> {
+    objects: Reflected<Kept<K>>,
+    control_planes: ControlPlanes,
+    queue: Queue<ObjectKey>,
+}
+
+impl<K: Concerned> Triggers<K> {
+    /// Triggers of one term of leadership.
+    pub(crate) fn new(
+        objects: Reflected<Kept<K>>,
+        control_planes: ControlPlanes,
+        queue: Queue<ObjectKey>,
+    ) -> Self {
+        Self { objects, control_planes, queue }
+    }
+
+    fn enqueue(&self, concerns: impl Fn(&Kept<K>) -> bool) {
+        let all = self.objects.all();
+        let concerned = all.iter().filter(|one| concerns(one));
+        concerned.for_each(|one| self.queue.enqueue(ObjectKey::of(one.meta())));
+    }
+
+    /// Enqueues the owner of an object, by the controller it names.
+    fn enqueue_controller(&self, metadata: &ObjectMeta) {
+        if let Some(key) = controller_of::<K>(metadata)
+            && self.objects.named(&key.namespace, &key.name).is_some()
+        {
+            self.queue.enqueue(key);
+        }
+    }
+
+    /// Enqueues the objects of every control plane that serves with this Secret: their pods trust what is in it.
+    fn enqueue_trusting(&self, secret: &ObjectMeta) {
+        let serving = serving_with(&self.control_planes, secret);
+        if !serving.is_empty() {
+            self.enqueue(|one| K::refers_to(one, &serving));
+        }
+    }
+
+    /// Enqueues the objects of the control plane that a Service belongs to: their pods may have its address.
+    fn enqueue_led_to(&self, service: &ObjectMeta) {
+        if let Some(key) = controller_of::<CoderControlPlane>(service) {
+            let control_plane = BTreeSet::from([key]);
+            self.enqueue(|one| K::refers_to(one, &control_plane));
+        }
+    }
+}
+
+impl<K: Concerned> WatchHandler for Triggers<K> {
+    fn kind(&self) -> &'static str {
+        K::NAME[1]
+    }
+
+    fn enqueue_owner(&self, key: ObjectKey) {
+        self.queue.enqueue(key);
+    }
+
+    fn changed(&self, changed: Changed, change: &Change) {
+        let metadata = &change.metadata;
+        match changed {
+            Changed::Child(kind) => {
+                self.enqueue_controller(metadata);
+                if kind == ChildKind::Service {
+                    self.enqueue_led_to(metadata);
+                }
+            }
+            Changed::Consumed(source) => {
+                self.enqueue(|one| refers(one, source, metadata));
+                if source == Source::Secret {
+                    self.enqueue_controller(metadata);
+                    self.enqueue_trusting(metadata);
+                }
+            }
+            Changed::Namespace => self.enqueue(|one| one.meta().namespace == metadata.name),
+        }
+    }
+
+    fn found(&self, _: ChildKind, change: &Change) {
+        self.enqueue_controller(&change.metadata);
+    }
+
+    fn enqueue_all(&self) {
+        self.enqueue(|_| true);
+    }
+
+    fn enqueue_asking_for(&self, kind: ChildKind) {
+        if let Some(field) = K::field_asking_for(kind) {
+            self.enqueue(|one| one.mentions(field));
+        }
+    }
+}
+
 /// Enqueues the objects of every control plane that changed, its status included: a token that is ready now, a coderd that
 /// answers. Until it is dropped.
-pub(crate) async fn follow<K>(
+pub(crate) async fn follow_control_planes<K: Concerned>(
     mut control_planes: ControlPlanes,
     objects: Reflected<Kept<K>>,
     queue: Queue<ObjectKey>,
-    refers_to: impl Fn(&Kept<K>, &BTreeSet<ObjectKey>) -> bool,
-) where
-    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
-{
+) {
     let mut seen = Replaced::default();
     loop {
         control_planes.changed().await;
@@ -98,7 +200,7 @@ pub(crate) async fn follow<K>(
         let Difference { now, before } = seen.update(control_planes.all());
         let changed: BTreeSet<ObjectKey> =
             now.iter().chain(&before).map(|one| ObjectKey::of(one.meta())).collect();
-        for one in all.iter().filter(|one| refers_to(one, &changed)) {
+        for one in all.iter().filter(|one| K::refers_to(one, &changed)) {
             queue.enqueue(ObjectKey::of(one.meta()));
         }
     }

@@ -9,12 +9,13 @@ use super::running_values;
 use crate::control_plane_access::control_planes::{self, Found};
 use crate::controller::attached::address::{self, NoAddress, Words};
 use crate::controller::attached::attachment::ControlPlaneFacts;
+use crate::controller::attached::dereference::running;
 use crate::controller::attached::facts::FactsReader;
 use crate::controller::attached::reconciler::Unread;
 use crate::controller::attached::secret::Proven;
-use crate::controller::children::deployment::{self, FoundDeployment};
+use crate::controller::children::deployment::FoundDeployment;
 use crate::controller::children::drift;
-use crate::controller::object::{Subject, complete};
+use crate::controller::object::Subject;
 use crate::controller::references::Contents;
 use crate::controller::runtime::deadline::Deadline;
 use crds::CoderProvisioner;
@@ -116,18 +117,12 @@ impl Reconciler {
         deadline: &mut Deadline,
     ) -> Result<Dereferenced, Unread> {
         let (object, owner) = (&subject.object, owner(&subject.complete));
-        let (namespace, name) = (&owner.namespace, &owner.workload);
-        let deployment = deployment::find(&self.kube, &self.child_cache, namespace, name, false).await?;
-        let labels = json!(owner.labels());
-        let running = deployment.live.as_ref().filter(|live| drift::is_child_of(live, &object.uid, &labels));
-        let given = running_values::with_running_values(&object.value, running);
-        let complete: CoderProvisioner = complete(&given, &self.config).map_err(|error| {
-            Unread::Unreadable(format!(
-                "the object cannot be combined with the values of its running Deployment: {error}"
-            ))
-        })?;
+        let values = running_values::with_running_values;
+        let (deployment, complete) = self.with_what_runs(object, &owner, values).await?;
+        let running = running(&deployment, &owner, &object.uid);
         let consumed = build::consumed(&complete);
-        let contents = self.read_consumed(namespace, &complete.spec, &consumed, running, deadline).await?;
+        let contents =
+            self.read_consumed(&owner.namespace, &complete.spec, &consumed, running, deadline).await?;
         let name = complete.spec.control_plane_ref.name.trim();
         let control_plane = control_planes::named(&self.control_planes, &object.key.namespace, name);
         let (mut proven, mut facts_of_control_plane) = (None, None);

@@ -27,4 +27,3 @@ mod write;
 mod zombies;
 
 pub(crate) use reconciler::Reconciler;
-pub(crate) use triggers::{Triggers, follow_control_planes};

@@ -2,67 +2,32 @@
 //! control plane or its Service, their namespace. It keeps no objects: names and labels pass through, contents are read when they are needed.
 
 use super::build;
-use super::reconciler::{KIND, Provisioners};
-use crate::control_plane_access::control_planes::ControlPlanes;
-use crate::controller::attached::triggers::{Reference, controller_of, follow, read, refers, serving_with};
+use crate::controller::attached::triggers::{Concerned, Reference, read};
 use crate::controller::children::ChildKind;
 use crate::controller::identity::ObjectKey;
-use crate::controller::runtime::queue::Queue;
-use crate::controller::runtime::watches::{Changed, WatchHandler};
-use crate::controller::workload::consumed::Source;
-use crate::kubernetes::{Change, Kept};
-use crds::{CoderControlPlane, CoderProvisioner};
+use crate::controller::workload::consumed::Consumed;
+use crate::kubernetes::Kept;
+use crds::CoderProvisioner;
 use kube::Resource;
 use kube::core::ObjectMeta;
 use serde::Deserialize;
 use std::collections::BTreeSet;
 
-/// Enqueues provisioners when something changed that concerns them.
-pub(crate) struct Triggers {
-    provisioners: Provisioners,
-    control_planes: ControlPlanes,
-    queue: Queue<ObjectKey>,
-}
-
-impl Triggers {
-    /// Triggers of one term of leadership.
-    pub(crate) fn new(
-        provisioners: Provisioners,
-        control_planes: ControlPlanes,
-        queue: Queue<ObjectKey>,
-    ) -> Self {
-        Self { provisioners, control_planes, queue }
+impl Concerned for CoderProvisioner {
+    fn names_secret(object: &Kept<Self>, secret: &ObjectMeta) -> bool {
+        names_secret(object, secret)
     }
 
-    /// Enqueues the provisioners of every control plane that serves with this Secret: their daemons trust what is in it.
-    fn enqueue_trusting(&self, secret: &ObjectMeta) {
-        let serving = serving_with(&self.control_planes, secret);
-        if !serving.is_empty() {
-            self.enqueue(|provisioner| refers_to(provisioner, &serving));
-        }
+    fn refers_to(object: &Kept<Self>, control_planes: &BTreeSet<ObjectKey>) -> bool {
+        refers_to(object, control_planes)
     }
 
-    /// Enqueues the provisioners of the control plane that a Service belongs to: their pods may have its address.
-    fn enqueue_led_to(&self, service: &ObjectMeta) {
-        if let Some(key) = controller_of::<CoderControlPlane>(service) {
-            let control_plane = BTreeSet::from([key]);
-            self.enqueue(|provisioner| refers_to(provisioner, &control_plane));
-        }
+    fn consumed(complete: &Self) -> Vec<Consumed> {
+        build::consumed(complete)
     }
 
-    fn enqueue(&self, concerns: impl Fn(&Kept<CoderProvisioner>) -> bool) {
-        let all = self.provisioners.all();
-        let concerned = all.iter().filter(|one| concerns(one));
-        concerned.for_each(|one| self.queue.enqueue(ObjectKey::of(one.meta())));
-    }
-
-    /// Enqueues the owner of an object, by the controller it names.
-    fn enqueue_controller(&self, metadata: &ObjectMeta) {
-        if let Some(key) = controller_of::<CoderProvisioner>(metadata)
-            && self.provisioners.named(&key.namespace, &key.name).is_some()
-        {
-            self.queue.enqueue(key);
-        }
+    fn field_asking_for(kind: ChildKind) -> Option<&'static str> {
+        (kind == ChildKind::PodMonitor).then_some("podMonitor")
     }
 }
 
@@ -98,62 +63,12 @@ struct Bootstrap {
     credentials_secret_ref: Option<Reference>,
 }
 
-impl WatchHandler for Triggers {
-    fn kind(&self) -> &'static str {
-        KIND[1]
-    }
-
-    fn enqueue_owner(&self, key: ObjectKey) {
-        self.queue.enqueue(key);
-    }
-
-    fn changed(&self, changed: Changed, change: &Change) {
-        let metadata = &change.metadata;
-        match changed {
-            Changed::Child(ChildKind::Service) => {
-                self.enqueue_controller(metadata);
-                self.enqueue_led_to(metadata);
-            }
-            Changed::Child(_) => self.enqueue_controller(metadata),
-            Changed::Consumed(source) => {
-                self.enqueue(|one| refers(one, source, metadata, names_secret, build::consumed));
-                if source == Source::Secret {
-                    self.enqueue_controller(metadata);
-                    self.enqueue_trusting(metadata);
-                }
-            }
-            Changed::Namespace => self.enqueue(|one| one.meta().namespace == metadata.name),
-        }
-    }
-
-    fn found(&self, _: ChildKind, change: &Change) {
-        self.enqueue_controller(&change.metadata);
-    }
-
-    fn enqueue_all(&self) {
-        self.enqueue(|_| true);
-    }
-
-    fn enqueue_asking_for(&self, kind: ChildKind) {
-        if kind == ChildKind::PodMonitor {
-            self.enqueue(|one| one.mentions("podMonitor"));
-        }
-    }
-}
-
-/// Enqueues the provisioners of every control plane that changed, its status included: a token that is ready now, a coderd that
-/// answers. Until it is dropped.
-pub(crate) async fn follow_control_planes(
-    control_planes: ControlPlanes,
-    provisioners: Provisioners,
-    queue: Queue<ObjectKey>,
-) {
-    follow(control_planes, provisioners, queue, refers_to).await;
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::controller::attached::triggers::{controller_of, refers};
+    use crate::controller::workload::consumed::Source;
+    use crds::CoderControlPlane;
     use serde_json::{from_str, from_value, json};
 
     #[test]
@@ -233,7 +148,7 @@ mod tests {
         let provisioner: Kept<CoderProvisioner> = from_str(&text.to_string()).unwrap();
         let concerned = |source: Source, namespace: &str, name: &str| {
             let changed = from_value(json!({ "name": name, "namespace": namespace })).unwrap();
-            refers(&provisioner, source, &changed, names_secret, build::consumed)
+            refers(&provisioner, source, &changed)
         };
         assert!(concerned(Source::ConfigMap, "team", "settings"));
         assert!(!concerned(Source::Secret, "team", "settings"), "it is no Secret");

@@ -24,4 +24,3 @@ mod way;
 mod write;
 
 pub(crate) use reconciler::Reconciler;
-pub(crate) use triggers::{Triggers, follow_control_planes};

@@ -2,68 +2,37 @@
 //! control plane, their namespace. It keeps no objects: names and labels pass through, contents are read when they are needed.
 
 use super::build;
-use super::reconciler::{KIND, WorkspaceProxies};
 use super::way::Way;
-use crate::control_plane_access::control_planes::ControlPlanes;
 use crate::controller::attached::address;
-use crate::controller::attached::triggers::{Reference, controller_of, follow, read, refers, serving_with};
+use crate::controller::attached::triggers::{Concerned, Reference, read};
 use crate::controller::children::ChildKind;
 use crate::controller::identity::ObjectKey;
-use crate::controller::runtime::queue::Queue;
-use crate::controller::runtime::watches::{Changed, WatchHandler};
-use crate::controller::workload::consumed::Source;
-use crate::kubernetes::{Change, Kept};
-use crds::{CoderControlPlane, CoderWorkspaceProxy};
+use crate::controller::workload::consumed::Consumed;
+use crate::kubernetes::Kept;
+use crds::CoderWorkspaceProxy;
 use kube::Resource;
 use kube::core::ObjectMeta;
 use serde::Deserialize;
 use std::collections::BTreeSet;
 
-/// Enqueues workspace proxies when something changed that concerns them.
-pub(crate) struct Triggers {
-    proxies: WorkspaceProxies,
-    control_planes: ControlPlanes,
-    queue: Queue<ObjectKey>,
-}
-
-impl Triggers {
-    /// Triggers of one term of leadership.
-    pub(crate) fn new(
-        proxies: WorkspaceProxies,
-        control_planes: ControlPlanes,
-        queue: Queue<ObjectKey>,
-    ) -> Self {
-        Self { proxies, control_planes, queue }
+impl Concerned for CoderWorkspaceProxy {
+    fn names_secret(object: &Kept<Self>, secret: &ObjectMeta) -> bool {
+        names_secret(object, secret)
     }
 
-    fn enqueue(&self, concerns: impl Fn(&Kept<CoderWorkspaceProxy>) -> bool) {
-        let all = self.proxies.all();
-        let concerned = all.iter().filter(|one| concerns(one));
-        concerned.for_each(|one| self.queue.enqueue(ObjectKey::of(one.meta())));
+    fn refers_to(object: &Kept<Self>, control_planes: &BTreeSet<ObjectKey>) -> bool {
+        refers_to(object, control_planes)
     }
 
-    /// Enqueues the owner of an object, by the controller it names.
-    fn enqueue_controller(&self, metadata: &ObjectMeta) {
-        if let Some(key) = controller_of::<CoderWorkspaceProxy>(metadata)
-            && self.proxies.named(&key.namespace, &key.name).is_some()
-        {
-            self.queue.enqueue(key);
-        }
+    fn consumed(complete: &Self) -> Vec<Consumed> {
+        build::consumed(complete)
     }
 
-    /// Enqueues the proxies of every control plane that serves with this Secret: they trust what is in it.
-    fn enqueue_trusting(&self, secret: &ObjectMeta) {
-        let serving = serving_with(&self.control_planes, secret);
-        if !serving.is_empty() {
-            self.enqueue(|proxy| refers_to(proxy, &serving));
-        }
-    }
-
-    /// Enqueues the proxies of the control plane that a Service belongs to: their pods may have its address.
-    fn enqueue_led_to(&self, service: &ObjectMeta) {
-        if let Some(key) = controller_of::<CoderControlPlane>(service) {
-            let control_plane = BTreeSet::from([key]);
-            self.enqueue(|proxy| refers_to(proxy, &control_plane));
+    fn field_asking_for(kind: ChildKind) -> Option<&'static str> {
+        match kind {
+            ChildKind::HttpRoute => Some("gateway"),
+            ChildKind::ServiceMonitor => Some("serviceMonitor"),
+            _ => None,
         }
     }
 }
@@ -110,61 +79,6 @@ struct References {
 struct Bootstrap {
     #[serde(rename = "coderURL")]
     url: Option<String>,
-}
-
-impl WatchHandler for Triggers {
-    fn kind(&self) -> &'static str {
-        KIND[1]
-    }
-
-    fn enqueue_owner(&self, key: ObjectKey) {
-        self.queue.enqueue(key);
-    }
-
-    fn changed(&self, changed: Changed, change: &Change) {
-        let metadata = &change.metadata;
-        match changed {
-            Changed::Child(kind) => {
-                self.enqueue_controller(metadata);
-                if kind == ChildKind::Service {
-                    self.enqueue_led_to(metadata);
-                }
-            }
-            Changed::Consumed(source) => {
-                self.enqueue(|one| refers(one, source, metadata, names_secret, build::consumed));
-                if source == Source::Secret {
-                    self.enqueue_controller(metadata);
-                    self.enqueue_trusting(metadata);
-                }
-            }
-            Changed::Namespace => self.enqueue(|one| one.meta().namespace == metadata.name),
-        }
-    }
-
-    fn found(&self, _: ChildKind, change: &Change) {
-        self.enqueue_controller(&change.metadata);
-    }
-
-    fn enqueue_all(&self) {
-        self.enqueue(|_| true);
-    }
-
-    fn enqueue_asking_for(&self, kind: ChildKind) {
-        match kind {
-            ChildKind::HttpRoute => self.enqueue(|one| one.mentions("gateway")),
-            ChildKind::ServiceMonitor => self.enqueue(|one| one.mentions("serviceMonitor")),
-            _ => {}
-        }
-    }
-}
-
-/// Enqueues the proxies of every control plane that changed, its status included. Until it is dropped.
-pub(crate) async fn follow_control_planes(
-    control_planes: ControlPlanes,
-    proxies: WorkspaceProxies,
-    queue: Queue<ObjectKey>,
-) {
-    follow(control_planes, proxies, queue, refers_to).await;
 }
 
 #[cfg(test)]
