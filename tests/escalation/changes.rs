@@ -274,7 +274,9 @@ fn changes_of_addresses() -> Vec<Change> {
             .refused(session_field, "CODER0506"),
         change("a token is sent as credentials", WorkspaceProxy, [session(ours), boot(mine)])
             .by(&["create pods"])
-            .refused(boot_field, "CODER0506"),
+            .refused(boot_field, "CODER0506")
+            // A token that was made before may still be kept: it would go there.
+            .refused("spec.bootstrap.coderURL", "CODER0506"),
         change("a token we made goes to another address", WorkspaceProxy, [boot(ours), elsewhere(mine)])
             .by(&["create pods"])
             .refused("spec.primaryAccessURL", "CODER0506"),

@@ -47,11 +47,14 @@ pub(super) fn changes_of_registrations() -> Vec<Change> {
             [session.clone(), of("coder")],
         )
         .refused("spec.controlPlaneRef", RUN_PODS)
+        // A token that was made before may still be kept: it would go there.
+        .refused("spec.controlPlaneRef.name", "CODER0506")
         .refused("spec.primaryAccessURL", RUN_PODS)
         .refused("spec.proxySessionTokenSecretRef", RUN_PODS)
         // That of the control plane runs instead of the one that admission had written.
         .refused("spec.image", RUN_PODS),
-        change("the same by one who may run pods", WorkspaceProxy, [session, of("coder")]).by(&RUNS),
+        change("the same by one who may read and run", WorkspaceProxy, [session, of("coder")])
+            .by(&["get secrets", "create deployments.apps"]),
         change("a token we made moves to a Secret", WorkspaceProxy, [of("coder"), kept("payroll")])
             .by(&["create pods", "get secrets"])
             .refused("spec.registration.tokenSecretName", "CODER0512"),
