@@ -5,6 +5,7 @@ mod attacks;
 mod break_glass;
 mod deletion;
 mod life;
+mod made_anew;
 mod site;
 mod take_over;
 mod trouble;
