@@ -3,6 +3,7 @@
 
 mod attacks;
 mod break_glass;
+mod brought;
 mod deletion;
 mod life;
 mod made_anew;

@@ -57,6 +57,8 @@ impl Reconciler {
             is_news,
             ..External::without(outside, &object.value, retry)
         };
+        // Until the former registration is gone, nothing about it is at rest.
+        let waiting = |wait| Some(Registered { wait: Some(wait), ..Registered::default() });
         if object.value["status"]["registration"].is_null() {
             return Ok(plain(Outside::given(state), retry));
         }
@@ -65,26 +67,32 @@ impl Reconciler {
             Ok(sealing) => sealing,
             Err(error) => {
                 let outside = Outside::given(state).failed(error.to_string());
-                return Ok(plain(outside, Some(Retry::Backoff)));
+                let registered = waiting(Wait::Elsewhere);
+                return Ok(External { registered, ..plain(outside, Some(Retry::Backoff)) });
             }
         };
         let mut store = self.store(object, sealing);
         let names: BTreeSet<&str> = store.record.registrations().map(|one| one.name.as_str()).collect();
         let names = names.into_iter().collect::<Vec<_>>().join(", ");
         if proven.is_none() || rolled(applied) != proven {
-            return Ok(plain(Outside::given_instead(state, &names, Wait::Rollout, None), retry));
+            let outside = Outside::given_instead(state, &names, Wait::Rollout, None);
+            return Ok(External { registered: waiting(Wait::Rollout), ..plain(outside, retry) });
         }
         let mut registered = Registered::default();
         let ended = self.end_former(subject, read, &mut store, id, deadline, &mut registered).await;
         self.objects.written(&object.key, store.object()["metadata"]["resourceVersion"].as_str());
         let (outside, retry) = match ended {
             Ok(None) => (Outside::given(state), retry),
-            Ok(Some(why)) => (Outside::given_instead(state, &names, Wait::Elsewhere, Some(&why)), retry),
+            Ok(Some(why)) => {
+                registered.wait = Some(Wait::Elsewhere);
+                (Outside::given_instead(state, &names, Wait::Elsewhere, Some(&why)), retry)
+            }
             // Somebody else was faster: what they wrote is looked at next time.
             Err(RegistrationError::Kubernetes(error)) if error.is_outdated() => return Err(error),
             Err(error) => {
                 let why = error.to_string();
                 let outside = Outside::given_instead(state, &names, Wait::Elsewhere, Some(&why));
+                registered.error = Some(error);
                 (outside, Some(Retry::Backoff))
             }
         };
@@ -149,12 +157,14 @@ impl Reconciler {
         let time = TimeLimit { until: deadline.until(), reserved: Duration::ZERO };
         let coderds = Coderds::new(&self.access, &self.control_planes, &object.key.namespace, time);
         let mut work = RegistrationWork::for_end(secrets, coderds, None, &desired);
-        let circumstances =
-            Circumstances { unrecorded: Unrecorded::Nothing, is_released: false, unreachable: None };
+        let is_released = self.is_released(object).await?;
+        let circumstances = Circumstances { unrecorded: Unrecorded::Nothing, is_released, unreachable: None };
         match work.end(store, circumstances, registered).await? {
             End::LetGo(left) => {
                 registered.left.extend(left);
-                if store.record != Record::default() {
+                // What nobody can prove to be ours is told, and said no longer.
+                registered.left.extend(store.take_unproven().into_iter().map(Left::named));
+                if !store.object()["status"]["registration"].is_null() {
                     store.save(Record::default()).await?;
                 }
                 Ok(None)
