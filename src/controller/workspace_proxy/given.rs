@@ -17,6 +17,7 @@ use super::resolve::owner;
 use super::way::place;
 use crate::coderd::client::proxy_id_of_token;
 use crate::coderd::{Retry, Uuid};
+use crate::confidential::Confidential;
 use crate::control_plane_access::secret_value::{self, secret_value};
 use crate::controller::attached::apply::Applied;
 use crate::controller::attached::coderds::{Coderds, TimeLimit};
@@ -25,11 +26,16 @@ use crate::controller::object::Subject;
 use crate::controller::runtime::deadline::Deadline;
 use crate::kubernetes::CallError;
 use crds::CoderWorkspaceProxy;
-use crds::names::hash::hex32;
 use crds::names::workspace_proxy::token_secret;
 use crds::well_known::{annotation, secret_key};
+use ring::hmac;
 use std::collections::BTreeSet;
 use std::time::Duration;
+
+/// What is signed besides the token, so that no other checksum is the same.
+const BROUGHT: &str = "brought token of a workspace proxy\n";
+/// Bytes of a checksum that are shown.
+const SHOWN: usize = 16;
 
 /// What the Secret of the author has.
 struct Brought {
@@ -111,7 +117,11 @@ impl Reconciler {
         };
         match secret_value(&self.kube, namespace, &place.secret, &place.data_key).await {
             Ok(secret_value::Found::Text(token)) => {
-                let checksum = hex32(token.expose().as_bytes());
+                let checksum_key = self.checksum_key();
+                let checksum = match checksum_key.get(&self.kube).await {
+                    Ok(key) => checksum(key, &token),
+                    Err(error) => return lacking(error.to_string(), Some(Retry::Backoff)),
+                };
                 let why = format!("Secret {} has the token", place.secret);
                 Brought {
                     state: State::Yes(Reason::SecretReady, why),
@@ -174,6 +184,15 @@ impl Reconciler {
     }
 }
 
+/// The checksum by which pods are started again. Whoever reads Deployments sees it, and the author names any Secret: without our
+/// key nobody guesses a value from it.
+fn checksum(key: &hmac::Key, token: &Confidential<String>) -> String {
+    let mut sum = hmac::Context::with_key(key);
+    sum.update(BROUGHT.as_bytes());
+    sum.update(token.expose().as_bytes());
+    sum.sign().as_ref().iter().take(SHOWN).map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// Without the registration that the author's token is of: it is in use, and no longer ours to remove.
 fn without_brought(record: &Record, brought: Option<Uuid>) -> (Record, Vec<Left>) {
     let theirs: Vec<_> =
@@ -190,6 +209,16 @@ mod tests {
     use super::super::registration::record::{Home, Registration};
     use super::*;
     use jiff::Timestamp;
+
+    #[test]
+    fn nobody_has_the_checksum_of_a_brought_token_without_the_key() {
+        let key = |bytes: &[u8]| hmac::Key::new(hmac::HMAC_SHA256, bytes);
+        let token = |text: &str| Confidential::new(text.to_owned());
+        let sum = checksum(&key(b"ours"), &token("a"));
+        assert_eq!((sum.len(), &sum), (2 * SHOWN, &checksum(&key(b"ours"), &token("a"))));
+        assert_ne!(sum, checksum(&key(b"theirs"), &token("a")));
+        assert_ne!(sum, checksum(&key(b"ours"), &token("b")));
+    }
 
     #[test]
     fn a_registration_whose_token_the_author_brings_is_left_to_them() {
