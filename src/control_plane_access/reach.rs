@@ -35,6 +35,8 @@ pub(crate) struct Reached {
     pub version: String,
     /// Its address inside the cluster.
     pub url: String,
+    /// Whether admission is disabled in the namespace of the control plane: then nothing is made there, whoever asks.
+    pub admission_disabled: bool,
     access: Access,
 }
 
@@ -156,7 +158,8 @@ impl ControlPlaneAccess {
         let client = client.with_token(self.token(control_plane, &access.place).await?);
         client.me().await.map_err(|error| access.unproven(error))?;
         let Identity { version, deployment_id } = identity;
-        Ok(Reached { client, deployment_id, version, url, access })
+        let admission_disabled = running.is_some();
+        Ok(Reached { client, deployment_id, version, url, admission_disabled, access })
     }
 
     /// The same as [`Self::reach_url`] for as long as there is time.
@@ -214,7 +217,8 @@ impl ControlPlaneAccess {
         let client = client.with_token(token);
         client.me().await.map_err(|error| access.unproven(error))?;
         let Identity { version, deployment_id } = identity;
-        Ok(Reached { client, deployment_id, version, url: url.to_owned(), access })
+        let url = url.to_owned();
+        Ok(Reached { client, deployment_id, version, url, admission_disabled: false, access })
     }
 
     /// The Service as it is now, if a token may go through it.

@@ -122,3 +122,33 @@ async fn a_status_that_somebody_else_wrote_makes_no_user_and_no_token() {
     assert_eq!(env.postgres.sql(&database, "SELECT username, rbac_roles FROM users"), "", "nobody is made");
     assert_eq!((env.live_tokens(&database).as_str(), env.record(&ns).await), ("0", None));
 }
+
+/// The attack: whoever may write the status of a workspace proxy says that a registration of it is in a control plane, to have the
+/// operator make itself an owner there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_status_of_a_proxy_that_somebody_else_wrote_makes_no_owner() {
+    let env = OperatorAccessEnv::shared().await;
+    let ns = env.cluster.namespace("forged-owner").await;
+    let (database, url) = env.database();
+    env.apply_secret(&ns, "db", &json!({ "url": url })).await;
+    env.apply_control_plane(&ns, "coder", &json!({ "extraEnv": from_secret() })).await;
+    env.add_provisioner(&ns).await;
+    let plane = env.until_reason(&ns, "coder", "OperatorAccessReady", "TokenProven").await;
+    role(env, &database, "{template-admin}").await;
+    // Of another control plane, and suspended, so that the operator does not put its status right.
+    let other = json!({ "apiVersion": "coder.com/v1alpha1", "kind": "CoderWorkspaceProxy",
+        "metadata": { "name": "others", "namespace": ns },
+        "spec": { "controlPlaneRef": { "name": "other" }, "suspend": true } });
+    env.apply(&other).await;
+    let id = "6f1f6a3e-0000-4000-8000-000000000001";
+    let forged = json!({ "name": "k", "id": id, "deploymentID": id, "controlPlaneUID": plane["metadata"]["uid"],
+        "since": "2026-11-18T00:00:00Z", "attempted": true, "seal": "00" });
+    let status = json!({ "status": { "registration": { "retiring": [forged] } } });
+    let patch =
+        format!("patch coderworkspaceproxy others -n {ns} --subresource=status --type=merge -p {status}");
+    env.cluster.kubectl(&patch).await.expect_ok();
+    for round in ["once", "twice"] {
+        env.reconcile(&ns, "coder", round).await;
+    }
+    assert_eq!(env.postgres.sql(&database, ROLES), "{template-admin}", "a status gives nobody an owner");
+}

@@ -129,3 +129,61 @@ async fn while_admission_is_disabled_a_proxy_is_not_moved_rotated_or_taken_over(
         .await;
     assert_eq!(site.names(), ["of-others"]);
 }
+
+/// The control plane of a site with a token that the operator has made itself.
+async fn control_plane_with_own_token(site: &Site) {
+    let url =
+        json!([{ "name": "CODER_PG_CONNECTION_URL", "value": "postgres://coder:coder@127.0.0.1:1/coder" }]);
+    let spec = json!({ "service": { "port": site.double.port }, "extraEnv": url });
+    site.put(&control_plane(&site.ns, "coder", &spec)).await;
+    let uid = wait("the control plane", async || {
+        let plane = site.get("codercontrolplane", "coder").await.ok_or("none")?;
+        let is_made = site.get("service", "coder").await.is_some();
+        holds(is_made, "no Service").map(|()| plane["metadata"]["uid"].clone())
+    })
+    .await;
+    // What the operator makes where the database answers.
+    let token = site.coderd().token_for(&[Role::Owner]);
+    let name = format!("{}.coder.operator-token", site.ns);
+    let manifest = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name,
+        "labels": { "app.kubernetes.io/managed-by": "coder-k8s" },
+        "annotations": { "coder.com/control-plane-uid": uid } }, "stringData": { "token": token } });
+    let request = http::Request::post("/api/v1/namespaces/coder-system/secrets")
+        .header("content-type", "application/json")
+        .body(manifest.to_string().into_bytes())
+        .unwrap();
+    site.client.request::<Value>(request).await.expect("a Secret can be made");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_admission_is_disabled_nothing_is_registered_or_taken_over_with_the_operators_own_token() {
+    let site = Site::empty("glass-own").await;
+    control_plane_with_own_token(&site).await;
+    let theirs = site.coderd().add_workspace_proxy(NAME);
+    label(&site, Some("disabled")).await;
+    site.put(&json!({ "apiVersion": "coder.com/v1alpha1", "kind": "CoderWorkspaceProxy",
+        "metadata": { "name": NAME, "namespace": site.ns, "annotations": { "coder.com/adopt-proxy": NAME } },
+        "spec": { "controlPlaneRef": { "name": "coder" } } }))
+        .await;
+    site.apply_spec("late", &json!({ "controlPlaneRef": { "name": "coder" } })).await;
+    for name in [NAME, "late"] {
+        let held = site
+            .until_named(name, "held", |object| {
+                condition(object, "ProxyRegistered")["reason"] == "AdmissionDisabled"
+            })
+            .await;
+        let told = text(condition(&held, "ProxyRegistered"), "/message");
+        assert!(told.contains("coder.com/admission=disabled"), "{told}");
+    }
+    let seen: Vec<_> =
+        site.coderd().workspace_proxies().into_iter().map(|one| (one.name, one.regenerations)).collect();
+    assert_eq!(seen, [(NAME.to_owned(), 0)]);
+    assert_eq!(site.coderd().token_of_proxy(NAME), Some(theirs));
+    label(&site, None).await;
+    wait("both", async || {
+        let names = site.names();
+        let is_taken = site.coderd().workspace_proxies().iter().any(|one| one.regenerations > 0);
+        holds(names == [NAME, "late"] && is_taken, format!("{names:?}"))
+    })
+    .await;
+}

@@ -4,8 +4,10 @@
 mod attacks;
 mod break_glass;
 mod consumed;
+mod brought;
 mod deletion;
 mod life;
+mod made_anew;
 mod site;
 mod take_over;
 mod trouble;

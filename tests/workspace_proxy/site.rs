@@ -17,7 +17,7 @@ use support::{Cluster, ClusterOptions, TestEnv, sentences};
 use tokio::sync::OnceCell;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_coder-k8s");
-const DOUBLES: usize = 40;
+const DOUBLES: usize = 48;
 const FIRST_PORT: u16 = 8100;
 /// An address of another namespace that the operator may dial; it leads to the first double.
 pub const ALLOWED: &str = "http://coder.elsewhere.svc.cluster.local:8100";

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::uri::Authority;
 use http::{HeaderValue, StatusCode, Uri};
 use jiff::Timestamp;
-use serde::de::{self, DeserializeOwned};
+use serde::de::{self, DeserializeOwned, DeserializeSeed};
 use serde::{Deserialize, Deserializer};
 use std::time::Duration;
 use zeroize::Zeroize;
@@ -143,6 +143,19 @@ impl Answer {
             return Err(self.failure());
         }
         serde_json::from_slice(&self.body).map_err(|_| Error::Malformed { operation: self.operation })
+    }
+
+    /// Success with a value that is read with what is looked for in it.
+    pub(super) fn json_with<T>(
+        self,
+        seed: impl for<'de> DeserializeSeed<'de, Value = T>,
+    ) -> Result<T, Error> {
+        if !self.status.is_success() {
+            return Err(self.failure());
+        }
+        let mut body = serde_json::Deserializer::from_slice(&self.body);
+        let read = seed.deserialize(&mut body).and_then(|value| body.end().map(|()| value));
+        read.map_err(|_| Error::Malformed { operation: self.operation })
     }
 
     pub(super) fn upload(self) -> Result<Upload, Error> {

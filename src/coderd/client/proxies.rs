@@ -1,6 +1,8 @@
 //! The calls for workspace proxies: registered with a token that is shown once, looked at, changed and removed by id.
 //! It never keeps a proxy's token, never sends one in a URL, and never decides which proxy is whose.
 
+mod in_list;
+
 use super::answers::{Answer, time};
 use super::proxy_health::ProxyHealth;
 use super::requests::Request;
@@ -10,6 +12,7 @@ use crate::coderd::error::Operation;
 use crate::coderd::uuid::Uuid;
 use crate::confidential::Confidential;
 use http::StatusCode;
+use in_list::Wrapped;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -86,13 +89,7 @@ impl Client {
     /// The proxy that has this name in any case: coderd takes no second one, and finds a name only as it is written. The control
     /// plane itself is among those that it is looked for in.
     pub async fn workspace_proxy_in_any_case(&self, name: &str) -> Result<Option<WorkspaceProxy>, Error> {
-        #[derive(Deserialize)]
-        struct All {
-            regions: Option<Vec<Shown>>,
-        }
-        let all = self.call(Request::workspace_proxies()).await?.json::<All>()?;
-        let mut living = all.regions.into_iter().flatten().filter_map(Shown::unless_deleted);
-        Ok(living.find(|proxy| proxy.name.to_lowercase() == name.to_lowercase()))
+        self.call(Request::workspace_proxies()).await?.json_with(Wrapped { name })
     }
 
     /// The proxy of this id, whatever its name is now, unless it was deleted.

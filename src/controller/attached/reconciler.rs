@@ -119,6 +119,8 @@ impl<K: ReconciledKind> AttachedReconciler<K> {
         lock(&self.proven).clear();
         lock(&self.looked).clear();
         lock(&self.waits).clear();
+        lock(&self.unanswered).clear();
+        lock(&self.pauses).clear();
         *lock(&self.checksum_key) = Arc::default();
     }
 

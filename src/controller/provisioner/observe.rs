@@ -5,7 +5,7 @@ use super::dereference::Dereferenced;
 use super::key::homes::Homes;
 use super::key::record::{Home, SecretPlace};
 use super::key::seen::Desired;
-use super::key::steps::patience;
+use super::key::steps::{Wait, patience};
 use super::key::store::RecordStore;
 use super::key::work::{KeyWork, Keyed, Rolled};
 use super::observed::Outside;
@@ -137,6 +137,8 @@ struct Wanted<'a> {
     place: SecretPlace,
     /// Whether pods can be started with something else.
     may_roll: bool,
+    /// Whether they stay where they are because admission is disabled in their namespace.
+    is_held: bool,
 }
 
 impl Wanted<'_> {
@@ -184,14 +186,16 @@ impl Reconciler {
         };
         // A coderd that is slow to say who it is is as slow the next time: its keys have a time of their own.
         deadline.begin_next(Instant::now());
+        let namespace = &subject.object.key.namespace;
+        let may_move = !read.is_moving() || self.may_move(namespace).await;
         let wanted = Wanted {
             subject,
             complete: &read.complete,
             control_plane,
             owner: owner(&read.complete),
             place: place(&read.complete),
-            may_roll: applied.may_roll(read.can_follow())
-                && (!read.is_moving() || self.may_move(&subject.object.key.namespace).await),
+            may_roll: applied.may_roll(read.can_follow()) && may_move,
+            is_held: !may_move && reached.admission_disabled,
         };
         let external = self.work_on_keys(&wanted, &reached, applied, bootstrapped, deadline).await;
         deadline.ended("the provisioner's keys", Instant::now());
@@ -244,7 +248,10 @@ impl Reconciler {
         let is_left_alone = lost.as_ref().is_some_and(|unreached| unreached.about() == About::RateLimit);
         let outside = match lost {
             Some(unreached) => Outside::of(AccessStates::unreached(bootstrapped, &unreached)),
-            None => outside.keyed(&keyed, &wanted.place, rival.as_deref(), &object.status),
+            None => {
+                let is_held = wanted.is_held && keyed.wait == Some(Wait::Rollout) && !keyed.is_asked_for;
+                outside.keyed(&keyed, &wanted.place, rival.as_deref(), &object.status).held_if(is_held)
+            }
         };
         let (retry, is_unanswered) = (retry(&keyed, &answer, pause), is_unanswered(&keyed, &answer));
         let (home, tags) = (&desired.home, &wanted.complete.spec.tags);

@@ -66,6 +66,16 @@ impl Outside {
         }
     }
 
+    /// Without a key for another control plane, where nobody was asked whether pods may be led there.
+    pub(super) fn held_if(self, is_held: bool) -> Self {
+        if !is_held {
+            return self;
+        }
+        let why = "no key is made for another control plane while the namespace has the label \
+                   coder.com/admission=disabled; remove the label to have it made";
+        Self { key: State::Refused(Reason::AdmissionDisabled, why.to_owned()), ..self }
+    }
+
     /// Without the operator's own key, by which it knows what it has recorded.
     pub(super) fn unsealed(self, error: &KeyError) -> Self {
         Self { key: State::Pending(Reason::ProvisionerKeyFailed, error.to_string()), ..self }

@@ -7,18 +7,19 @@ use super::reasons::Reason;
 use super::reconciler::Reconciler;
 use super::registration::end::{Circumstances, End};
 use super::registration::ending::Unrecorded;
-use super::registration::record::Home;
+use super::registration::record::{Home, Record, Registration};
 use super::registration::steps::Left;
 use super::registration::store::RecordStore;
 use super::registration::work::{Registered, RegistrationError, RegistrationWork};
 use super::resolve::owner;
 use super::way::{Way, url};
-use crate::coderd::Uuid;
+use crate::coderd::client::proxy_id_of_token;
+use crate::coderd::{Client, Error, Uuid};
 use crate::control_plane_access::control_planes::Found;
 use crate::control_plane_access::credentials::Credentials;
 use crate::control_plane_access::reach::Reached;
 use crate::control_plane_access::unreached::Unreached;
-use crate::controller::attached::coderds::{Coderds, TimeLimit};
+use crate::controller::attached::coderds::{Coderd, Coderds, TimeLimit};
 use crate::controller::attached::secret::{Content, Secrets};
 use crate::controller::object::{Object, Origin, complete};
 use crate::controller::runtime::deadline::Deadline;
@@ -29,6 +30,7 @@ use crds::CoderWorkspaceProxy;
 use crds::well_known::annotation;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
+use tokio::time::timeout;
 
 /// Registrations that are named when nobody knows whose they are.
 const MOST_NAMED: usize = 16;
@@ -125,10 +127,19 @@ impl Reconciler {
         let owner = owner(&complete);
         let secrets = Secrets { kube: &self.kube, owner: &owner, mark: annotation::TOKEN_OF };
         let desired = desired(object, &complete, home);
-        let coderds = Coderds::new(&self.access, &self.control_planes, &object.key.namespace, time);
+        let namespace = &object.key.namespace;
+        let mut coderds = Coderds::new(&self.access, &self.control_planes, namespace, time);
+        let plane = self.control_plane_of(namespace, &complete);
+        if let (Some(why), Some(plane)) = (&unreachable, &plane) {
+            coderds.fail_control_plane(&uid_of(plane), why);
+        }
         let mut work = RegistrationWork::for_end(secrets, coderds, client, &desired);
         (work.claimed, work.of_others) = (self.rival(object, &complete).is_some(), of_others);
         work.former = former(object);
+        if let Some(client) = client {
+            let coderds = Coderds::new(&self.access, &self.control_planes, namespace, time);
+            store.record = made_anew(&work, coderds, client, &store.record).await?;
+        }
         let unrecorded = match store.record.registrations().next() {
             None if !is_released => unrecorded(&mut work, store, unreachable.is_some()).await?,
             _ => Unrecorded::Nothing,
@@ -192,6 +203,63 @@ impl Reconciler {
             Err(Unreached::Going { .. }) => Here::Gone,
             Err(unreached) => Here::Unreachable(unreached.to_string()),
         }
+    }
+}
+
+/// The record with the registration in use where the spec leads to, if its control plane is gone and another was made in front of the
+/// same database. What a coderd says of itself proves nothing: the token in the Secret does, if it is accepted there.
+async fn made_anew(
+    work: &RegistrationWork<'_>,
+    mut coderds: Coderds<'_>,
+    client: &Client,
+    record: &Record,
+) -> Result<Record, RegistrationError> {
+    let home = &work.desired.home;
+    let is_elsewhere = |one: &&Registration| one.home.deployment == home.deployment && one.home != *home;
+    let (Some(uid), Some(current)) = (&home.control_plane, record.current.as_ref().filter(is_elsewhere))
+    else {
+        return Ok(record.clone());
+    };
+    let Some(former) = &current.home.control_plane else { return Ok(record.clone()) };
+    coderds.know(uid, &home.deployment, client);
+    let is_same_database = matches!(coderds.reach(former, &home.deployment).await, Coderd::Client(_));
+    if !is_same_database || !is_proven(work, client, current).await? {
+        return Ok(record.clone());
+    }
+    let moved = |one: &Registration| match one.home == current.home && one.id == current.id {
+        true => Registration { home: home.clone(), ..one.clone() },
+        false => one.clone(),
+    };
+    let (current, pending) = (record.current.as_ref().map(moved), record.pending.as_ref().map(moved));
+    Ok(Record { current, pending, ..record.clone() })
+}
+
+/// Whether a coderd accepts the token in the Secret, and it is of this registration.
+async fn is_proven(
+    work: &RegistrationWork<'_>,
+    client: &Client,
+    one: &Registration,
+) -> Result<bool, RegistrationError> {
+    for place in BTreeSet::from([work.desired.place.clone()]).into_iter().chain(work.former.clone()) {
+        let Content::Plaintext(token, _) = work.secrets.read(&place).await?.content else { continue };
+        if one.id.is_none() || proxy_id_of_token(&token) != one.id {
+            continue;
+        }
+        match timeout(work.coderds.time.left(), client.is_proxy_token_valid(&token)).await {
+            Ok(Ok(true)) => return Ok(true),
+            Ok(Ok(false) | Err(Error::NotLicensed { .. } | Error::RouteMissing { .. })) => {}
+            Ok(Err(error)) => return Err(error.into()),
+            Err(_) => return Err(RegistrationError::Late),
+        }
+    }
+    Ok(false)
+}
+
+/// The uid of a control plane, as far as it can be read.
+fn uid_of(found: &Found) -> String {
+    match found {
+        Found::There(plane) => plane.metadata.uid.clone().unwrap_or_default(),
+        Found::Gone | Found::Unlisted | Found::Unreadable(_) => String::new(),
     }
 }
 

@@ -17,6 +17,7 @@ use super::resolve::owner;
 use super::way::place;
 use crate::coderd::client::proxy_id_of_token;
 use crate::coderd::{Retry, Uuid};
+use crate::confidential::Confidential;
 use crate::control_plane_access::secret_value::{self, secret_value};
 use crate::controller::attached::apply::Applied;
 use crate::controller::attached::coderds::{Coderds, TimeLimit};
@@ -25,11 +26,16 @@ use crate::controller::object::Subject;
 use crate::controller::runtime::deadline::Deadline;
 use crate::kubernetes::CallError;
 use crds::CoderWorkspaceProxy;
-use crds::names::hash::hex32;
 use crds::names::workspace_proxy::token_secret;
 use crds::well_known::{annotation, secret_key};
+use ring::hmac;
 use std::collections::BTreeSet;
 use std::time::Duration;
+
+/// What is signed besides the token, so that no other checksum is the same.
+const BROUGHT: &str = "brought token of a workspace proxy\n";
+/// Bytes of a checksum that are shown.
+const SHOWN: usize = 16;
 
 /// What the Secret of the author has.
 struct Brought {
@@ -57,6 +63,8 @@ impl Reconciler {
             is_news,
             ..External::without(outside, &object.value, retry)
         };
+        // Until the former registration is gone, nothing about it is at rest.
+        let waiting = |wait| Some(Registered { wait: Some(wait), ..Registered::default() });
         if object.value["status"]["registration"].is_null() {
             return Ok(plain(Outside::given(state), retry));
         }
@@ -65,26 +73,32 @@ impl Reconciler {
             Ok(sealing) => sealing,
             Err(error) => {
                 let outside = Outside::given(state).failed(error.to_string());
-                return Ok(plain(outside, Some(Retry::Backoff)));
+                let registered = waiting(Wait::Elsewhere);
+                return Ok(External { registered, ..plain(outside, Some(Retry::Backoff)) });
             }
         };
         let mut store = self.store(object, sealing);
         let names: BTreeSet<&str> = store.record.registrations().map(|one| one.name.as_str()).collect();
         let names = names.into_iter().collect::<Vec<_>>().join(", ");
         if proven.is_none() || rolled(applied) != proven {
-            return Ok(plain(Outside::given_instead(state, &names, Wait::Rollout, None), retry));
+            let outside = Outside::given_instead(state, &names, Wait::Rollout, None);
+            return Ok(External { registered: waiting(Wait::Rollout), ..plain(outside, retry) });
         }
         let mut registered = Registered::default();
         let ended = self.end_former(subject, read, &mut store, id, deadline, &mut registered).await;
         self.objects.written(&object.key, store.object()["metadata"]["resourceVersion"].as_str());
         let (outside, retry) = match ended {
             Ok(None) => (Outside::given(state), retry),
-            Ok(Some(why)) => (Outside::given_instead(state, &names, Wait::Elsewhere, Some(&why)), retry),
+            Ok(Some(why)) => {
+                registered.wait = Some(Wait::Elsewhere);
+                (Outside::given_instead(state, &names, Wait::Elsewhere, Some(&why)), retry)
+            }
             // Somebody else was faster: what they wrote is looked at next time.
             Err(RegistrationError::Kubernetes(error)) if error.is_outdated() => return Err(error),
             Err(error) => {
                 let why = error.to_string();
                 let outside = Outside::given_instead(state, &names, Wait::Elsewhere, Some(&why));
+                registered.error = Some(error);
                 (outside, Some(Retry::Backoff))
             }
         };
@@ -103,7 +117,11 @@ impl Reconciler {
         };
         match secret_value(&self.kube, namespace, &place.secret, &place.data_key).await {
             Ok(secret_value::Found::Text(token)) => {
-                let checksum = hex32(token.expose().as_bytes());
+                let checksum_key = self.checksum_key();
+                let checksum = match checksum_key.get(&self.kube).await {
+                    Ok(key) => checksum(key, &token),
+                    Err(error) => return lacking(error.to_string(), Some(Retry::Backoff)),
+                };
                 let why = format!("Secret {} has the token", place.secret);
                 Brought {
                     state: State::Yes(Reason::SecretReady, why),
@@ -149,12 +167,14 @@ impl Reconciler {
         let time = TimeLimit { until: deadline.until(), reserved: Duration::ZERO };
         let coderds = Coderds::new(&self.access, &self.control_planes, &object.key.namespace, time);
         let mut work = RegistrationWork::for_end(secrets, coderds, None, &desired);
-        let circumstances =
-            Circumstances { unrecorded: Unrecorded::Nothing, is_released: false, unreachable: None };
+        let is_released = self.is_released(object).await?;
+        let circumstances = Circumstances { unrecorded: Unrecorded::Nothing, is_released, unreachable: None };
         match work.end(store, circumstances, registered).await? {
             End::LetGo(left) => {
                 registered.left.extend(left);
-                if store.record != Record::default() {
+                // What nobody can prove to be ours is told, and said no longer.
+                registered.left.extend(store.take_unproven().into_iter().map(Left::named));
+                if !store.object()["status"]["registration"].is_null() {
                     store.save(Record::default()).await?;
                 }
                 Ok(None)
@@ -162,6 +182,15 @@ impl Reconciler {
             End::Held(why) => Ok(Some(why)),
         }
     }
+}
+
+/// The checksum by which pods are started again. Whoever reads Deployments sees it, and the author names any Secret: without our
+/// key nobody guesses a value from it.
+fn checksum(key: &hmac::Key, token: &Confidential<String>) -> String {
+    let mut sum = hmac::Context::with_key(key);
+    sum.update(BROUGHT.as_bytes());
+    sum.update(token.expose().as_bytes());
+    sum.sign().as_ref().iter().take(SHOWN).map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Without the registration that the author's token is of: it is in use, and no longer ours to remove.
@@ -180,6 +209,16 @@ mod tests {
     use super::super::registration::record::{Home, Registration};
     use super::*;
     use jiff::Timestamp;
+
+    #[test]
+    fn nobody_has_the_checksum_of_a_brought_token_without_the_key() {
+        let key = |bytes: &[u8]| hmac::Key::new(hmac::HMAC_SHA256, bytes);
+        let token = |text: &str| Confidential::new(text.to_owned());
+        let sum = checksum(&key(b"ours"), &token("a"));
+        assert_eq!((sum.len(), &sum), (2 * SHOWN, &checksum(&key(b"ours"), &token("a"))));
+        assert_ne!(sum, checksum(&key(b"theirs"), &token("a")));
+        assert_ne!(sum, checksum(&key(b"ours"), &token("b")));
+    }
 
     #[test]
     fn a_registration_whose_token_the_author_brings_is_left_to_them() {

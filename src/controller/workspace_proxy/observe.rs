@@ -183,6 +183,7 @@ impl Reconciler {
             rolled: rolled(applied),
             may_roll: applied.may_roll(read.can_follow())
                 && (!read.is_moving() || self.may_move(&object.key.namespace).await),
+            admission_disabled: reached.admission_disabled,
             entitled: answer.is_entitled(),
             claimed: rival.is_some(),
             of_others: self.of_others(object, sealing),

@@ -179,6 +179,7 @@ fn registration(registered: &Registered, works: bool, name: &str, rival: Option<
             State::Refused(Reason::ProxyNameConflict, why)
         }
         Some(Wait::NameTaken) => name_taken(registered, name),
+        Some(Wait::AdmissionDisabled) => held(),
         Some(Wait::TooMany) => {
             let why = "too many earlier registrations are in control planes that cannot be reached; see status.registration";
             State::Refused(Reason::TooManyRetiring, why.to_owned())
@@ -230,6 +231,13 @@ fn name_taken(registered: &Registered, name: &str) -> State {
         ),
     };
     State::Refused(Reason::ProxyNameConflict, why)
+}
+
+/// What is said while admission is disabled. Ready names the namespace and the command where more is held back.
+fn held() -> State {
+    let why = "nothing is registered, taken over, renamed, moved or rotated while the namespace has the label \
+               coder.com/admission=disabled; remove the label to have it done";
+    State::Refused(Reason::AdmissionDisabled, why.to_owned())
 }
 
 /// What is said of a token that somebody else replaces again and again.
@@ -313,6 +321,17 @@ mod tests {
         assert!(!why.contains("adopt-proxy") && why.contains("proxyName"), "{why}");
         let State::Refused(reason, why) = said(Some(Wait::Contested), false).0 else { panic!() };
         assert!(reason == Reason::TokenContested && why.contains("coder.com/rotate-token"), "{why}");
+    }
+
+    #[test]
+    fn what_waits_for_the_label_of_the_namespace_names_it() {
+        for works in [true, false] {
+            let State::Refused(reason, why) = said(Some(Wait::AdmissionDisabled), works).0 else { panic!() };
+            assert!(
+                reason == Reason::AdmissionDisabled && why.contains("coder.com/admission=disabled"),
+                "{why}"
+            );
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::coderd::client::proxy_health::ProxyStatus;
 use serde_json::{Value, json};
 
 const ID: &str = "6f1f6a3e-0000-4000-8000-000000000001";
-const OTHER: &str = "6f1f6a3e-0000-4000-8000-000000000002";
+pub(super) const OTHER: &str = "6f1f6a3e-0000-4000-8000-000000000002";
 
 fn id() -> Uuid {
     ID.parse().unwrap()
@@ -20,7 +20,7 @@ fn confidential(text: &str) -> Confidential<String> {
     Confidential::new(text.to_owned())
 }
 
-fn proxy(with: &Value) -> Value {
+pub(super) fn proxy(with: &Value) -> Value {
     let mut proxy = json!({ "id": ID, "name": "eu", "display_name": "Frankfurt", "icon_url": "/emojis/1f310.png",
         "healthy": false, "path_app_url": "", "wildcard_hostname": "", "derp_enabled": true, "derp_only": false,
         "status": { "status": "unregistered", "report": { "errors": [], "warnings": [] },

@@ -1,7 +1,6 @@
 //! A token of our own, step by step: what `steps` decides is done here, each step recorded before the next.
 //! A token that works stays in use whatever fails on the way to the next one.
 
-use super::need::Need;
 use super::reasons::{Trouble, pending, state, unproven};
 use super::record::{self, Found};
 use super::source::{self, Source};
@@ -166,11 +165,8 @@ impl<'a> Work<'a> {
         if let (Extent::Renewal, Some(given)) = (self.extent, given) {
             return given;
         }
-        match self.context.needs.need() {
-            Need::Token(role) => role,
-            // One that is renewed has the role that it was given.
-            Need::Nothing | Need::Unknown | Need::Kept => Role::TemplateAdmin,
-        }
+        // One that is renewed has the role that it was given.
+        self.context.needs.role(given).unwrap_or(Role::TemplateAdmin)
     }
 
     fn exists(&self) -> bool {

@@ -17,7 +17,7 @@ pub(crate) struct Needs {
     /// The status of a provisioner or proxy says that something of it is there, or may say so. Anybody who may write a status can
     /// say that.
     pub recorded: bool,
-    /// The same of a registration: only an owner can remove it.
+    /// The same of a registration: only an owner can remove it, so that one who is there stays.
     pub recorded_proxies: bool,
     /// There is an aggregated API, which shows its workspaces and templates.
     pub aggregated: bool,
@@ -28,6 +28,8 @@ pub(crate) struct Needs {
 pub(crate) enum Need {
     /// There must be one, with this role.
     Token(Role),
+    /// There must be one with this role, and one of an owner stays: a status alone raises nobody to owner, and takes none away.
+    AtLeast(Role),
     /// There must be none.
     Nothing,
     /// One that is there stays as it is.
@@ -45,12 +47,21 @@ impl Needs {
             Self { known: false, .. } => Need::Unknown,
             Self { proxies: true, .. } => Need::Token(Role::Owner),
             Self { provisioners: true, recorded_proxies: true, .. }
-            | Self { aggregated: true, recorded_proxies: true, .. } => Need::Token(Role::Owner),
+            | Self { aggregated: true, recorded_proxies: true, .. } => Need::AtLeast(Role::TemplateAdmin),
             Self { provisioners: true, .. } | Self { aggregated: true, .. } => {
                 Need::Token(Role::TemplateAdmin)
             }
             Self { recorded: true, .. } => Need::Kept,
             Self { .. } => Need::Nothing,
+        }
+    }
+
+    /// The role for a token, where the user was given this one last; none where no token is to be made.
+    pub(crate) fn role(self, given: Option<Role>) -> Option<Role> {
+        match (self.need(), given) {
+            (Need::AtLeast(_), Some(Role::Owner)) => Some(Role::Owner),
+            (Need::Token(role) | Need::AtLeast(role), _) => Some(role),
+            (Need::Nothing | Need::Unknown | Need::Kept, _) => None,
         }
     }
 
@@ -96,6 +107,13 @@ mod tests {
             // What a status says never adds to what others ask for.
             let kept = if need == Need::Nothing { Need::Kept } else { need };
             assert_eq!(Needs { recorded: true, ..needs }.need(), kept, "{needs:?}");
+            let recorded = Needs { recorded: true, recorded_proxies: true, ..needs };
+            for given in [None, Some(Role::TemplateAdmin)] {
+                assert_eq!(recorded.role(given), needs.role(given), "{needs:?}");
+            }
+            // It takes nothing away either: a registration that is left there goes with the owner that made it.
+            let owner = needs.role(None).map(|_| Role::Owner);
+            assert_eq!(recorded.role(Some(Role::Owner)), owner, "{needs:?}");
             // Only an owner may register a proxy.
             let owner = if need == Need::Unknown { need } else { Need::Token(Role::Owner) };
             assert_eq!(Needs { proxies: true, ..needs }.need(), owner, "{needs:?}");

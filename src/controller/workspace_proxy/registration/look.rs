@@ -46,6 +46,7 @@ impl RegistrationWork<'_> {
             pending_elsewhere: look.pending_elsewhere.as_ref(),
             rolled: look.rolled,
             may_roll: self.may_roll,
+            admission_disabled: self.admission_disabled,
             entitled: self.entitled && look.proxies.is_some(),
             claimed: self.claimed,
             paused: self.paused,

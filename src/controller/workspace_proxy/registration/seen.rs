@@ -101,6 +101,8 @@ pub(crate) struct Seen<'a> {
     pub rolled: bool,
     /// Whether the Deployment can be changed.
     pub may_roll: bool,
+    /// Whether admission is disabled in the namespace: then nothing is made, taken over, renamed, and no token replaced.
+    pub admission_disabled: bool,
     /// Whether the license covers workspace proxies now.
     pub entitled: bool,
     /// Whether another object has the older claim on this name.

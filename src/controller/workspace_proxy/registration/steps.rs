@@ -34,6 +34,8 @@ pub(crate) enum Wait {
     Pause,
     /// Somebody else replaces the token of this proxy again and again.
     Contested,
+    /// Admission is disabled in the namespace: nobody was asked whether the author may have more than there is.
+    AdmissionDisabled,
     /// Too many registrations are on their way out of control planes that cannot be asked.
     TooMany,
 }
@@ -163,6 +165,9 @@ impl Seen<'_> {
 
     /// What stands in the way of a new token. Of its own name an older object keeps nobody from one.
     fn may_write(&self) -> Option<Wait> {
+        if self.admission_disabled {
+            return Some(Wait::AdmissionDisabled);
+        }
         if *self.material == Material::Foreign {
             return Some(Wait::SecretNotOurs);
         }

@@ -94,6 +94,8 @@ pub(crate) struct RegistrationWork<'a> {
     pub rolled: Option<Proven>,
     /// Whether the Deployment can be changed.
     pub may_roll: bool,
+    /// Whether admission is disabled in the namespace.
+    pub admission_disabled: bool,
     /// Whether the license covers workspace proxies.
     pub entitled: bool,
     /// Whether another object has the older claim.
@@ -128,6 +130,7 @@ impl<'a> RegistrationWork<'a> {
             has_finalizer: true,
             rolled: None,
             may_roll: true,
+            admission_disabled: false,
             entitled: true,
             claimed: false,
             of_others: BTreeSet::new(),

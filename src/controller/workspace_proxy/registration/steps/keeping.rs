@@ -57,7 +57,8 @@ impl Seen<'_> {
         }
         // Pods that stay where they are would be started again with a token of another coderd.
         if !self.may_roll {
-            return Step::Wait(Wait::Rollout);
+            let is_held = self.admission_disabled;
+            return Step::Wait(if is_held { Wait::AdmissionDisabled } else { Wait::Rollout });
         }
         self.begin()
     }
@@ -115,6 +116,7 @@ impl Seen<'_> {
         match () {
             () if is_renamed && is_taken => self.settle(Some(Wait::NameTaken)),
             () if is_renamed && self.claimed => self.settle(Some(Wait::Claimed)),
+            () if differs && self.admission_disabled => self.settle(Some(Wait::AdmissionDisabled)),
             () if differs && !self.entitled => self.settle(Some(Wait::Entitlement)),
             () if differs => Step::Update(found.id),
             () => self.settle(None),

@@ -67,6 +67,7 @@ struct Case {
     proxies: Option<Vec<ProxyFacts>>,
     retiring: Vec<Sight>,
     rolled: bool,
+    admission_disabled: bool,
     entitled: bool,
     claimed: bool,
     paused: bool,
@@ -83,6 +84,7 @@ impl Case {
             proxies: Some(proxies.to_vec()),
             retiring: Vec::new(),
             rolled: true,
+            admission_disabled: false,
             entitled: true,
             claimed: false,
             paused: false,
@@ -111,6 +113,7 @@ impl Case {
             pending_elsewhere: None,
             rolled: self.rolled,
             may_roll: true,
+            admission_disabled: self.admission_disabled,
             entitled: self.entitled,
             claimed: self.claimed,
             paused: self.paused,
@@ -232,6 +235,31 @@ fn a_lost_or_invalid_token_is_replaced_and_one_that_was_not_read_is_not() {
     assert_eq!(silent.next(), Step::Wait(Wait::Pause));
     (silent.paused, silent.entitled) = (false, false);
     assert_eq!(silent.next(), Step::Wait(Wait::Entitlement));
+}
+
+#[test]
+fn while_admission_is_disabled_nothing_is_made_taken_over_renamed_or_rotated_and_what_is_there_is_kept() {
+    let held = |mut case: Case| {
+        case.admission_disabled = true;
+        case.next()
+    };
+    let waits = Step::Wait(Wait::AdmissionDisabled);
+    let new = || Case::new(Record::default(), Material::Absent, &[]);
+    assert_eq!(held(new()), waits);
+    assert_eq!(held(Case { record: new().recorded(), ..new() }), waits, "what was intended before");
+    let theirs = || {
+        let mut case = Case::new(Record::default(), Material::Absent, &[facts(THEIRS, "eu")]);
+        case.desired.adopt = Some("eu".to_owned());
+        case
+    };
+    assert_eq!(held(theirs()), waits);
+    assert_eq!(held(Case { record: theirs().recorded(), ..theirs() }), waits);
+    let used = || Case::new(in_use(), token(MINE), &[facts(MINE, "eu")]);
+    let (mut renamed, mut rotated) = (used(), used());
+    renamed.desired.name = "other".to_owned();
+    rotated.desired.rotate = Some("now".to_owned());
+    assert_eq!((held(renamed), held(rotated)), (waits.clone(), waits));
+    assert_eq!(held(used()), Step::Rest);
 }
 
 #[test]

@@ -185,6 +185,7 @@ impl World {
             pending_elsewhere: pending_elsewhere.as_ref(),
             rolled: held.is_some() && self.pods == held,
             may_roll: true,
+            admission_disabled: false,
             entitled: true,
             claimed: false,
             paused: false,
