@@ -7,13 +7,13 @@ use super::reasons::Reason;
 use super::reconciler::Reconciler;
 use super::registration::end::{Circumstances, End};
 use super::registration::ending::Unrecorded;
+use super::registration::others::OfOthers;
 use super::registration::record::Home;
 use super::registration::steps::Left;
 use super::registration::store::RecordStore;
 use super::registration::work::{Registered, RegistrationError, RegistrationWork};
 use super::resolve::owner;
 use super::way::{Way, url};
-use crate::coderd::Uuid;
 use crate::control_plane_access::control_planes::Found;
 use crate::control_plane_access::credentials::Credentials;
 use crate::control_plane_access::reach::Reached;
@@ -104,7 +104,7 @@ impl Reconciler {
         &self,
         object: &Object<CoderWorkspaceProxy>,
         store: &mut RecordStore<'_>,
-        of_others: BTreeSet<Uuid>,
+        of_others: OfOthers,
         registered: &mut Registered,
     ) -> Result<End, RegistrationError> {
         let is_released = self.is_released(object).await?;

@@ -2,6 +2,7 @@
 //! something is. It changes nothing; what follows from it is decided in `steps`.
 
 use super::mark::Mark;
+use super::others::OfOthers;
 use super::record::{Record, Registration};
 use super::seen::{Desired, Material, ProxyFacts, Seen, Sight};
 use super::work::{RegistrationError, RegistrationWork};
@@ -262,19 +263,16 @@ impl Look {
 
     /// The name of the proxy of others that has the name that is asked for, as it is written, if it could be taken over: not that
     /// of another object, not what was taken over before, and not the control plane itself.
-    pub(super) fn taken(
-        &self,
-        record: &Record,
-        desired: &Desired,
-        of_others: &BTreeSet<Uuid>,
-    ) -> Option<String> {
+    pub(super) fn taken(&self, record: &Record, desired: &Desired, of_others: &OfOthers) -> Option<String> {
         let current = record.current.as_ref().and_then(|current| current.id);
         // An annotation acts once.
         let is_done =
             |one: &WorkspaceProxy| record.adopted.as_ref().is_some_and(|name| is_same(name, &one.name));
         let is_taken = |one: &&WorkspaceProxy| {
             let is_named = is_same(&one.name, &desired.name) && Some(one.id) != current && !is_done(one);
-            is_named && one.id.to_string() != desired.home.deployment && !of_others.contains(&one.id)
+            is_named
+                && one.id.to_string() != desired.home.deployment
+                && !of_others.has_in_database(&desired.home, one.id)
         };
         self.proxies.iter().flatten().find(is_taken).map(|one| one.name.clone())
     }

@@ -1,11 +1,11 @@
 //! What the next step of a registration depends on: what the spec asks for, what coderd and the Secret show. Values only; what
 //! follows from them is decided in `steps`.
 
+use super::others::OfOthers;
 use super::record::{Home, Record, Registration};
 use crate::coderd::Uuid;
 use crate::controller::attached::secret::SecretPlace;
 use jiff::Timestamp;
-use std::collections::BTreeSet;
 
 /// What the spec asks for, where it asks for it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -107,8 +107,8 @@ pub(crate) struct Seen<'a> {
     pub claimed: bool,
     /// Whether a token was made a moment ago that coderd then did not accept: the next one waits for a while.
     pub paused: bool,
-    /// Registrations that other objects have recorded: those are never taken over.
-    pub of_others: &'a BTreeSet<Uuid>,
+    /// Registrations that other objects have recorded.
+    pub of_others: &'a OfOthers,
     /// The time.
     pub now: Timestamp,
 }

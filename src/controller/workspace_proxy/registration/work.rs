@@ -4,6 +4,7 @@
 use super::cause::{Cause, cause};
 use super::ending::Unrecorded;
 use super::look::{Look, of_registration};
+use super::others::OfOthers;
 use super::record::{Home, Registration};
 use super::seen::{Desired, Material};
 use super::steps::{Left, Step, Wait, next, unrecorded};
@@ -99,7 +100,7 @@ pub(crate) struct RegistrationWork<'a> {
     /// Whether another object has the older claim.
     pub claimed: bool,
     /// Registrations that other objects have recorded.
-    pub of_others: BTreeSet<Uuid>,
+    pub of_others: OfOthers,
     /// The place that pods read so far.
     pub former: Option<SecretPlace>,
     /// Whether no token is made now: one was made a moment ago.
@@ -130,7 +131,7 @@ impl<'a> RegistrationWork<'a> {
             may_roll: true,
             entitled: true,
             claimed: false,
-            of_others: BTreeSet::new(),
+            of_others: OfOthers::default(),
             former: None,
             paused: true,
             tried: BTreeSet::new(),

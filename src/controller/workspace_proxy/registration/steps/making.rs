@@ -53,7 +53,7 @@ impl Seen<'_> {
 
     /// Whether a proxy is the one that this object asked for, and that nobody else has recorded.
     fn is_made_for(&self, found: &ProxyFacts, intent: &Registration) -> bool {
-        found.is_made_for(intent, &self.desired.origin) && !self.of_others.contains(&found.id)
+        found.is_made_for(intent, &self.desired.origin) && !self.is_of_others(found.id)
     }
 
     /// The token of a registration is being replaced.
@@ -78,7 +78,9 @@ impl Seen<'_> {
     /// Whether the spec and the annotation still ask for a proxy of others, and nobody has recorded it meanwhile.
     fn is_asked_for(&self, pending: &Registration, id: Uuid) -> bool {
         let is_named = self.desired.adopt.as_ref().is_some_and(|name| is_same(name, &pending.name));
-        is_named && is_same(&self.desired.name, &pending.name) && !self.of_others.contains(&id)
+        is_named
+            && is_same(&self.desired.name, &pending.name)
+            && !self.of_others.has_in_database(&self.desired.home, id)
     }
 
     /// Whether a token was put into the Secret after it was asked for: for a rotation other than that of the one before.
@@ -163,7 +165,8 @@ impl Seen<'_> {
     fn adopt(&self, found: &ProxyFacts) -> Step {
         let is_named = self.desired.adopt.as_ref().is_some_and(|name| is_same(name, &found.name));
         let is_done = self.record.adopted.as_ref().is_some_and(|name| is_same(name, &found.name));
-        let is_taken = self.is_primary(found.id) || self.of_others.contains(&found.id);
+        let is_taken =
+            self.is_primary(found.id) || self.of_others.has_in_database(&self.desired.home, found.id);
         if !is_named || is_done || is_taken {
             return Step::Wait(Wait::NameTaken);
         }

@@ -1,11 +1,11 @@
 //! What follows from what is seen, one situation at a time.
 
 use super::super::cause::{Cause, cause};
+use super::super::others::OfOthers;
 use super::super::record::Home;
 use super::super::seen::{Desired, Sight};
 use super::*;
 use jiff::{SignedDuration, Timestamp};
-use std::collections::BTreeSet;
 
 const MINE: u128 = 1;
 const THEIRS: u128 = 2;
@@ -54,6 +54,11 @@ fn registration(id: Option<u128>, attempted: bool) -> Registration {
     Registration { home, name, id: id.map(uuid), since, attempted }
 }
 
+/// What somebody else has recorded behind a control plane.
+fn of_others(uid: &str, id: u128) -> OfOthers {
+    [(home(uid, "d1"), uuid(id))].into_iter().collect()
+}
+
 fn in_use() -> Record {
     Record { current: Some(registration(Some(MINE), true)), ..Record::default() }
 }
@@ -70,7 +75,7 @@ struct Case {
     entitled: bool,
     claimed: bool,
     paused: bool,
-    of_others: BTreeSet<Uuid>,
+    of_others: OfOthers,
 }
 
 impl Case {
@@ -86,7 +91,7 @@ impl Case {
             entitled: true,
             claimed: false,
             paused: false,
-            of_others: BTreeSet::new(),
+            of_others: OfOthers::default(),
         }
     }
 
@@ -151,8 +156,10 @@ fn after_a_crash_a_proxy_of_ours_has_its_token_replaced_and_one_of_others_is_lef
         assert_eq!(Case::new(record.clone(), Material::Absent, &[theirs]).recorded(), Record::default());
     }
     let mut recorded = Case::new(record.clone(), Material::Absent, &mine());
-    recorded.of_others.insert(uuid(MINE));
+    recorded.of_others = of_others("u1", MINE);
     assert_eq!(recorded.recorded(), Record::default(), "another object has it");
+    recorded.of_others = of_others("u2", MINE);
+    assert!(recorded.recorded().pending.is_some(), "what another coderd says of itself stops nobody");
     let mut kept = Case::new(record, token(MINE), &mine());
     kept.record = kept.recorded();
     let current = kept.record.current.clone().unwrap();
@@ -175,7 +182,7 @@ fn a_name_of_others_is_a_conflict_unless_an_annotation_names_it() {
     case.record = Record { adopted: Some("eu".to_owned()), ..Record::default() };
     assert_eq!(case.next(), Step::Wait(Wait::NameTaken), "it is done once");
     case.record = Record::default();
-    case.of_others.insert(uuid(THEIRS));
+    case.of_others = of_others("u2", THEIRS);
     assert_eq!(case.next(), Step::Wait(Wait::NameTaken), "another object has it");
 }
 
@@ -185,6 +192,14 @@ fn a_token_that_works_is_taken_over_without_another() {
     assert_eq!(taken_over.current.unwrap().id, Some(uuid(MINE)));
     let renamed = Case::new(Record::default(), token(MINE), &[facts(MINE, "old")]).recorded();
     assert_eq!(renamed.current.unwrap().name, "old", "it is renamed afterwards");
+    let mut claimed = Case::new(Record::default(), token(MINE), &[facts(MINE, "eu")]);
+    claimed.of_others = of_others("u2", MINE);
+    assert!(
+        claimed.recorded().current.is_some(),
+        "a token beats what is recorded behind another control plane"
+    );
+    claimed.of_others = of_others("u1", MINE);
+    assert_eq!(claimed.next(), Step::Wait(Wait::NameTaken), "another object has it");
     let unknown = Case::new(Record::default(), Material::Unproven, &[facts(MINE, "eu")]).next();
     assert_eq!(unknown, Step::Wait(Wait::Coderd), "nothing is concluded from silence");
 }
@@ -206,7 +221,7 @@ fn a_proxy_of_others_is_taken_over_only_as_long_as_somebody_asks_for_it() {
     for withdraw in [
         |case: &mut Case| case.desired.adopt = None,
         |case: &mut Case| case.desired.name = "other".to_owned(),
-        |case: &mut Case| case.of_others.extend([uuid(THEIRS)]),
+        |case: &mut Case| case.of_others = of_others("u2", THEIRS),
         |case: &mut Case| case.desired.home.deployment = "d2".to_owned(),
     ] {
         let mut withdrawn = Case::new(case.record.clone(), Material::Absent, &[facts(THEIRS, "eu")]);

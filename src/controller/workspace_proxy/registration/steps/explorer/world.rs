@@ -1,12 +1,12 @@
 //! The world that the explorer works on: what outlives the process, what the operator makes of it by the step function, and everything
 //! else that can happen to it. Every move says what it breaks.
 
+use super::super::super::others::OfOthers;
 use super::super::super::record::Home;
 use super::super::super::seen::{Desired, Sight};
 use super::super::*;
 use super::Decide;
 use jiff::Timestamp;
-use std::collections::BTreeSet;
 
 /// A proxy in one of the two coderds.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -155,7 +155,7 @@ impl World {
     }
 
     pub(super) fn decide(&self, decide: Decide, is_silent: bool) -> Step {
-        let (desired, material, of_others) = (self.desired(), self.material(), BTreeSet::new());
+        let (desired, material, of_others) = (self.desired(), self.material(), OfOthers::default());
         let proxies: Vec<ProxyFacts> = self
             .proxies
             .iter()
