@@ -88,7 +88,8 @@ impl Record {
 
     /// Whether what is pending belongs to others still: an annotation names it, and no token of it was proven to be ours.
     pub(crate) fn is_adopting(&self, one: &Registration) -> bool {
-        let is_used = self.current.as_ref().is_some_and(|current| current.id == one.id);
+        let is_used =
+            self.current.as_ref().is_some_and(|current| current.home == one.home && current.id == one.id);
         let is_named = |name: &String| name.to_lowercase() == one.name.to_lowercase();
         let is_pending = self.pending.as_ref() == Some(one) && one.id.is_some();
         is_pending && !is_used && self.adopted.as_ref().is_some_and(is_named)

@@ -88,6 +88,9 @@ pub(crate) struct Seen<'a> {
     pub material: &'a Material,
     /// Whether nobody can change that Secret any more.
     pub is_immutable: bool,
+    /// Whether the registration in use, of a control plane that is gone, is proven to be in the coderd that is asked for: the same
+    /// database, which accepts the token in the Secret.
+    pub is_proven_here: bool,
     /// The place that pods read so far, if it is another one of ours, and what it holds.
     pub former: Option<(&'a SecretPlace, &'a Material)>,
     /// The proxies of the coderd that is asked for that matter: the one of the name, and those of ids that are recorded or that

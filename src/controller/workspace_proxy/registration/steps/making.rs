@@ -91,11 +91,6 @@ impl Seen<'_> {
     /// What was being made is for another coderd than the one that is asked for now.
     fn give_up_elsewhere(&self, pending: &Registration) -> Step {
         let forget = || self.record.forgetting_pending();
-        // Behind another control plane the same database is the same coderd.
-        if !pending.home.deployment.is_empty() && pending.home.deployment == self.desired.home.deployment {
-            let known = Registration { home: self.desired.home.clone(), ..pending.clone() };
-            return Step::record(self.record.intending(known));
-        }
         if self.record.is_adopting(pending) {
             let left = pending.attempted.then(|| Left::of(pending));
             return Step::Record(Box::new(self.record.not_adopting()), left.into_iter().collect());

@@ -68,6 +68,7 @@ struct Case {
     desired: Desired,
     record: Record,
     material: Material,
+    is_proven_here: bool,
     former: Option<(SecretPlace, Material)>,
     proxies: Option<Vec<ProxyFacts>>,
     retiring: Vec<Sight>,
@@ -84,6 +85,7 @@ impl Case {
             desired: desired(),
             record,
             material,
+            is_proven_here: false,
             former: None,
             proxies: Some(proxies.to_vec()),
             retiring: Vec::new(),
@@ -110,6 +112,7 @@ impl Case {
             record: &self.record,
             material: &self.material,
             is_immutable: false,
+            is_proven_here: self.is_proven_here,
             former: self.former.as_ref().map(|(place, material)| (place, material)),
             proxies: self.proxies.as_deref(),
             retiring: &self.retiring,
@@ -347,11 +350,33 @@ fn in_another_coderd_it_registers_first_and_removes_the_former_after_the_rollout
 }
 
 #[test]
-fn the_same_database_behind_another_control_plane_is_the_same_coderd() {
+fn the_same_database_behind_another_control_plane_is_the_same_coderd_only_with_a_proof() {
     let mut case = Case::new(in_use(), Material::Elsewhere(home("u1", "d1")), &[facts(MINE, "eu")]);
     case.desired.home = home("u2", "d1");
+    assert_eq!(case.next(), Step::Wait(Wait::NameTaken), "a coderd says of itself what it likes");
+    case.is_proven_here = true;
     let moved = case.recorded();
     assert_eq!(moved.current.unwrap().home, case.desired.home);
+    for uid in ["u1", "u2"] {
+        case.of_others = of_others(uid, MINE);
+        assert_eq!(case.next(), Step::Wait(Wait::NameTaken), "another object has it");
+    }
+    (case.of_others, case.proxies) = (OfOthers::default(), Some(vec![facts(MINE, "theirs")]));
+    let begun = case.recorded();
+    assert_eq!(begun.pending.unwrap().id, None, "one of another name is not touched");
+    assert_eq!(begun.current, in_use().current, "what was there goes with its own home");
+}
+
+#[test]
+fn what_was_begun_behind_another_control_plane_is_never_gone_on_with_here() {
+    for attempted in [false, true] {
+        let pending = Some(registration(Some(THEIRS), attempted));
+        let record = Record { pending: pending.clone(), ..Record::default() };
+        let mut case = Case::new(record, Material::Absent, &[facts(THEIRS, "eu")]);
+        (case.desired.home, case.is_proven_here) = (home("u2", "d1"), true);
+        let left = case.recorded();
+        assert_eq!((left.pending, left.retiring), (None, pending.into_iter().collect()));
+    }
 }
 
 #[test]

@@ -179,6 +179,7 @@ impl World {
             record: &self.record,
             material: if is_silent && is_shown { &silent } else { &material },
             is_immutable: false,
+            is_proven_here: false,
             former: None,
             proxies: if is_silent { None } else { Some(&proxies) },
             retiring: &retiring,
