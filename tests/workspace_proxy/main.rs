@@ -2,8 +2,10 @@
 //! registrations that are made, kept, renamed, moved, taken over and removed, and what the status says of them.
 
 mod attacks;
+mod before;
 mod break_glass;
 mod deletion;
+mod lies;
 mod life;
 mod site;
 mod take_over;

@@ -127,7 +127,12 @@ impl Desired {
 impl ProxyFacts {
     /// Whether it is the proxy that this object asked coderd to make, and of which it has had no answer yet.
     pub(super) fn is_made_for(&self, intent: &Registration, origin: &str) -> bool {
+        intent.attempted && self.name == intent.name && self.is_made_by(origin)
+    }
+
+    /// Whether it says that the object of this uid makes it.
+    pub(super) fn is_made_by(&self, origin: &str) -> bool {
         let maker = self.icon.rsplit_once('#').map(|(_, maker)| maker);
-        intent.attempted && self.name == intent.name && !origin.is_empty() && maker == Some(origin)
+        !origin.is_empty() && maker == Some(origin)
     }
 }

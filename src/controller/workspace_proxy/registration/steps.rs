@@ -103,11 +103,11 @@ pub(crate) fn next(seen: &Seen<'_>) -> Step {
 }
 
 /// The registration that the Secret proves to be ours although nothing is recorded: of the older operator, or of a status that
-/// was lost.
+/// was lost. A token of a proxy of another name gives nobody a right to it.
 pub(crate) fn unrecorded(seen: &Seen<'_>) -> Option<Registration> {
     let Material::Is(id, _) = seen.material else { return None };
     let found = seen.of_id(*id).filter(|_| !seen.claimed && !seen.is_of_others(*id))?;
-    Some(seen.found(found))
+    is_same(&found.name, &seen.desired.name).then(|| seen.found(found))
 }
 
 impl Seen<'_> {

@@ -225,7 +225,10 @@ impl RegistrationWork<'_> {
         let look = self.look(&store.record).await?;
         let seen = self.seen(&store.record, &look);
         let is_untold = match look.material {
-            Material::Is(..) => look.proxies.is_none(),
+            Material::Is(id, _) => {
+                let of_others = self.of_others.has(&self.desired.home, id);
+                look.proxies.is_none() || !self.claimed && !of_others
+            }
             Material::Unproven | Material::Elsewhere(_) => true,
             Material::Absent | Material::Foreign | Material::Rejected | Material::Ended(_) => false,
         };

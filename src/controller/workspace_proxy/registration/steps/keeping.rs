@@ -146,11 +146,27 @@ impl Seen<'_> {
         }
     }
 
+    /// Whether a registration is in use, whatever else is recorded of it: pods have its token, or are about to.
+    fn is_used(&self, one: &Registration) -> bool {
+        let is_same = |other: &Registration| {
+            other.id.is_some() && other.id == one.id && other.home.deployment == one.home.deployment
+        };
+        let is_held = one.id.is_some_and(|id| self.token_of(id).is_some())
+            && one.home.deployment == self.desired.home.deployment;
+        is_held || self.record.current.iter().chain(&self.record.pending).any(is_same)
+    }
+
     /// What is to be done about registrations on their way out; nothing if there are none.
     pub(super) fn tidy(&self) -> Option<Step> {
         let mut wait = None;
         for (one, sight) in self.record.retiring.iter().zip(self.retiring) {
-            let without = |left| Some(Step::Record(Box::new(self.record.without(one)), left));
+            let without = |left| Some(Step::Record(Box::new(self.record.without_retiring(one)), left));
+            if self.is_used(one) {
+                return without(Vec::new());
+            }
+            if one.id.is_some_and(|id| self.of_others.has(&one.home, id)) {
+                return without(vec![Left::of(one)]);
+            }
             match sight {
                 Sight::Absent => return without(Vec::new()),
                 Sight::HomeGone => return without(vec![Left::of(one)]),

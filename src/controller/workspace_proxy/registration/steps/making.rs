@@ -147,12 +147,11 @@ impl Seen<'_> {
         }
     }
 
-    /// Whether a proxy here is one of ours, perhaps on its way out before its id was known.
+    /// Whether a proxy here is one of ours, perhaps made before its id was known. What it says of its maker only an owner of coderd
+    /// could have written, who may do with it what we may.
     fn is_recorded(&self, found: &ProxyFacts) -> bool {
-        let here =
-            self.record.retiring.iter().filter(|one| one.home == self.desired.home && one.id.is_none());
-        let is_made = |one: &Registration| self.is_made_for(found, one);
-        self.record.knows(&self.desired.home, found.id) || here.into_iter().any(is_made)
+        let is_made = found.is_made_by(&self.desired.origin) && !self.is_primary(found.id);
+        self.record.knows(&self.desired.home, found.id) || is_made && !self.is_of_others(found.id)
     }
 
     /// Takes over the proxy of others that an annotation names, once. One that another object has recorded is left alone, and so
@@ -166,6 +165,6 @@ impl Seen<'_> {
             return Step::Wait(Wait::NameTaken);
         }
         let adopted = Some(found.name.clone());
-        Step::record(Record { adopted, ..self.record.intending(self.found(found)) })
+        Step::record(Record { adopted, adopting: Some(found.id), ..self.record.intending(self.found(found)) })
     }
 }

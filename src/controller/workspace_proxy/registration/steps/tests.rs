@@ -190,11 +190,23 @@ fn a_name_of_others_is_a_conflict_unless_an_annotation_names_it() {
 }
 
 #[test]
+fn what_this_object_made_is_its_own_though_it_took_over_a_proxy_of_that_name_before() {
+    let before = Record { adopted: Some("eu".to_owned()), adopting: Some(uuid(THEIRS)), ..Record::default() };
+    let mine = || [made_by("uid-1", MINE, "eu")];
+    let lost = Record { pending: Some(registration(None, true)), ..before.clone() };
+    let known = Case::new(lost, Material::Absent, &mine()).recorded();
+    assert_eq!(Case::new(known, Material::Absent, &mine()).next(), Step::Regenerate(uuid(MINE)));
+    let begun = Case::new(before, Material::Absent, &mine()).recorded();
+    assert_eq!(begun.pending.as_ref().unwrap().id, Some(uuid(MINE)), "whatever is recorded");
+    assert_eq!(Case::new(begun, Material::Absent, &mine()).next(), Step::Regenerate(uuid(MINE)));
+}
+
+#[test]
 fn a_token_that_works_is_taken_over_without_another() {
     let taken_over = Case::new(Record::default(), token(MINE), &[facts(MINE, "eu")]).recorded();
     assert_eq!(taken_over.current.unwrap().id, Some(uuid(MINE)));
-    let renamed = Case::new(Record::default(), token(MINE), &[facts(MINE, "old")]).recorded();
-    assert_eq!(renamed.current.unwrap().name, "old", "it is renamed afterwards");
+    let lent = Case::new(Record::default(), token(THEIRS), &[facts(THEIRS, "theirs")]).recorded();
+    assert_eq!((lent.current, lent.pending), (None, Some(registration(None, false))), "a token is no right");
     let mut claimed = Case::new(Record::default(), token(MINE), &[facts(MINE, "eu")]);
     claimed.of_others = of_others("u2", MINE);
     assert!(
@@ -380,6 +392,27 @@ fn what_was_begun_behind_another_control_plane_is_never_gone_on_with_here() {
 }
 
 #[test]
+fn what_is_in_use_is_never_deleted_because_it_is_said_to_be_on_its_way_out() {
+    let mine = registration(Some(MINE), true);
+    let retiring = vec![mine.clone()];
+    let mut case = Case::new(Record { retiring, ..in_use() }, token(MINE), &[facts(MINE, "eu")]);
+    case.retiring = vec![Sight::There];
+    assert_eq!(case.recorded(), in_use());
+    let other = Registration { since: Timestamp::UNIX_EPOCH, home: home("u0", "d1"), ..mine };
+    case.record.retiring = vec![other];
+    assert_eq!(case.recorded(), in_use(), "its database has it whichever control plane is in front of it");
+    let theirs = Registration { home: home("u0", "d0"), ..registration(Some(THEIRS), true) };
+    case.record.retiring = vec![theirs.clone()];
+    assert_eq!(case.next(), Step::Delete(theirs.clone()));
+    case.of_others = [(theirs.home.clone(), uuid(THEIRS))].into_iter().collect();
+    assert_eq!(
+        case.next(),
+        Step::Record(Box::new(in_use()), vec![Left::of(&theirs)]),
+        "another object has it"
+    );
+}
+
+#[test]
 fn a_renamed_secret_gets_the_token_that_works() {
     let mut case = Case::new(in_use(), Material::Absent, &[facts(MINE, "eu")]);
     case.former = Some((place("old"), token(MINE)));
@@ -398,7 +431,7 @@ fn a_token_is_replaced_for_a_reason_that_can_be_told() {
     };
     let secret = || "eu-proxy-token".to_owned();
     assert_eq!(why(Record::default(), Material::Absent), Cause::Lost);
-    let adopting = Record { adopted: Some("EU".to_owned()), ..Record::default() };
+    let adopting = Record { adopting: Some(uuid(MINE)), ..Record::default() };
     assert_eq!(why(adopting, Material::Absent), Cause::Adopted);
     assert_eq!(why(in_use(), Material::Absent), Cause::SecretEmptied(secret()));
     assert_eq!(why(in_use(), Material::Rejected), Cause::SecretChanged(secret()));
