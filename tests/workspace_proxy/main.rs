@@ -2,10 +2,12 @@
 //! registrations that are made, kept, renamed, moved, taken over and removed, and what the status says of them.
 
 mod attacks;
+mod before;
 mod break_glass;
-mod consumed;
 mod brought;
+mod consumed;
 mod deletion;
+mod lies;
 mod life;
 mod made_anew;
 mod site;

@@ -57,6 +57,14 @@ pub struct ProxyRegistrationStatus {
     /// How often somebody else replaced the token in use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replaced_by_others: Option<ReplacedToken>,
+    /// Id of the proxy of others that is being taken over.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub adopting: Option<String>,
+    /// Proof that the operator wrote everything here that is no registration.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 128))]
+    pub seal: Option<String>,
 }
 
 /// How often somebody else replaced the token of a registration, one after another.

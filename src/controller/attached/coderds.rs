@@ -153,6 +153,16 @@ impl<'a> Coderds<'a> {
         client.or_else(unreached).unwrap_or(Coderd::Gone)
     }
 
+    /// Whether the control plane of this uid is gone, as far as a watch can say.
+    pub(crate) fn is_unseen(&self, uid: &str) -> bool {
+        matches!(control_planes::of_uid(self.control_planes, self.namespace, uid), Found::Gone)
+    }
+
+    /// Whether the control plane of this uid is gone: the API server says so too.
+    pub(crate) async fn is_gone(&self, uid: &str) -> Result<bool, CallError> {
+        Ok(self.is_unseen(uid) && !self.is_there(uid).await?)
+    }
+
     /// Whether the API server has a control plane of this uid: that it is gone is not concluded from a watch alone.
     async fn is_there(&self, uid: &str) -> Result<bool, CallError> {
         let mut is_there = false;

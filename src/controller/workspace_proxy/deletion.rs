@@ -7,6 +7,7 @@ use super::reasons::Reason;
 use super::reconciler::Reconciler;
 use super::registration::end::{Circumstances, End};
 use super::registration::ending::Unrecorded;
+use super::registration::others::OfOthers;
 use super::registration::record::{Home, Record, Registration};
 use super::registration::steps::Left;
 use super::registration::store::RecordStore;
@@ -14,7 +15,7 @@ use super::registration::work::{Registered, RegistrationError, RegistrationWork}
 use super::resolve::owner;
 use super::way::{Way, url};
 use crate::coderd::client::proxy_id_of_token;
-use crate::coderd::{Client, Error, Uuid};
+use crate::coderd::{Client, Error};
 use crate::control_plane_access::control_planes::Found;
 use crate::control_plane_access::credentials::Credentials;
 use crate::control_plane_access::reach::Reached;
@@ -106,7 +107,7 @@ impl Reconciler {
         &self,
         object: &Object<CoderWorkspaceProxy>,
         store: &mut RecordStore<'_>,
-        of_others: BTreeSet<Uuid>,
+        of_others: OfOthers,
         registered: &mut Registered,
     ) -> Result<End, RegistrationError> {
         let is_released = self.is_released(object).await?;

@@ -167,6 +167,7 @@ impl Reconciler {
         let time = TimeLimit { until: deadline.until(), reserved: Duration::ZERO };
         let coderds = Coderds::new(&self.access, &self.control_planes, &object.key.namespace, time);
         let mut work = RegistrationWork::for_end(secrets, coderds, None, &desired);
+        work.of_others = self.of_others(object, store.sealing());
         let is_released = self.is_released(object).await?;
         let circumstances = Circumstances { unrecorded: Unrecorded::Nothing, is_released, unreachable: None };
         match work.end(store, circumstances, registered).await? {

@@ -2,9 +2,9 @@
 //! that ask for one name waits is decided in `attached::claims`.
 
 use super::reconciler::Reconciler;
+use super::registration::others::OfOthers;
 use super::registration::stored;
 use super::way::{Way, registrar};
-use crate::coderd::Uuid;
 use crate::control_plane_access::control_planes::Found;
 use crate::controller::attached::claims::{self, Claim};
 use crate::controller::attached::seal::Sealer;
@@ -15,24 +15,20 @@ use crds::names::workspace_proxy::registration;
 use kube::Resource;
 use ring::hmac;
 use serde_json::Value;
-use std::collections::BTreeSet;
 
 impl Reconciler {
-    /// The registrations that other proxies of the cluster have recorded.
-    pub(super) fn of_others(
-        &self,
-        object: &Object<CoderWorkspaceProxy>,
-        sealing: &hmac::Key,
-    ) -> BTreeSet<Uuid> {
-        let ids = |one: &Kept<CoderWorkspaceProxy>| {
+    /// The registrations that other proxies of the cluster have recorded, and where.
+    pub(super) fn of_others(&self, object: &Object<CoderWorkspaceProxy>, sealing: &hmac::Key) -> OfOthers {
+        let recorded = |one: &Kept<CoderWorkspaceProxy>| {
             let (value, uid) = (one.object()?, one.meta().uid.clone()?);
             let sealer = Sealer { key: sealing, uid: &uid };
             let (record, _) = stored::read(&value["status"]["registration"], sealer);
-            Some(record.registrations().filter_map(|one| one.id).collect::<Vec<_>>())
+            let known = record.registrations().filter_map(|one| Some((one.home.clone(), one.id?)));
+            Some(known.collect::<Vec<_>>())
         };
         let is_other = |one: &Kept<CoderWorkspaceProxy>| one.meta().uid.as_deref() != Some(&object.uid);
         let all = self.all.all();
-        all.iter().filter(|one| is_other(one)).filter_map(|one| ids(one)).flatten().collect()
+        all.iter().filter(|one| is_other(one)).filter_map(|one| recorded(one)).flatten().collect()
     }
 
     /// The older proxy that asks for the same name in the same coderd, as a person would name it.

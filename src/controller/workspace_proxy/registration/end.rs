@@ -40,7 +40,9 @@ impl RegistrationWork<'_> {
         for _ in 0..MOST_STEPS {
             let sights = self.sights(store, is_released, unreachable.is_some()).await;
             let record = &store.record;
-            let ending = Ending { record, unrecorded: &unrecorded, sights: &sights, is_released };
+            let (unrecorded_now, of_others) = (&unrecorded, &self.of_others);
+            let ending =
+                Ending { record, unrecorded: unrecorded_now, sights: &sights, is_released, of_others };
             match ending::next(&ending) {
                 EndStep::Delete(one) => self.delete(store, &one, registered).await?,
                 EndStep::Record(record, left) => {

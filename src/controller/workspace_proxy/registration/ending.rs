@@ -1,6 +1,7 @@
 //! Decides how the registrations of a workspace proxy that is being deleted go, and when its finalizer may: pure. It lets go only
 //! of what is gone, what nobody can reach any more, and what somebody asked to be left.
 
+use super::others::OfOthers;
 use super::record::{Record, Registration};
 use super::seen::Sight;
 use super::steps::Left;
@@ -16,6 +17,8 @@ pub(crate) struct Ending<'a> {
     pub sights: &'a [Sight],
     /// Whether they are to be left in coderd: the spec or an annotation says so, or namespace or control plane go as well.
     pub is_released: bool,
+    /// Registrations that other objects have recorded.
+    pub of_others: &'a OfOthers,
 }
 
 /// What the Secret holds of which nothing is recorded.
@@ -71,6 +74,9 @@ pub(crate) fn next(ending: &Ending<'_>) -> EndStep {
             let left = one.attempted.then(|| Left::of(one));
             return EndStep::Record(Box::new(record.not_adopting()), left.into_iter().collect());
         }
+        if one.id.is_some_and(|id| ending.of_others.has(&one.home, id)) {
+            return without(vec![Left::of(one)]);
+        }
         match sight {
             Sight::There => return EndStep::Delete(one.clone()),
             Sight::Absent => return without(Vec::new()),
@@ -97,7 +103,13 @@ mod tests {
         let record = Record { current: Some(one(true)), ..Record::default() };
         let unrecorded = &Unrecorded::Nothing;
         let step = |sight: Sight, is_released: bool| {
-            next(&Ending { record: &record, unrecorded, sights: &[sight], is_released })
+            next(&Ending {
+                record: &record,
+                unrecorded,
+                sights: &[sight],
+                is_released,
+                of_others: &OfOthers::default(),
+            })
         };
         let left = || vec![Left::of(&one(true))];
         assert_eq!(step(Sight::There, false), EndStep::Delete(one(true)));
@@ -110,11 +122,16 @@ mod tests {
     #[test]
     fn a_proxy_of_others_that_was_only_to_be_taken_over_stays() {
         let theirs = Registration { id: Some(crate::coderd::Uuid::random().unwrap()), ..one(false) };
-        let adopting =
-            Record { pending: Some(theirs.clone()), adopted: Some("EU".to_owned()), ..Record::default() };
+        let adopting = Record { pending: Some(theirs.clone()), adopting: theirs.id, ..Record::default() };
         let step = |record: &Record| {
             let unrecorded = &Unrecorded::Nothing;
-            next(&Ending { record, unrecorded, sights: &[Sight::There], is_released: false })
+            next(&Ending {
+                record,
+                unrecorded,
+                sights: &[Sight::There],
+                is_released: false,
+                of_others: &OfOthers::default(),
+            })
         };
         assert_eq!(step(&adopting), EndStep::Record(Box::default(), Vec::new()));
         let attempted = Registration { attempted: true, ..theirs.clone() };
@@ -125,10 +142,42 @@ mod tests {
     }
 
     #[test]
+    fn what_another_object_has_is_left_to_it() {
+        let id = crate::coderd::Uuid::random().unwrap();
+        let ours = Registration { id: Some(id), ..one(true) };
+        let record = Record { retiring: vec![ours.clone()], ..Record::default() };
+        let step = |of_others: &OfOthers| {
+            let unrecorded = &Unrecorded::Nothing;
+            next(&Ending {
+                record: &record,
+                unrecorded,
+                sights: &[Sight::There],
+                is_released: false,
+                of_others,
+            })
+        };
+        let others: OfOthers = [(ours.home.clone(), id)].into_iter().collect();
+        assert_eq!(step(&others), EndStep::Record(Box::default(), vec![Left::of(&ours)]));
+        let elsewhere = Home { control_plane: Some("v".to_owned()), ..ours.home.clone() };
+        let others: OfOthers = [(elsewhere, id)].into_iter().collect();
+        assert_eq!(
+            step(&others),
+            EndStep::Delete(ours.clone()),
+            "what another coderd says of itself stops nobody"
+        );
+    }
+
+    #[test]
     fn a_token_that_nobody_recorded_is_looked_into_first() {
         let record = Record::default();
         let step = |unrecorded: &Unrecorded| {
-            next(&Ending { record: &record, unrecorded, sights: &[], is_released: false })
+            next(&Ending {
+                record: &record,
+                unrecorded,
+                sights: &[],
+                is_released: false,
+                of_others: &OfOthers::default(),
+            })
         };
         assert_eq!(step(&Unrecorded::Unknown), EndStep::Blocked);
         assert_eq!(step(&Unrecorded::Nothing), EndStep::LetGo(Vec::new()));

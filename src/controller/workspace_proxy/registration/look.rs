@@ -2,11 +2,13 @@
 //! something is. It changes nothing; what follows from it is decided in `steps`.
 
 use super::mark::Mark;
-use super::record::{Record, Registration};
+use super::others::OfOthers;
+use super::record::{Home, Record, Registration};
 use super::seen::{Desired, Material, ProxyFacts, Seen, Sight};
 use super::work::{RegistrationError, RegistrationWork};
 use crate::coderd::client::{WorkspaceProxy, proxy_id_of_token};
 use crate::coderd::{Client, Error, Uuid};
+use crate::confidential::Confidential;
 use crate::controller::attached::claims::is_same;
 use crate::controller::attached::coderds::Coderd;
 use crate::controller::attached::secret::{Content, Found, Proven, SecretPlace};
@@ -20,6 +22,7 @@ pub(super) struct Look {
     /// The Secret that is asked for: there is no look without it.
     pub(super) asked_for: Found,
     pub(super) material: Material,
+    is_proven_here: bool,
     /// The place that pods read so far, if it is another one.
     pub(super) former: Option<(SecretPlace, Found, Material)>,
     /// None if the license does not cover them.
@@ -40,6 +43,7 @@ impl RegistrationWork<'_> {
             record,
             material: &look.material,
             is_immutable: look.asked_for.is_immutable(),
+            is_proven_here: look.is_proven_here,
             former: look.former.as_ref().map(|(place, _, material)| (place, material)),
             proxies: look.facts.as_deref(),
             retiring: &look.retiring,
@@ -75,13 +79,28 @@ impl RegistrationWork<'_> {
             Some(pending) if pending.home != self.desired.home => Some(self.sight(pending).await),
             _ => None,
         };
+        let is_proven_here = match &record.current {
+            Some(current) => self.is_proven_here(current).await?,
+            None => false,
+        };
         let checksum = asked_for.content.checksum();
         let rolled = self.rolled.as_ref().is_some_and(|with| {
             with.place == self.desired.place && Some(&with.checksum) == checksum.as_ref()
         });
         let facts = proxies.as_ref().map(|all| all.iter().map(facts).collect());
         let now = now();
-        Ok(Look { asked_for, material, former, proxies, facts, retiring, pending_elsewhere, rolled, now })
+        Ok(Look {
+            asked_for,
+            material,
+            is_proven_here,
+            former,
+            proxies,
+            facts,
+            retiring,
+            pending_elsewhere,
+            rolled,
+            now,
+        })
     }
 
     /// The proxies of the coderd that is asked for that matter; none if its license does not cover them.
@@ -140,23 +159,55 @@ impl RegistrationWork<'_> {
         let marked = mark.as_ref().map(|mark| &mark.home).or(current.map(|current| &current.home));
         // Behind another control plane the same database is the same coderd, once that is recorded.
         let is_current = current.is_some_and(|current| {
-            current.home == self.desired.home && mark.as_ref().is_some_and(|mark| current.id == Some(mark.id))
+            let is_it = |mark: &Mark| current.id == Some(mark.id) && self.is_former(&mark.home);
+            current.home == self.desired.home && mark.as_ref().is_some_and(is_it)
         });
         if let Some(home) = marked.filter(|home| **home != self.desired.home && !is_current) {
             return Ok(Material::Elsewhere(home.clone()));
         }
         let Some(id) = proxy_id_of_token(token) else { return Ok(Material::Rejected) };
         let rotation = mark.filter(|mark| mark.id == id).and_then(|mark| mark.rotation);
+        Ok(match self.is_accepted(found, token).await? {
+            Some(true) => Material::Is(id, rotation),
+            Some(false) => Material::Ended(id),
+            None => Material::Unproven,
+        })
+    }
+
+    /// Whether the coderd that is asked for accepts a token; none if its license does not cover proxies.
+    async fn is_accepted(
+        &mut self,
+        found: &Found,
+        token: &Confidential<String>,
+    ) -> Result<Option<bool>, RegistrationError> {
         let checksum = found.content.checksum().unwrap_or_default();
-        let is_valid = match self.checked.get(&checksum) {
-            Some(known) => *known,
-            None => match licensed(self.in_time(self.client()?.is_proxy_token_valid(token)).await)? {
-                Some(is_valid) => is_valid,
-                None => return Ok(Material::Unproven),
-            },
-        };
-        self.checked.insert(checksum, is_valid);
-        Ok(if is_valid { Material::Is(id, rotation) } else { Material::Ended(id) })
+        if let Some(known) = self.checked.get(&checksum) {
+            return Ok(Some(*known));
+        }
+        let is_valid = licensed(self.in_time(self.client()?.is_proxy_token_valid(token)).await)?;
+        self.checked.extend(is_valid.map(|is_valid| (checksum, is_valid)));
+        Ok(is_valid)
+    }
+
+    /// Whether a place is that of a control plane that is gone, in front of what the coderd that is asked for says is its database.
+    fn is_former(&self, home: &Home) -> bool {
+        let is_gone = home.control_plane.as_ref().is_some_and(|uid| self.coderds.is_unseen(uid));
+        is_gone && !home.deployment.is_empty() && home.deployment == self.desired.home.deployment
+    }
+
+    /// Whether a registration of a control plane that is gone is in the coderd that is asked for: that says it has the same
+    /// database, which anybody can say, and accepts the token in the Secret. Nobody is shown the token of a control plane that is
+    /// still there.
+    async fn is_proven_here(&mut self, one: &Registration) -> Result<bool, RegistrationError> {
+        let (Some(uid), Some(_)) = (&one.home.control_plane, self.client) else { return Ok(false) };
+        let is_moved = one.home != self.desired.home && self.is_former(&one.home);
+        if !is_moved || !self.coderds.is_gone(uid).await? {
+            return Ok(false);
+        }
+        let found = self.secrets.read(&self.desired.place).await?;
+        let Content::Plaintext(token, _) = &found.content else { return Ok(false) };
+        let is_its = one.id.is_some() && proxy_id_of_token(token) == one.id;
+        Ok(is_its && self.is_accepted(&found, token).await? == Some(true))
     }
 
     /// What is seen of a registration where it is. One that does not answer holds nobody up.
@@ -194,9 +245,17 @@ impl RegistrationWork<'_> {
         if let Some(client) = self.client.filter(|_| one.home == self.desired.home) {
             return Coderd::Client(client.clone());
         }
-        match &one.home.control_plane {
-            Some(uid) => self.coderds.reach(uid, &one.home.deployment).await,
-            None => Coderd::Gone,
+        let Some(uid) = &one.home.control_plane else { return Coderd::Gone };
+        match self.coderds.is_gone(uid).await {
+            Ok(false) => return self.coderds.reach(uid, &one.home.deployment).await,
+            Err(error) => return Coderd::Unreachable(error.to_string()),
+            Ok(true) => {}
+        }
+        // What says that it has the same database is believed only with a proof.
+        match (self.is_proven_here(one).await, self.client) {
+            (Ok(true), Some(client)) => Coderd::Client(client.clone()),
+            (Err(error), _) => Coderd::Unreachable(error.to_string()),
+            _ => self.coderds.unreached().cloned().map_or(Coderd::Gone, Coderd::Unreachable),
         }
     }
 
@@ -263,19 +322,16 @@ impl Look {
 
     /// The name of the proxy of others that has the name that is asked for, as it is written, if it could be taken over: not that
     /// of another object, not what was taken over before, and not the control plane itself.
-    pub(super) fn taken(
-        &self,
-        record: &Record,
-        desired: &Desired,
-        of_others: &BTreeSet<Uuid>,
-    ) -> Option<String> {
+    pub(super) fn taken(&self, record: &Record, desired: &Desired, of_others: &OfOthers) -> Option<String> {
         let current = record.current.as_ref().and_then(|current| current.id);
         // An annotation acts once.
         let is_done =
             |one: &WorkspaceProxy| record.adopted.as_ref().is_some_and(|name| is_same(name, &one.name));
         let is_taken = |one: &&WorkspaceProxy| {
             let is_named = is_same(&one.name, &desired.name) && Some(one.id) != current && !is_done(one);
-            is_named && one.id.to_string() != desired.home.deployment && !of_others.contains(&one.id)
+            is_named
+                && one.id.to_string() != desired.home.deployment
+                && !of_others.has_in_database(&desired.home, one.id)
         };
         self.proxies.iter().flatten().find(is_taken).map(|one| one.name.clone())
     }

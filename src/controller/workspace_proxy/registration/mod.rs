@@ -6,6 +6,7 @@ pub(crate) mod end;
 pub(crate) mod ending;
 mod look;
 mod mark;
+pub(crate) mod others;
 pub(crate) mod record;
 pub(crate) mod seen;
 pub(crate) mod steps;

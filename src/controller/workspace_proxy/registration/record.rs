@@ -50,6 +50,8 @@ pub(crate) struct Record {
     pub rotated_for: Option<String>,
     /// The registration that was taken over because an annotation names it: that is done once.
     pub adopted: Option<String>,
+    /// The proxy of others that is being taken over.
+    pub adopting: Option<Uuid>,
     /// How often somebody else replaced the token in use.
     pub replaced: Option<Replaced>,
 }
@@ -88,15 +90,15 @@ impl Record {
 
     /// Whether what is pending belongs to others still: an annotation names it, and no token of it was proven to be ours.
     pub(crate) fn is_adopting(&self, one: &Registration) -> bool {
-        let is_used = self.current.as_ref().is_some_and(|current| current.id == one.id);
-        let is_named = |name: &String| name.to_lowercase() == one.name.to_lowercase();
+        let is_used =
+            self.current.as_ref().is_some_and(|current| current.home == one.home && current.id == one.id);
         let is_pending = self.pending.as_ref() == Some(one) && one.id.is_some();
-        is_pending && !is_used && self.adopted.as_ref().is_some_and(is_named)
+        is_pending && !is_used && self.adopting == one.id
     }
 
     /// Without a proxy of others that was to be taken over and was not: it stays theirs, and may be named again.
     pub(crate) fn not_adopting(&self) -> Self {
-        Self { pending: None, adopted: None, ..self.clone() }
+        Self { pending: None, adopted: None, adopting: None, ..self.clone() }
     }
 
     /// With a registration in use whose token is proven; the one before it, if it is another, is on its way out.
@@ -106,7 +108,7 @@ impl Record {
         rotated_for: Option<String>,
         now: Timestamp,
     ) -> Self {
-        let mut record = Self { pending: None, rotated_for, ..self.clone() };
+        let mut record = Self { pending: None, rotated_for, adopting: None, ..self.clone() };
         // One that was on its way out, perhaps before its id was known, and is asked for again.
         let is_it = |one: &Registration| match one.id {
             Some(_) => one.id == registration.id,
@@ -132,6 +134,13 @@ impl Record {
         let mut record = self.clone();
         record.current.take_if(|one| one == registration);
         record.pending.take_if(|one| one == registration);
+        record.retiring.retain(|one| one != registration);
+        record
+    }
+
+    /// Without one that is on its way out; the one in use stays, even where it is the same.
+    pub(super) fn without_retiring(&self, registration: &Registration) -> Self {
+        let mut record = self.clone();
         record.retiring.retain(|one| one != registration);
         record
     }

@@ -1,11 +1,11 @@
 //! What the next step of a registration depends on: what the spec asks for, what coderd and the Secret show. Values only; what
 //! follows from them is decided in `steps`.
 
+use super::others::OfOthers;
 use super::record::{Home, Record, Registration};
 use crate::coderd::Uuid;
 use crate::controller::attached::secret::SecretPlace;
 use jiff::Timestamp;
-use std::collections::BTreeSet;
 
 /// What the spec asks for, where it asks for it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -88,6 +88,9 @@ pub(crate) struct Seen<'a> {
     pub material: &'a Material,
     /// Whether nobody can change that Secret any more.
     pub is_immutable: bool,
+    /// Whether the registration in use, of a control plane that is gone, is proven to be in the coderd that is asked for: the same
+    /// database, which accepts the token in the Secret.
+    pub is_proven_here: bool,
     /// The place that pods read so far, if it is another one of ours, and what it holds.
     pub former: Option<(&'a SecretPlace, &'a Material)>,
     /// The proxies of the coderd that is asked for that matter: the one of the name, and those of ids that are recorded or that
@@ -109,8 +112,8 @@ pub(crate) struct Seen<'a> {
     pub claimed: bool,
     /// Whether a token was made a moment ago that coderd then did not accept: the next one waits for a while.
     pub paused: bool,
-    /// Registrations that other objects have recorded: those are never taken over.
-    pub of_others: &'a BTreeSet<Uuid>,
+    /// Registrations that other objects have recorded.
+    pub of_others: &'a OfOthers,
     /// The time.
     pub now: Timestamp,
 }
@@ -126,7 +129,12 @@ impl Desired {
 impl ProxyFacts {
     /// Whether it is the proxy that this object asked coderd to make, and of which it has had no answer yet.
     pub(super) fn is_made_for(&self, intent: &Registration, origin: &str) -> bool {
+        intent.attempted && self.name == intent.name && self.is_made_by(origin)
+    }
+
+    /// Whether it says that the object of this uid makes it.
+    pub(super) fn is_made_by(&self, origin: &str) -> bool {
         let maker = self.icon.rsplit_once('#').map(|(_, maker)| maker);
-        intent.attempted && self.name == intent.name && !origin.is_empty() && maker == Some(origin)
+        !origin.is_empty() && maker == Some(origin)
     }
 }

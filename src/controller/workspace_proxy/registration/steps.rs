@@ -105,17 +105,22 @@ pub(crate) fn next(seen: &Seen<'_>) -> Step {
 }
 
 /// The registration that the Secret proves to be ours although nothing is recorded: of the older operator, or of a status that
-/// was lost.
+/// was lost. A token of a proxy of another name gives nobody a right to it.
 pub(crate) fn unrecorded(seen: &Seen<'_>) -> Option<Registration> {
     let Material::Is(id, _) = seen.material else { return None };
-    let found = seen.of_id(*id).filter(|_| !seen.claimed && !seen.of_others.contains(id))?;
-    Some(seen.found(found))
+    let found = seen.of_id(*id).filter(|_| !seen.claimed && !seen.is_of_others(*id))?;
+    is_same(&found.name, &seen.desired.name).then(|| seen.found(found))
 }
 
 impl Seen<'_> {
     /// Whether an id is that of the control plane itself, which coderd shows among its proxies and changes like one.
     fn is_primary(&self, id: Uuid) -> bool {
         id.to_string() == self.desired.home.deployment
+    }
+
+    /// Whether another object has recorded this proxy of the coderd that is asked for.
+    fn is_of_others(&self, id: Uuid) -> bool {
+        self.of_others.has(&self.desired.home, id)
     }
 
     fn of_id(&self, id: Uuid) -> Option<&ProxyFacts> {

@@ -6,6 +6,8 @@ use super::stored;
 use crate::controller::attached::seal::Sealer;
 use crate::controller::attached::status_record::StatusRecord;
 use crate::kubernetes::CallError;
+use crds::well_known::annotation;
+use ring::hmac;
 use serde_json::{Value, json};
 use std::mem::take;
 
@@ -22,13 +24,23 @@ pub(crate) struct RecordStore<'a> {
 impl<'a> RecordStore<'a> {
     /// What the field says.
     pub(crate) fn new(field: StatusRecord<'a>, sealer: Sealer<'a>) -> Self {
-        let (record, unsealed) = stored::read(field.value(), sealer);
+        let (mut record, unsealed) = stored::read(field.value(), sealer);
+        // What was taken over before is not known then: what the annotation names now may be another proxy of that name.
+        if !stored::is_whole(field.value(), sealer) {
+            let annotation = &field.object["metadata"]["annotations"][annotation::ADOPT_PROXY];
+            record.adopted = annotation.as_str().map(str::to_owned);
+        }
         Self { field, sealer, record, unsealed }
     }
 
     /// The object as it is now.
     pub(crate) fn object(&self) -> &Value {
         &self.field.object
+    }
+
+    /// What its seals are made with.
+    pub(crate) fn sealing(&self) -> &'a hmac::Key {
+        self.sealer.key
     }
 
     /// Records something else.

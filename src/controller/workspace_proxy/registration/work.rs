@@ -4,6 +4,7 @@
 use super::cause::{Cause, cause};
 use super::ending::Unrecorded;
 use super::look::{Look, of_registration};
+use super::others::OfOthers;
 use super::record::{Home, Registration};
 use super::seen::{Desired, Material};
 use super::steps::{Left, Step, Wait, next, unrecorded};
@@ -101,7 +102,7 @@ pub(crate) struct RegistrationWork<'a> {
     /// Whether another object has the older claim.
     pub claimed: bool,
     /// Registrations that other objects have recorded.
-    pub of_others: BTreeSet<Uuid>,
+    pub of_others: OfOthers,
     /// The place that pods read so far.
     pub former: Option<SecretPlace>,
     /// Whether no token is made now: one was made a moment ago.
@@ -133,7 +134,7 @@ impl<'a> RegistrationWork<'a> {
             admission_disabled: false,
             entitled: true,
             claimed: false,
-            of_others: BTreeSet::new(),
+            of_others: OfOthers::default(),
             former: None,
             paused: true,
             tried: BTreeSet::new(),
@@ -227,7 +228,10 @@ impl RegistrationWork<'_> {
         let look = self.look(&store.record).await?;
         let seen = self.seen(&store.record, &look);
         let is_untold = match look.material {
-            Material::Is(..) => look.proxies.is_none(),
+            Material::Is(id, _) => {
+                let of_others = self.of_others.has(&self.desired.home, id);
+                look.proxies.is_none() || !self.claimed && !of_others
+            }
             Material::Unproven | Material::Elsewhere(_) => true,
             Material::Absent | Material::Foreign | Material::Rejected | Material::Ended(_) => false,
         };

@@ -4,6 +4,8 @@
 use super::super::record::{Record, Registration, Replaced};
 use super::super::seen::{Material, ProxyFacts, Seen, Sight};
 use super::{Left, Step, Wait};
+use crate::coderd::Uuid;
+use crate::controller::attached::claims::is_same;
 use crate::controller::attached::secret::SecretPlace;
 use jiff::SignedDuration;
 
@@ -43,15 +45,14 @@ impl Seen<'_> {
         }
     }
 
-    /// The registration in use is in another coderd. Behind another control plane the same database is the same coderd.
+    /// The registration in use is in another coderd. Which database a coderd has is what it says of itself, so another control
+    /// plane is taken for one in front of the same database only with a proof.
     fn leave(&self, current: &Registration) -> Step {
-        let is_same_coderd =
-            !current.home.deployment.is_empty() && current.home.deployment == self.desired.home.deployment;
-        let is_there = current.id.is_some_and(|id| self.of_id(id).is_some());
-        if let Some(wait) = self.is_unseen().filter(|_| is_same_coderd) {
+        let is_same_database = current.home.deployment == self.desired.home.deployment;
+        if let Some(wait) = self.is_unseen().filter(|_| is_same_database) {
             return Step::Wait(wait);
         }
-        if is_same_coderd && is_there {
+        if self.is_proven_here && self.is_as_recorded(current) {
             let known = Registration { home: self.desired.home.clone(), ..current.clone() };
             return Step::record(self.record.known_as(known));
         }
@@ -61,6 +62,13 @@ impl Seen<'_> {
             return Step::Wait(if is_held { Wait::AdmissionDisabled } else { Wait::Rollout });
         }
         self.begin()
+    }
+
+    /// Whether the coderd that is asked for has a registration under its name, and nobody else has recorded it.
+    fn is_as_recorded(&self, one: &Registration) -> bool {
+        let is_of_others = |id: Uuid| self.of_others.has(&one.home, id) || self.is_of_others(id);
+        let found = one.id.filter(|id| !is_of_others(*id)).and_then(|id| self.of_id(id));
+        found.is_some_and(|found| is_same(&found.name, &one.name))
     }
 
     /// The token that works is copied to where it is asked for.
@@ -140,11 +148,27 @@ impl Seen<'_> {
         }
     }
 
+    /// Whether a registration is in use, whatever else is recorded of it: pods have its token, or are about to.
+    fn is_used(&self, one: &Registration) -> bool {
+        let is_same = |other: &Registration| {
+            other.id.is_some() && other.id == one.id && other.home.deployment == one.home.deployment
+        };
+        let is_held = one.id.is_some_and(|id| self.token_of(id).is_some())
+            && one.home.deployment == self.desired.home.deployment;
+        is_held || self.record.current.iter().chain(&self.record.pending).any(is_same)
+    }
+
     /// What is to be done about registrations on their way out; nothing if there are none.
     pub(super) fn tidy(&self) -> Option<Step> {
         let mut wait = None;
         for (one, sight) in self.record.retiring.iter().zip(self.retiring) {
-            let without = |left| Some(Step::Record(Box::new(self.record.without(one)), left));
+            let without = |left| Some(Step::Record(Box::new(self.record.without_retiring(one)), left));
+            if self.is_used(one) {
+                return without(Vec::new());
+            }
+            if one.id.is_some_and(|id| self.of_others.has(&one.home, id)) {
+                return without(vec![Left::of(one)]);
+            }
             match sight {
                 Sight::Absent => return without(Vec::new()),
                 Sight::HomeGone => return without(vec![Left::of(one)]),

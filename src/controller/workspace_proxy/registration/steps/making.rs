@@ -53,7 +53,7 @@ impl Seen<'_> {
 
     /// Whether a proxy is the one that this object asked for, and that nobody else has recorded.
     fn is_made_for(&self, found: &ProxyFacts, intent: &Registration) -> bool {
-        found.is_made_for(intent, &self.desired.origin) && !self.of_others.contains(&found.id)
+        found.is_made_for(intent, &self.desired.origin) && !self.is_of_others(found.id)
     }
 
     /// The token of a registration is being replaced.
@@ -78,7 +78,9 @@ impl Seen<'_> {
     /// Whether the spec and the annotation still ask for a proxy of others, and nobody has recorded it meanwhile.
     fn is_asked_for(&self, pending: &Registration, id: Uuid) -> bool {
         let is_named = self.desired.adopt.as_ref().is_some_and(|name| is_same(name, &pending.name));
-        is_named && is_same(&self.desired.name, &pending.name) && !self.of_others.contains(&id)
+        is_named
+            && is_same(&self.desired.name, &pending.name)
+            && !self.of_others.has_in_database(&self.desired.home, id)
     }
 
     /// Whether a token was put into the Secret after it was asked for: for a rotation other than that of the one before.
@@ -89,11 +91,6 @@ impl Seen<'_> {
     /// What was being made is for another coderd than the one that is asked for now.
     fn give_up_elsewhere(&self, pending: &Registration) -> Step {
         let forget = || self.record.forgetting_pending();
-        // Behind another control plane the same database is the same coderd.
-        if !pending.home.deployment.is_empty() && pending.home.deployment == self.desired.home.deployment {
-            let known = Registration { home: self.desired.home.clone(), ..pending.clone() };
-            return Step::record(self.record.intending(known));
-        }
         if self.record.is_adopting(pending) {
             let left = pending.attempted.then(|| Left::of(pending));
             return Step::Record(Box::new(self.record.not_adopting()), left.into_iter().collect());
@@ -150,12 +147,11 @@ impl Seen<'_> {
         }
     }
 
-    /// Whether a proxy here is one of ours, perhaps on its way out before its id was known.
+    /// Whether a proxy here is one of ours, perhaps made before its id was known. What it says of its maker only an owner of coderd
+    /// could have written, who may do with it what we may.
     fn is_recorded(&self, found: &ProxyFacts) -> bool {
-        let here =
-            self.record.retiring.iter().filter(|one| one.home == self.desired.home && one.id.is_none());
-        let is_made = |one: &Registration| self.is_made_for(found, one);
-        self.record.knows(&self.desired.home, found.id) || here.into_iter().any(is_made)
+        let is_made = found.is_made_by(&self.desired.origin) && !self.is_primary(found.id);
+        self.record.knows(&self.desired.home, found.id) || is_made && !self.is_of_others(found.id)
     }
 
     /// Takes over the proxy of others that an annotation names, once. One that another object has recorded is left alone, and so
@@ -163,11 +159,12 @@ impl Seen<'_> {
     fn adopt(&self, found: &ProxyFacts) -> Step {
         let is_named = self.desired.adopt.as_ref().is_some_and(|name| is_same(name, &found.name));
         let is_done = self.record.adopted.as_ref().is_some_and(|name| is_same(name, &found.name));
-        let is_taken = self.is_primary(found.id) || self.of_others.contains(&found.id);
+        let is_taken =
+            self.is_primary(found.id) || self.of_others.has_in_database(&self.desired.home, found.id);
         if !is_named || is_done || is_taken {
             return Step::Wait(Wait::NameTaken);
         }
         let adopted = Some(found.name.clone());
-        Step::record(Record { adopted, ..self.record.intending(self.found(found)) })
+        Step::record(Record { adopted, adopting: Some(found.id), ..self.record.intending(self.found(found)) })
     }
 }

@@ -1,11 +1,11 @@
 //! What follows from what is seen, one situation at a time.
 
 use super::super::cause::{Cause, cause};
+use super::super::others::OfOthers;
 use super::super::record::Home;
 use super::super::seen::{Desired, Sight};
 use super::*;
 use jiff::{SignedDuration, Timestamp};
-use std::collections::BTreeSet;
 
 const MINE: u128 = 1;
 const THEIRS: u128 = 2;
@@ -54,6 +54,11 @@ fn registration(id: Option<u128>, attempted: bool) -> Registration {
     Registration { home, name, id: id.map(uuid), since, attempted }
 }
 
+/// What somebody else has recorded behind a control plane.
+fn of_others(uid: &str, id: u128) -> OfOthers {
+    [(home(uid, "d1"), uuid(id))].into_iter().collect()
+}
+
 fn in_use() -> Record {
     Record { current: Some(registration(Some(MINE), true)), ..Record::default() }
 }
@@ -63,6 +68,7 @@ struct Case {
     desired: Desired,
     record: Record,
     material: Material,
+    is_proven_here: bool,
     former: Option<(SecretPlace, Material)>,
     proxies: Option<Vec<ProxyFacts>>,
     retiring: Vec<Sight>,
@@ -71,7 +77,7 @@ struct Case {
     entitled: bool,
     claimed: bool,
     paused: bool,
-    of_others: BTreeSet<Uuid>,
+    of_others: OfOthers,
 }
 
 impl Case {
@@ -80,6 +86,7 @@ impl Case {
             desired: desired(),
             record,
             material,
+            is_proven_here: false,
             former: None,
             proxies: Some(proxies.to_vec()),
             retiring: Vec::new(),
@@ -88,7 +95,7 @@ impl Case {
             entitled: true,
             claimed: false,
             paused: false,
-            of_others: BTreeSet::new(),
+            of_others: OfOthers::default(),
         }
     }
 
@@ -107,6 +114,7 @@ impl Case {
             record: &self.record,
             material: &self.material,
             is_immutable: false,
+            is_proven_here: self.is_proven_here,
             former: self.former.as_ref().map(|(place, material)| (place, material)),
             proxies: self.proxies.as_deref(),
             retiring: &self.retiring,
@@ -154,8 +162,10 @@ fn after_a_crash_a_proxy_of_ours_has_its_token_replaced_and_one_of_others_is_lef
         assert_eq!(Case::new(record.clone(), Material::Absent, &[theirs]).recorded(), Record::default());
     }
     let mut recorded = Case::new(record.clone(), Material::Absent, &mine());
-    recorded.of_others.insert(uuid(MINE));
+    recorded.of_others = of_others("u1", MINE);
     assert_eq!(recorded.recorded(), Record::default(), "another object has it");
+    recorded.of_others = of_others("u2", MINE);
+    assert!(recorded.recorded().pending.is_some(), "what another coderd says of itself stops nobody");
     let mut kept = Case::new(record, token(MINE), &mine());
     kept.record = kept.recorded();
     let current = kept.record.current.clone().unwrap();
@@ -178,16 +188,36 @@ fn a_name_of_others_is_a_conflict_unless_an_annotation_names_it() {
     case.record = Record { adopted: Some("eu".to_owned()), ..Record::default() };
     assert_eq!(case.next(), Step::Wait(Wait::NameTaken), "it is done once");
     case.record = Record::default();
-    case.of_others.insert(uuid(THEIRS));
+    case.of_others = of_others("u2", THEIRS);
     assert_eq!(case.next(), Step::Wait(Wait::NameTaken), "another object has it");
+}
+
+#[test]
+fn what_this_object_made_is_its_own_though_it_took_over_a_proxy_of_that_name_before() {
+    let before = Record { adopted: Some("eu".to_owned()), adopting: Some(uuid(THEIRS)), ..Record::default() };
+    let mine = || [made_by("uid-1", MINE, "eu")];
+    let lost = Record { pending: Some(registration(None, true)), ..before.clone() };
+    let known = Case::new(lost, Material::Absent, &mine()).recorded();
+    assert_eq!(Case::new(known, Material::Absent, &mine()).next(), Step::Regenerate(uuid(MINE)));
+    let begun = Case::new(before, Material::Absent, &mine()).recorded();
+    assert_eq!(begun.pending.as_ref().unwrap().id, Some(uuid(MINE)), "whatever is recorded");
+    assert_eq!(Case::new(begun, Material::Absent, &mine()).next(), Step::Regenerate(uuid(MINE)));
 }
 
 #[test]
 fn a_token_that_works_is_taken_over_without_another() {
     let taken_over = Case::new(Record::default(), token(MINE), &[facts(MINE, "eu")]).recorded();
     assert_eq!(taken_over.current.unwrap().id, Some(uuid(MINE)));
-    let renamed = Case::new(Record::default(), token(MINE), &[facts(MINE, "old")]).recorded();
-    assert_eq!(renamed.current.unwrap().name, "old", "it is renamed afterwards");
+    let lent = Case::new(Record::default(), token(THEIRS), &[facts(THEIRS, "theirs")]).recorded();
+    assert_eq!((lent.current, lent.pending), (None, Some(registration(None, false))), "a token is no right");
+    let mut claimed = Case::new(Record::default(), token(MINE), &[facts(MINE, "eu")]);
+    claimed.of_others = of_others("u2", MINE);
+    assert!(
+        claimed.recorded().current.is_some(),
+        "a token beats what is recorded behind another control plane"
+    );
+    claimed.of_others = of_others("u1", MINE);
+    assert_eq!(claimed.next(), Step::Wait(Wait::NameTaken), "another object has it");
     let unknown = Case::new(Record::default(), Material::Unproven, &[facts(MINE, "eu")]).next();
     assert_eq!(unknown, Step::Wait(Wait::Coderd), "nothing is concluded from silence");
 }
@@ -209,7 +239,7 @@ fn a_proxy_of_others_is_taken_over_only_as_long_as_somebody_asks_for_it() {
     for withdraw in [
         |case: &mut Case| case.desired.adopt = None,
         |case: &mut Case| case.desired.name = "other".to_owned(),
-        |case: &mut Case| case.of_others.extend([uuid(THEIRS)]),
+        |case: &mut Case| case.of_others = of_others("u2", THEIRS),
         |case: &mut Case| case.desired.home.deployment = "d2".to_owned(),
     ] {
         let mut withdrawn = Case::new(case.record.clone(), Material::Absent, &[facts(THEIRS, "eu")]);
@@ -360,11 +390,54 @@ fn in_another_coderd_it_registers_first_and_removes_the_former_after_the_rollout
 }
 
 #[test]
-fn the_same_database_behind_another_control_plane_is_the_same_coderd() {
+fn the_same_database_behind_another_control_plane_is_the_same_coderd_only_with_a_proof() {
     let mut case = Case::new(in_use(), Material::Elsewhere(home("u1", "d1")), &[facts(MINE, "eu")]);
     case.desired.home = home("u2", "d1");
+    assert_eq!(case.next(), Step::Wait(Wait::NameTaken), "a coderd says of itself what it likes");
+    case.is_proven_here = true;
     let moved = case.recorded();
     assert_eq!(moved.current.unwrap().home, case.desired.home);
+    for uid in ["u1", "u2"] {
+        case.of_others = of_others(uid, MINE);
+        assert_eq!(case.next(), Step::Wait(Wait::NameTaken), "another object has it");
+    }
+    (case.of_others, case.proxies) = (OfOthers::default(), Some(vec![facts(MINE, "theirs")]));
+    let begun = case.recorded();
+    assert_eq!(begun.pending.unwrap().id, None, "one of another name is not touched");
+    assert_eq!(begun.current, in_use().current, "what was there goes with its own home");
+}
+
+#[test]
+fn what_was_begun_behind_another_control_plane_is_never_gone_on_with_here() {
+    for attempted in [false, true] {
+        let pending = Some(registration(Some(THEIRS), attempted));
+        let record = Record { pending: pending.clone(), ..Record::default() };
+        let mut case = Case::new(record, Material::Absent, &[facts(THEIRS, "eu")]);
+        (case.desired.home, case.is_proven_here) = (home("u2", "d1"), true);
+        let left = case.recorded();
+        assert_eq!((left.pending, left.retiring), (None, pending.into_iter().collect()));
+    }
+}
+
+#[test]
+fn what_is_in_use_is_never_deleted_because_it_is_said_to_be_on_its_way_out() {
+    let mine = registration(Some(MINE), true);
+    let retiring = vec![mine.clone()];
+    let mut case = Case::new(Record { retiring, ..in_use() }, token(MINE), &[facts(MINE, "eu")]);
+    case.retiring = vec![Sight::There];
+    assert_eq!(case.recorded(), in_use());
+    let other = Registration { since: Timestamp::UNIX_EPOCH, home: home("u0", "d1"), ..mine };
+    case.record.retiring = vec![other];
+    assert_eq!(case.recorded(), in_use(), "its database has it whichever control plane is in front of it");
+    let theirs = Registration { home: home("u0", "d0"), ..registration(Some(THEIRS), true) };
+    case.record.retiring = vec![theirs.clone()];
+    assert_eq!(case.next(), Step::Delete(theirs.clone()));
+    case.of_others = [(theirs.home.clone(), uuid(THEIRS))].into_iter().collect();
+    assert_eq!(
+        case.next(),
+        Step::Record(Box::new(in_use()), vec![Left::of(&theirs)]),
+        "another object has it"
+    );
 }
 
 #[test]
@@ -386,7 +459,7 @@ fn a_token_is_replaced_for_a_reason_that_can_be_told() {
     };
     let secret = || "eu-proxy-token".to_owned();
     assert_eq!(why(Record::default(), Material::Absent), Cause::Lost);
-    let adopting = Record { adopted: Some("EU".to_owned()), ..Record::default() };
+    let adopting = Record { adopting: Some(uuid(MINE)), ..Record::default() };
     assert_eq!(why(adopting, Material::Absent), Cause::Adopted);
     assert_eq!(why(in_use(), Material::Absent), Cause::SecretEmptied(secret()));
     assert_eq!(why(in_use(), Material::Rejected), Cause::SecretChanged(secret()));

@@ -1,12 +1,12 @@
 //! The world that the explorer works on: what outlives the process, what the operator makes of it by the step function, and everything
 //! else that can happen to it. Every move says what it breaks.
 
+use super::super::super::others::OfOthers;
 use super::super::super::record::Home;
 use super::super::super::seen::{Desired, Sight};
 use super::super::*;
 use super::Decide;
 use jiff::Timestamp;
-use std::collections::BTreeSet;
 
 /// A proxy in one of the two coderds.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -155,7 +155,7 @@ impl World {
     }
 
     pub(super) fn decide(&self, decide: Decide, is_silent: bool) -> Step {
-        let (desired, material, of_others) = (self.desired(), self.material(), BTreeSet::new());
+        let (desired, material, of_others) = (self.desired(), self.material(), OfOthers::default());
         let proxies: Vec<ProxyFacts> = self
             .proxies
             .iter()
@@ -179,6 +179,7 @@ impl World {
             record: &self.record,
             material: if is_silent && is_shown { &silent } else { &material },
             is_immutable: false,
+            is_proven_here: false,
             former: None,
             proxies: if is_silent { None } else { Some(&proxies) },
             retiring: &retiring,
@@ -350,7 +351,7 @@ impl World {
         }
         if let Some(changes) = self.changes.checked_sub(1) {
             let poorer = Self { changes, ..self.clone() };
-            all.push(("renamed", Self { name: 1 - self.name, ..poorer.clone() }, false));
+            all.push(("renamed", Self { name: 1 - self.name, ..poorer.clone() }.without_proof(), false));
             all.push(("moved", Self { coderd: 1 - self.coderd, ..poorer.clone() }.without_proof(), false));
             let value = Some(format!("{changes}"));
             all.push(("rotated", Self { rotate: value, ..poorer }, false));
@@ -358,21 +359,24 @@ impl World {
         all
     }
 
-    /// What the Secret proves, and is recorded, is ours again.
+    /// What the Secret proves, or it says itself, and is recorded, is ours again.
     fn with_proof(mut self) -> Self {
         let (record, secret) = (self.record.clone(), self.secret.clone());
         for proxy in &mut self.proxies {
             let held = secret.as_ref().map(|held| (held.coderd, held.id, held.token));
             let is_held = held == Some((proxy.coderd, proxy.id, proxy.token));
-            proxy.is_ours |=
-                is_held && record.current.as_ref().is_some_and(|one| one.id == Some(uuid(proxy.id)));
+            let is_it = |one: &Registration| one.id == Some(uuid(proxy.id)) && coderd_of(one) == proxy.coderd;
+            let is_made = proxy.is_fresh && record.registrations().any(is_it);
+            proxy.is_ours |= is_made || is_held && record.current.as_ref().is_some_and(is_it);
         }
         self
     }
 
-    /// What is neither recorded nor proven by the Secret belongs to nobody from now on.
+    /// What is neither recorded, nor proven by the Secret or by what it says itself under the name that is asked for, belongs to
+    /// nobody from now on.
     fn without_proof(mut self) -> Self {
         let (record, secret, coderd) = (self.record.clone(), self.secret.clone(), self.coderd);
+        let name = self.name;
         for proxy in &mut self.proxies {
             let is_recorded = record.registrations().any(|one| {
                 coderd_of(one) == proxy.coderd && one.id.map_or(proxy.is(one), |id| id == uuid(proxy.id))
@@ -381,7 +385,8 @@ impl World {
                 held.coderd == coderd
                     && (held.coderd, held.id, held.token) == (proxy.coderd, proxy.id, proxy.token)
             });
-            proxy.is_ours &= is_recorded || is_proven;
+            let is_asked_for = proxy.coderd == coderd && proxy.name == name;
+            proxy.is_ours &= is_recorded || is_asked_for && (is_proven || proxy.is_fresh);
         }
         self
     }

@@ -1,0 +1,49 @@
+//! Decides which registrations count as those of other objects. What a coderd says of itself stops nobody who asks another control
+//! plane, but for what an annotation would take over.
+
+use super::record::Home;
+use crate::coderd::Uuid;
+use std::collections::BTreeSet;
+
+/// The registrations that other objects of the cluster have recorded, and where.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct OfOthers(BTreeSet<(Home, Uuid)>);
+
+impl OfOthers {
+    /// Whether another object has recorded it in this very coderd.
+    pub(crate) fn has(&self, home: &Home, id: Uuid) -> bool {
+        self.0.contains(&(home.clone(), id))
+    }
+
+    /// Whether another object has recorded it in what claims to be this database, whichever control plane is in front of it.
+    pub(crate) fn has_in_database(&self, home: &Home, id: Uuid) -> bool {
+        self.0.iter().any(|(other, of)| *of == id && other.deployment == home.deployment)
+    }
+}
+
+impl FromIterator<(Home, Uuid)> for OfOthers {
+    fn from_iter<T: IntoIterator<Item = (Home, Uuid)>>(all: T) -> Self {
+        Self(all.into_iter().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_recorded_behind_another_control_plane_counts_for_its_database_only() {
+        let home = |uid: &str, deployment: &str| Home {
+            control_plane: Some(uid.to_owned()),
+            deployment: deployment.to_owned(),
+        };
+        let (id, free) = (Uuid::random().unwrap(), Uuid::random().unwrap());
+        let others: OfOthers = [(home("u1", "d1"), id)].into_iter().collect();
+        assert!(others.has(&home("u1", "d1"), id) && !others.has(&home("u2", "d1"), id));
+        assert!(others.has_in_database(&home("u2", "d1"), id));
+        assert!(
+            !others.has_in_database(&home("u1", "d2"), id)
+                && !others.has_in_database(&home("u1", "d1"), free)
+        );
+    }
+}
