@@ -1,4 +1,5 @@
-//! What a workspace proxy does with what it had before: a proxy of others that it took over once, a database that was away for a while.
+//! What a workspace proxy does with what it had before: a proxy of others that it took over once, a
+//! database that was away for a while.
 
 use crate::site::{NAME, SECRET, Site, wait};
 use serde_json::json;

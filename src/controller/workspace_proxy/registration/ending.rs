@@ -80,7 +80,9 @@ pub(crate) fn next(ending: &Ending<'_>) -> EndStep {
         match sight {
             Sight::There => return EndStep::Delete(one.clone()),
             Sight::Absent => return without(Vec::new()),
-            Sight::HomeGone | Sight::NotLicensed => return without(vec![Left::of(one)]),
+            Sight::HomeGone | Sight::OtherDatabase | Sight::NotLicensed => {
+                return without(vec![Left::of(one)]);
+            }
             Sight::Unreachable => is_blocked = true,
         }
     }
@@ -115,7 +117,9 @@ mod tests {
         assert_eq!(step(Sight::There, false), EndStep::Delete(one(true)));
         assert_eq!(step(Sight::Unreachable, false), EndStep::Blocked);
         assert_eq!(step(Sight::Unreachable, true), EndStep::LetGo(left()));
-        assert_eq!(step(Sight::NotLicensed, false), EndStep::Record(Box::default(), left()));
+        for sight in [Sight::NotLicensed, Sight::OtherDatabase] {
+            assert_eq!(step(sight, false), EndStep::Record(Box::default(), left()));
+        }
         assert_eq!(step(Sight::Absent, false), EndStep::Record(Box::default(), Vec::new()));
     }
 

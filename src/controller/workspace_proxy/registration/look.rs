@@ -215,6 +215,10 @@ impl RegistrationWork<'_> {
         if self.failed.contains_key(&one.home) {
             return Sight::Unreachable;
         }
+        let (uid, here) = (&one.home.control_plane, &self.desired.home);
+        if self.client.is_some() && uid.is_some() && *uid == here.control_plane && one.home != *here {
+            return Sight::OtherDatabase;
+        }
         let client = match self.client_of(one).await {
             Coderd::Client(client) => client,
             Coderd::Unreachable(why) => {

@@ -71,6 +71,8 @@ pub(crate) enum Sight {
     Unreachable,
     /// Its coderd is gone for good, or nobody has credentials for it any more.
     HomeGone,
+    /// Its control plane is there, with another database behind it, for a while perhaps.
+    OtherDatabase,
     /// Its coderd answers, and its license does not cover workspace proxies.
     NotLicensed,
 }

@@ -158,6 +158,13 @@ impl Seen<'_> {
         is_held || self.record.current.iter().chain(&self.record.pending).any(is_same)
     }
 
+    /// Without the oldest that waits for its database to come back.
+    pub(super) fn forget_database(&self) -> Option<Step> {
+        let mut all = self.record.retiring.iter().zip(self.retiring);
+        let (one, _) = all.find(|(_, sight)| **sight == Sight::OtherDatabase)?;
+        Some(Step::Record(Box::new(self.record.without_retiring(one)), vec![Left::of(one)]))
+    }
+
     /// What is to be done about registrations on their way out; nothing if there are none.
     pub(super) fn tidy(&self) -> Option<Step> {
         let mut wait = None;
@@ -174,6 +181,8 @@ impl Seen<'_> {
                 Sight::HomeGone => return without(vec![Left::of(one)]),
                 Sight::There if self.rolled => return Some(Step::Delete(one.clone())),
                 Sight::There => wait = Some(Wait::Rollout),
+                // It is known again when its database is back.
+                Sight::OtherDatabase => {}
                 Sight::NotLicensed => wait = wait.or(Some(Wait::Entitlement)),
                 Sight::Unreachable => wait = wait.or(Some(Wait::Elsewhere)),
             }

@@ -103,7 +103,9 @@ impl Seen<'_> {
         }
         match self.pending_elsewhere {
             Some(Sight::Absent) => Step::record(forget()),
-            Some(Sight::HomeGone) => Step::Record(Box::new(forget()), vec![Left::of(pending)]),
+            Some(Sight::HomeGone | Sight::OtherDatabase) => {
+                Step::Record(Box::new(forget()), vec![Left::of(pending)])
+            }
             Some(Sight::There | Sight::Unreachable | Sight::NotLicensed) | None => {
                 let mut record = forget();
                 record.retiring.push(pending.clone());
@@ -125,10 +127,8 @@ impl Seen<'_> {
             return Step::Wait(wait);
         }
         if self.record.retiring.len() + 2 > MOST_RETIRING {
-            return self
-                .tidy()
-                .filter(|step| !matches!(step, Step::Wait(_)))
-                .unwrap_or(Step::Wait(Wait::TooMany));
+            let tidied = self.tidy().filter(|step| !matches!(step, Step::Wait(_)));
+            return tidied.or_else(|| self.forget_database()).unwrap_or(Step::Wait(Wait::TooMany));
         }
         match self.of_name() {
             None => {

@@ -441,6 +441,28 @@ fn what_is_in_use_is_never_deleted_because_it_is_said_to_be_on_its_way_out() {
 }
 
 #[test]
+fn a_database_that_comes_back_finds_its_registration_known() {
+    let before = Registration { home: home("u1", "d0"), ..registration(Some(THEIRS), true) };
+    let mut case = Case::new(in_use(), token(MINE), &[facts(MINE, "eu")]);
+    (case.record.retiring, case.retiring) = (vec![before.clone()], vec![Sight::OtherDatabase]);
+    assert_eq!(case.next(), Step::Rest);
+    let elsewhere = Material::Elsewhere(case.desired.home.clone());
+    let mut back = Case::new(case.record.clone(), elsewhere, &[facts(THEIRS, "eu")]);
+    (back.desired.home, back.retiring) = (before.home.clone(), vec![Sight::There]);
+    back.record = back.recorded();
+    assert_eq!(back.next(), Step::Regenerate(uuid(THEIRS)));
+    back.material = token(THEIRS);
+    back.record = back.recorded();
+    assert_eq!(back.record.current.as_ref().and_then(|one| one.id), before.id);
+    assert_eq!(back.record.retiring, in_use().current.into_iter().collect::<Vec<_>>());
+    // They keep nobody from a registration in yet another one.
+    let mut full = Case::new(Record::default(), Material::Absent, &[]);
+    let of = |number: u8| Registration { home: home("u1", &format!("e{number}")), ..before.clone() };
+    (full.record.retiring, full.retiring) = ((0..5).map(of).collect(), vec![Sight::OtherDatabase; 5]);
+    assert_eq!(full.recorded().retiring.len(), 4);
+}
+
+#[test]
 fn a_renamed_secret_gets_the_token_that_works() {
     let mut case = Case::new(in_use(), Material::Absent, &[facts(MINE, "eu")]);
     case.former = Some((place("old"), token(MINE)));
