@@ -148,7 +148,7 @@ async fn control_plane_with_own_token(site: &Site) {
     let manifest = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name,
         "labels": { "app.kubernetes.io/managed-by": "coder-k8s" },
         "annotations": { "coder.com/control-plane-uid": uid } }, "stringData": { "token": token } });
-    let request = http::Request::post("/api/v1/namespaces/coder-system/secrets")
+    let request = http::Request::post(format!("/api/v1/namespaces/{}/secrets", Site::of_operator().await))
         .header("content-type", "application/json")
         .body(manifest.to_string().into_bytes())
         .unwrap();

@@ -125,6 +125,11 @@ impl Site {
         Self::with(purpose, shared.doubles[0].clone()).await
     }
 
+    /// The namespace of the operator.
+    pub async fn of_operator() -> String {
+        SHARED.get_or_init(start).await.env.installation.namespace.clone()
+    }
+
     async fn with(purpose: &str, double: Double) -> Self {
         let shared = SHARED.get_or_init(start).await;
         let env = &shared.env;
