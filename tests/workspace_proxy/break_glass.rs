@@ -183,7 +183,8 @@ async fn while_admission_is_disabled_nothing_is_registered_or_taken_over_with_th
     wait("both", async || {
         let names = site.names();
         let is_taken = site.coderd().workspace_proxies().iter().any(|one| one.regenerations > 0);
-        holds(names == [NAME, "late"] && is_taken, format!("{names:?}"))
+        let object = site.get("coderworkspaceproxy", NAME).await.unwrap_or_default();
+        holds(names == [NAME, "late"] && is_taken, format!("{names:?} {}", object["status"]))
     })
     .await;
 }
