@@ -4,7 +4,7 @@
 use crate::site::{Double, NAME, SECRET, Site, wait};
 use serde_json::{Value, json};
 use support::coderd::{Fault, Occurrence};
-use support::objects::{control_plane, is_ready, secret};
+use support::objects::{condition, control_plane, is_ready, secret, text};
 use support::wait::holds;
 
 /// A coderd that claims to have this database, and a proxy `eu` of this id.
@@ -57,10 +57,12 @@ async fn what_a_former_coderd_said_takes_no_proxy_of_another_one() {
     // Its author has had enough of it.
     site.apply_spec(NAME, &json!({ "controlPlaneRef": { "name": "coder" } })).await;
     let plane = site.get("codercontrolplane", "coder").await.unwrap();
+    // What the former one does not delete stays on the list, and is told.
     site.until("moved", |object| {
-        let registration = &object["status"]["registration"];
-        let is_left = registration["retiring"].as_array().is_none_or(Vec::is_empty);
-        is_left && registration["current"]["controlPlaneUID"] == plane["metadata"]["uid"]
+        let told = text(condition(object, "ProxyRegistered"), "/message");
+        let current = &object["status"]["registration"]["current"];
+        told.contains("cannot be removed yet: control plane evil")
+            && current["controlPlaneUID"] == plane["metadata"]["uid"]
     })
     .await;
     let still = site

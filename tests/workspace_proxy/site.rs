@@ -17,7 +17,7 @@ use support::{Cluster, ClusterOptions, TestEnv, sentences};
 use tokio::sync::OnceCell;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_coder-k8s");
-const DOUBLES: usize = 48;
+const DOUBLES: usize = 64;
 const FIRST_PORT: u16 = 8100;
 /// An address of another namespace that the operator may dial; it leads to the first double.
 pub const ALLOWED: &str = "http://coder.elsewhere.svc.cluster.local:8100";
@@ -123,11 +123,6 @@ impl Site {
     pub async fn outside(purpose: &str) -> Self {
         let shared = SHARED.get_or_init(start).await;
         Self::with(purpose, shared.doubles[0].clone()).await
-    }
-
-    /// The namespace of the operator.
-    pub async fn of_operator() -> String {
-        SHARED.get_or_init(start).await.env.installation.namespace.clone()
     }
 
     async fn with(purpose: &str, double: Double) -> Self {
