@@ -260,7 +260,7 @@ mod tests {
             ("tag", "tags"),
             ("tgas", "tags"),
             ("kye", "key"),
-            ("contrlPlanRef", "controlPlaneRef"),
+            ("controlPlanRf", "controlPlaneRef"),
         ] {
             assert_eq!(near(name), Some(meant), "{name}");
         }
