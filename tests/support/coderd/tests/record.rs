@@ -37,7 +37,8 @@ async fn a_call_is_recorded_with_route_path_caller_status_and_body() {
 #[tokio::test]
 async fn credentials_are_told_apart_but_never_kept() {
     let coderd = Coderd::start().await;
-    let token = coderd.token_for(&[]);
+    coderd.add_user(NewUser::named("ada"));
+    let token = coderd.add_token("ada", SOON);
     let plaintext = coderd.add_provisioner_key("default", "eu", &[]);
     Ask::get("/healthz").send(&coderd).await;
     Ask::get("/api/v2/users/me").token("0123456789-0123456789012345678901").send(&coderd).await;
@@ -49,7 +50,7 @@ async fn credentials_are_told_apart_but_never_kept() {
     let expected = [
         "nobody",
         "a refused token",
-        "user user-1",
+        "user ada",
         &format!("provisioner key {key}"),
         "an unknown provisioner key",
     ];
