@@ -5,8 +5,10 @@ use crate::confidential::{Confidential, decoded};
 use crate::controller::children::ChildOwner;
 use crate::kubernetes::{CallError, KindName, Kube, Target, is_controlled_by};
 use crds::names::hash::hex32;
+use json_patch::jsonptr::PointerBuf;
+use json_patch::{AddOperation, Patch, PatchOperation, RemoveOperation, TestOperation};
 use k8s_openapi::ByteString;
-use serde_json::{Value, from_value, json};
+use serde_json::{Value, json};
 
 const SECRET: KindName = ["v1", "Secret", "secrets"];
 
@@ -60,7 +62,7 @@ enum Write {
     /// There is no Secret yet.
     New(Value),
     /// There is one.
-    Change(Vec<Value>),
+    Change(Patch),
 }
 
 /// The Secrets of one object.
@@ -99,7 +101,7 @@ impl Secrets<'_> {
     ) -> Result<(), CallError> {
         match self.written(place, found, plaintext, mark) {
             Write::New(manifest) => self.kube.create(self.target(place), &manifest).await.map(drop),
-            Write::Change(operations) => self.patch(place, operations).await,
+            Write::Change(patch) => self.kube.patch(self.target(place), patch).await.map(drop),
         }
     }
 
@@ -114,10 +116,7 @@ impl Secrets<'_> {
     ) -> Result<(), CallError> {
         match self.written(place, found, plaintext, mark) {
             Write::New(manifest) => self.kube.rehearse_create(self.target(place), &manifest).await,
-            Write::Change(operations) => {
-                let patch = from_value(json!(operations)).unwrap_or_default();
-                self.kube.rehearse_patch(self.target(place), patch).await
-            }
+            Write::Change(patch) => self.kube.rehearse_patch(self.target(place), patch).await,
         }
     }
 
@@ -136,11 +135,11 @@ impl Secrets<'_> {
             manifest["metadata"]["annotations"] = json!({ self.mark: mark });
             return Write::New(manifest);
         };
-        Write::Change(vec![
+        Write::Change(Patch(vec![
             unchanged(secret),
-            member(secret, "/data", &place.data_key, value),
-            member(secret, "/metadata/annotations", self.mark, json!(mark)),
-        ])
+            member(secret, &["data"], &place.data_key, value),
+            member(secret, &["metadata", "annotations"], self.mark, json!(mark)),
+        ]))
     }
 
     /// Empties a place that is no longer asked for: the whole Secret, unless another place is in it as well.
@@ -162,12 +161,9 @@ impl Secrets<'_> {
                 .await
                 .map(drop);
         }
-        let path = format!("/data/{}", escaped(&place.data_key));
-        self.patch(place, vec![unchanged(secret), json!({ "op": "remove", "path": path })]).await
-    }
-
-    async fn patch(&self, place: &SecretPlace, operations: Vec<Value>) -> Result<(), CallError> {
-        self.kube.patch(self.target(place), from_value(json!(operations)).unwrap_or_default()).await.map(drop)
+        let path = PointerBuf::from_tokens(["data", &place.data_key]);
+        let removal = PatchOperation::Remove(RemoveOperation { path });
+        self.kube.patch(self.target(place), Patch(vec![unchanged(secret), removal])).await.map(drop)
     }
 }
 
@@ -193,22 +189,19 @@ impl Content {
 }
 
 /// That the Secret is as it was read.
-fn unchanged(secret: &Value) -> Value {
-    json!({ "op": "test", "path": "/metadata/resourceVersion", "value": secret["metadata"]["resourceVersion"] })
+fn unchanged(secret: &Value) -> PatchOperation {
+    let path = PointerBuf::from_tokens(["metadata", "resourceVersion"]);
+    PatchOperation::Test(TestOperation { path, value: secret["metadata"]["resourceVersion"].clone() })
 }
 
 /// Sets one member of a map that may not be there yet.
-fn member(secret: &Value, map: &str, key: &str, value: Value) -> Value {
-    if secret.pointer(map).is_some_and(Value::is_object) {
-        json!({ "op": "add", "path": format!("{map}/{}", escaped(key)), "value": value })
-    } else {
-        json!({ "op": "add", "path": map, "value": { key: value } })
-    }
-}
-
-/// A name as part of a JSON pointer.
-fn escaped(name: &str) -> String {
-    name.replace('~', "~0").replace('/', "~1")
+fn member(secret: &Value, map: &[&str], key: &str, value: Value) -> PatchOperation {
+    let map = PointerBuf::from_tokens(map.iter().copied());
+    let (path, value) = match secret.pointer(map.as_str()).is_some_and(Value::is_object) {
+        true => (map.with_trailing_token(key), value),
+        false => (map, json!({ key: value })),
+    };
+    PatchOperation::Add(AddOperation { path, value })
 }
 
 #[cfg(test)]
@@ -240,11 +233,11 @@ mod tests {
         let empty = json!({ "metadata": {} });
         let with = json!({ "data": { "a/b": "x" } });
         assert_eq!(
-            member(&empty, "/data", "a/b", json!("y")),
+            json!(member(&empty, &["data"], "a/b", json!("y"))),
             json!({ "op": "add", "path": "/data", "value": { "a/b": "y" } })
         );
         assert_eq!(
-            member(&with, "/data", "a/b", json!("y")),
+            json!(member(&with, &["data"], "a/b", json!("y"))),
             json!({ "op": "add", "path": "/data/a~1b", "value": "y" })
         );
     }
