@@ -142,28 +142,25 @@ impl Secrets<'_> {
         ]))
     }
 
-    /// Empties a place that is no longer asked for: the whole Secret, unless another place is in it as well.
+    /// Empties a place that is no longer asked for: the whole Secret, unless another place is in it as well. Returns whether
+    /// nothing of ours is left there: a Secret that somebody changed in between is to be looked at again.
     pub(crate) async fn empty(
         &self,
         place: &SecretPlace,
         found: &Found,
         whole: bool,
-    ) -> Result<(), CallError> {
-        let (Some(secret), Content::Plaintext(..)) = (&found.secret, &found.content) else { return Ok(()) };
+    ) -> Result<bool, CallError> {
+        let (Some(secret), Content::Plaintext(..)) = (&found.secret, &found.content) else { return Ok(true) };
         let text = |pointer: &str| secret.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         // The older operator took over Secrets with whatever else was in them.
         let is_alone = secret["data"].as_object().is_some_and(|data| data.len() == 1);
         if whole && is_alone {
             let version = Some(text("/metadata/resourceVersion").to_owned());
-            return self
-                .kube
-                .remove_version(self.target(place), text("/metadata/uid"), version)
-                .await
-                .map(drop);
+            return self.kube.remove_version(self.target(place), text("/metadata/uid"), version).await;
         }
         let path = PointerBuf::from_tokens(["data", &place.data_key]);
         let removal = PatchOperation::Remove(RemoveOperation { path });
-        self.kube.patch(self.target(place), Patch(vec![unchanged(secret), removal])).await.map(drop)
+        self.kube.patch(self.target(place), Patch(vec![unchanged(secret), removal])).await.map(|_| true)
     }
 }
 

@@ -156,7 +156,12 @@ impl Reconciler {
         for unread in BTreeSet::from([derived]).into_iter().chain(former(object)) {
             if unread.secret != desired.place.secret {
                 let found = secrets.read(&unread).await?;
-                secrets.empty(&unread, &found, true).await?;
+                if !secrets.empty(&unread, &found, true).await? {
+                    return Ok(Some(format!(
+                        "Secret {} was changed while it was being deleted",
+                        unread.secret
+                    )));
+                }
             }
         }
         let (kept, left) = without_brought(&store.record, brought);

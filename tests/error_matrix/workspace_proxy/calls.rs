@@ -113,7 +113,7 @@ pub fn of(call: Call, wrong: Wrong) -> Cell {
         (EndDelete, Status(403)) => told(HELD, operation, "the token's user may not do this"),
         // coderd says it of who may read a proxy and no more.
         (EndDelete, Status(404)) => told(HELD, operation, "the token's user may not do this"),
-        // It is not there: nothing is left to do.
+        // It is shown among all of them, and deleted.
         (EndShow, Status(404)) => Told::Done,
         // Whatever else is in the answer, it is gone.
         (EndDelete, MalformedJson) => Told::Done,
@@ -132,9 +132,8 @@ pub fn of(call: Call, wrong: Wrong) -> Cell {
         (_, Status(401 | 403 | 404)) => Then::Waits,
         _ => Then::Retried,
     };
-    let left = usize::from((call, wrong) == (EndShow, Status(404)));
     let (name, route, phase) = (name(&format!("{call:?}"), wrong), call.route(), call.phase());
-    Cell { name, route, wrong, told, then, left, tries: Tries::ONE, phase, role: None }
+    Cell { name, route, wrong, told, then, left: 0, tries: Tries::ONE, phase, role: None }
 }
 
 /// Every cell.

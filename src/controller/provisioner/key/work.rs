@@ -350,7 +350,8 @@ impl KeyWork<'_> {
     async fn empty(&self, record: &Record, look: &Look, place: &SecretPlace) -> Result<(), KeyError> {
         let Some(found) = look.other(place) else { return Ok(()) };
         let whole = record.is_alone(place) && self.desired.place.secret != place.secret;
-        Ok(self.secrets.empty(place, found, whole).await?)
+        // The place stays recorded until it is seen to be empty.
+        Ok(self.secrets.empty(place, found, whole).await.map(drop)?)
     }
 
     /// Deletes a key, which coderd does by name: `steps` has seen that its id is the recorded one. One that coderd still lists

@@ -282,14 +282,21 @@ impl RegistrationWork<'_> {
     }
 }
 
-/// The proxy of a registration, if it is there: of its id, or as it was asked for.
+/// The proxy of a registration, if it is there: of its id, or as it was asked for. A 404 for an id need not be coderd's own, and
+/// coderd answers it to whoever may not look: a proxy is gone only if the list does not have it either.
 pub(super) async fn of_registration(
     client: &Client,
     one: &Registration,
     origin: &str,
 ) -> Result<Option<WorkspaceProxy>, Error> {
     match one.id {
-        Some(id) => client.workspace_proxy_by_id(id).await,
+        Some(id) => match client.workspace_proxy_by_id(id).await? {
+            None => {
+                let listed = client.workspace_proxy_in_any_case(&one.name).await?;
+                Ok(listed.filter(|listed| listed.id == id))
+            }
+            found => Ok(found),
+        },
         None => {
             let found = client.workspace_proxy(&one.name).await?;
             Ok(found.filter(|found| facts(found).is_made_for(one, origin)))

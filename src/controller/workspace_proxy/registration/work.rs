@@ -209,10 +209,14 @@ impl RegistrationWork<'_> {
             Step::Update(id) => return self.update(&look, id, registered).await,
             Step::Copy(_) => self.copy(&look).await?,
             Step::Empty(_) => {
-                if let Some((place, found, _)) = &look.former {
-                    self.secrets.empty(place, found, place.secret != self.desired.place.secret).await?;
-                }
-                self.former = None;
+                // One that somebody changed in between is looked at again: forgotten, it would keep a working token.
+                let is_gone = match &look.former {
+                    Some((place, found, _)) => {
+                        self.secrets.empty(place, found, place.secret != self.desired.place.secret).await?
+                    }
+                    None => true,
+                };
+                self.former = self.former.take().filter(|_| !is_gone);
             }
             Step::Delete(one) => self.delete(store, &one, registered).await?,
         }
