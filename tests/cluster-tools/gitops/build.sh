@@ -9,7 +9,7 @@
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-key=$(cat "$here"/build.sh "$here"/*/go.{mod,sum} | sha256sum | cut -c1-16)
+key=$(cat "$here"/*/go.{mod,sum} | sha256sum | cut -c1-16)
 bin="${XDG_CACHE_HOME:-$HOME/.cache}/coder-k8s/gitops-$key"
 [ "${1:-}" = --where ] && { echo "$bin"; exit 0; }
 
@@ -22,11 +22,11 @@ if ! command -v redis-server >/dev/null; then
   { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends redis-server; } >/dev/null
 fi
 
-# name, folder of its go.mod, module, main package in it, folder of its CRDs in it
+# name, folder of its go.mod, module, main package below it (a dot: itself), folder of its CRDs in it (a dash: none)
 programs="kustomize            kustomize      sigs.k8s.io/kustomize/kustomize/v5      .   -
 source-controller    flux-source    github.com/fluxcd/source-controller     .   config/crd/bases
 kustomize-controller flux-kustomize github.com/fluxcd/kustomize-controller  .   config/crd/bases
-argocd               argocd         github.com/argoproj/argo-cd/v3          cmd manifests/crds"
+argocd               argocd         github.com/argoproj/argo-cd/v3          /cmd manifests/crds"
 
 missing=""
 while read -r name _; do [ -s "$bin/$name" ] || missing="$missing $name"; done <<<"$programs"
@@ -48,7 +48,7 @@ while read -r name folder module package crds; do
   (while sleep 10; do printf .; done) &
   dots=$!
   built=0
-  go build -C "$here/$folder" -trimpath -ldflags='-s -w' -o "$bin/$name.partial" "$module/$package" 2>"$bin/$name.log" || built=$?
+  go build -C "$here/$folder" -trimpath -ldflags='-s -w' -o "$bin/$name.partial" "${module}${package#.}" 2>"$bin/$name.log" || built=$?
   kill "$dots"; wait "$dots" 2>/dev/null || true
   [ "$built" -eq 0 ] || { echo " failed:"; tail -n 20 "$bin/$name.log" >&2; exit 1; }
   source=$(go list -C "$here/$folder" -m -f '{{.Dir}}' "$module")
