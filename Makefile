@@ -47,6 +47,10 @@ test-faults: cluster-tools ## every fault of coderd and its database, and a deat
 cluster-tools: ## build the test cluster's programs that are missing (about 11 minutes, once)
 	@tests/cluster-tools/build.sh
 
+.PHONY: gitops-tools
+gitops-tools: ## build the real Flux and Argo CD for GitOps tests (about 14 minutes, once)
+	@tests/cluster-tools/gitops/build.sh
+
 .PHONY: generate
 generate: ## write the generated files: CRDs, RBAC, docs/reference, docs/metrics.md
 	cargo run --locked --quiet -- manifests --output=.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the real Flux and Argo CD that `make test-gitops` runs, if they are missing, and sees that Redis is there.
+# Builds the real Flux and Argo CD of the GitOps tests, if they are missing, and sees that Redis is there.
 #
 #   tests/cluster-tools/gitops/build.sh          build what is missing, say what and how long, print nothing else
 #   tests/cluster-tools/gitops/build.sh --where  print the folder they are in and do nothing
@@ -15,7 +15,7 @@ bin="${XDG_CACHE_HOME:-$HOME/.cache}/coder-k8s/gitops-$key"
 
 if ! command -v redis-server >/dev/null; then
   if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
-    echo "Argo CD needs Redis: install the package redis-server, then run 'make test-gitops' again." >&2
+    echo "Argo CD needs Redis: install the package redis-server, then run 'make gitops-tools' again." >&2
     exit 1
   fi
   echo "--> installing Redis with apt-get (some seconds, once)"
@@ -32,7 +32,7 @@ missing=""
 while read -r name _; do [ -s "$bin/$name" ] || missing="$missing $name"; done <<<"$programs"
 [ -n "$missing" ] || exit 0
 if ! command -v go >/dev/null; then
-  echo "The GitOps tests build Flux and Argo CD: install Go 1.26 or newer, then run 'make test-gitops' again." >&2
+  echo "The GitOps tests build Flux and Argo CD: install Go 1.26 or newer, then run 'make gitops-tools' again." >&2
   exit 1
 fi
 
