@@ -262,9 +262,9 @@ impl Said {
 fn unanswered(error: &Error, said: &Said) -> String {
     let is_silent = matches!(error, Error::Unreachable { .. } | Error::TimedOut { .. });
     if is_silent && said.0.as_ref().is_some_and(|(_, word)| word == "NoReplicaReady") {
-        return format!("the control plane has no ready replica{said}");
+        return format!("waiting for the control plane, which has no ready replica{said}");
     }
-    format!("{error}{}{said}", hint(error))
+    format!("waiting for the control plane to answer: {error}{}{said}", hint(error))
 }
 
 impl fmt::Display for Said {
@@ -348,6 +348,20 @@ mod tests {
         );
         let rejected = told(|one| matches!(one, Unreached::TokenRejected { .. }));
         assert!(rejected.iter().all(|told| told.contains("into Secret coder")), "{rejected:?}");
+    }
+
+    #[test]
+    fn a_coderd_that_may_still_answer_is_waited_for_and_says_so() {
+        let operation = Operation::Healthz;
+        let said = Said(Some(("CoderdReachable", "NoReplicaReady".to_owned())));
+        for (error, said) in
+            [(Error::TimedOut { operation }, Said::default()), (Error::TimedOut { operation }, said)]
+        {
+            let told = Unreached::Unanswered { error, said }.to_string();
+            assert!(told.starts_with("waiting for the control plane"), "{told}");
+        }
+        let going = Unreached::Going { control_plane: "coder".to_owned() }.to_string();
+        assert!(!going.starts_with("waiting"), "nobody need wait for what goes: {going}");
     }
 
     #[test]

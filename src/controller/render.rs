@@ -30,7 +30,7 @@ pub(crate) fn render(complete: &Value, input: &[Value], config: &Config) -> Rend
         "CoderControlPlane" => control_plane(read(complete)?, config),
         "CoderProvisioner" => provisioner(read(complete)?, input, config),
         "CoderWorkspaceProxy" => workspace_proxy(read(complete)?, input, config),
-        kind => Err(format!("{kind} has no children")),
+        kind => Err(format!("{kind} has no children; leave out --children to render it")),
     }
 }
 
@@ -61,7 +61,7 @@ impl Referred {
             ..Default::default()
         };
         let assumed = found.is_none().then(|| {
-            format!("CoderControlPlane {name} is not among the input: image and address are those of one without a spec")
+            format!("CoderControlPlane {name} is not among the input: image and address are those of one without a spec; add its manifest to the input for its own")
         });
         Ok(Self { control_plane, assumed })
     }
@@ -87,7 +87,9 @@ fn provisioner(mut object: CoderProvisioner, input: &[Value], config: &Config) -
     let name = &object.spec.control_plane_ref.name;
     let referred = Referred::find(input, namespace, name)?;
     let served = referred.facts(config).filter(|_| !name.is_empty());
-    let served = served.ok_or("spec.controlPlaneRef.name is empty")?;
+    let served = served.ok_or(
+        "spec.controlPlaneRef.name is empty; set it to the name of a CoderControlPlane in the same namespace",
+    )?;
     let facts = Facts { control_plane: Some(&served), key_checksum: Some(""), ..Facts::NONE };
     let children = provisioner_build::build(&resolve(&object, facts));
     Ok((children.all().map(|child| child.manifest.clone()).collect(), referred.assumed))
@@ -112,7 +114,11 @@ fn workspace_proxy(mut object: CoderWorkspaceProxy, input: &[Value], config: &Co
         (Some(served), Some(address)) => ControlPlaneFacts { address, ..served },
         (Some(served), None) => served,
         (None, Some(address)) => ControlPlaneFacts { image, address, tls: Vec::new(), certificates: None },
-        (None, None) => return Err("spec says nowhere where the control plane is".to_owned()),
+        (None, None) => {
+            let why = "spec says nowhere where the control plane is; set spec.controlPlaneRef, spec.bootstrap, or \
+                       spec.primaryAccessURL with spec.proxySessionTokenSecretRef";
+            return Err(why.to_owned());
+        }
     };
     let facts = Facts {
         control_plane: Some(&served),
@@ -207,6 +213,9 @@ mod tests {
         let spec = json!({"controlPlaneRef": {}});
         let object = json!({"kind": "CoderProvisioner", "metadata": {"name": "builders"}, "spec": spec});
         let refusal = render(&object, &[], &Config::default()).unwrap_err();
-        assert_eq!(refusal, "spec.controlPlaneRef.name is empty");
+        assert_eq!(
+            refusal,
+            "spec.controlPlaneRef.name is empty; set it to the name of a CoderControlPlane in the same namespace"
+        );
     }
 }

@@ -61,8 +61,8 @@ async fn every_command_in_the_docs_works() {
                 }
                 Some("kubectl") => {
                     let words = line.trim_start_matches("kubectl ");
-                    let words =
-                        words.replace("-k kustomize", &format!("-k {}/kustomize", repository().display()));
+                    let folder = format!(" {}/kustomize", repository().display());
+                    let words = words.replace(" kustomize", &folder);
                     let answer = cluster.kubectl(&words).await;
                     assert!(answer.ok, "{place}: {}", answer.stderr);
                 }

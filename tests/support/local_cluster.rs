@@ -255,7 +255,7 @@ The operator runs as a process beside the cluster, with the rights of its servic
   export KUBECONFIG={folder}/kubeconfig PATH={folder}:$PATH
   kubectl get coder -A
   kubectl explain codercontrolplane.spec
-  kubectl apply -n coder -k kustomize/samples
+  kubectl apply -n coder -f kustomize/samples/coderprovisioner-minimal.yaml
   kubectl get ccp,cprov,cwsp -n coder -o wide
   curl -s 'http://127.0.0.1:{probes}/readyz?verbose'
 

@@ -58,7 +58,7 @@ async fn try_reconcile<K: ReconciledKind, R: ReconcileKind<K>>(
     let complete: K = match complete(&object.value, &reconciler.config) {
         Ok(complete) => complete,
         Err(error) => {
-            let why = format!("the object cannot be read: {error}");
+            let why = format!("the object cannot be read; correct its manifest: {error}");
             return reconciler.write_unreadable(&object, why, R::only).await;
         }
     };

@@ -33,7 +33,6 @@ reasons! {
         }
         Progress {
             Creating: "The Deployment is being made.",
-            RollingOut: "Replicas are being made or replaced.",
             ReplicasUnavailable: "The rollout was complete once: replicas were lost, or added ones start.",
             NoReplicaReady: "coderd was not asked: no replica is ready.",
             NotApplied: "The Deployment could not be applied; Ready says why.",
@@ -43,6 +42,9 @@ reasons! {
             WaitingForCoderd: "coderd has to answer first.",
             WaitingForAccess: "The operator's access has to come first.",
             DatabaseNotMigrated: "coderd has not finished the migration of its database.",
+        }
+        Replacement {
+            RollingOut: "Replicas are being made or replaced.",
         }
         NeedsYou {
             InvalidSpec: "The object cannot be read; correct it as SpecAccepted says.",

@@ -51,7 +51,11 @@ impl Reconciler {
         let honoured = self.honour_refusals(&object).await;
         let action = match self.complete(&object.value) {
             Err(error) => {
-                self.write_unreadable(&object, format!("the object cannot be read: {error}")).await?
+                self.write_unreadable(
+                    &object,
+                    format!("the object cannot be read; correct its manifest: {error}"),
+                )
+                .await?
             }
             Ok(complete) if complete.spec.suspend == Some(true) => {
                 let subject = Subject { object, complete, broken: Verdict::default() };

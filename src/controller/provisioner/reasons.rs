@@ -16,7 +16,6 @@ reasons! {
             Entitled: "The license covers external provisioners.",
             InGracePeriod: "The license has expired; external provisioners keep working during its grace period. Renew it.",
             ProvisionerKeyReady: "The key is in coderd, with the name and tags of the spec.",
-            KeyRotating: "Keys are replaced: the one before goes when no daemon uses it any more. False while the one that the spec asks for waits for that.",
             SecretReady: "The Secret holds the key.",
             MinimumReplicasReady: "The Deployment has ready pods.",
             Accepted: "The spec breaks no rule.",
@@ -31,15 +30,17 @@ reasons! {
         }
         Progress {
             Creating: "The Deployment is made when the key is there.",
-            RollingOut: "Pods are being made or replaced.",
             ReplicasUnavailable: "The rollout was complete once: pods were lost, or added ones start.",
             NoReplicasReady: "No pod of the Deployment is ready yet.",
-            NotApplied: "The Deployment could not be applied; Ready says why.",
             WaitingForDaemons: "Pods run, and coderd does not see their daemons yet.",
             WaitingForControlPlane: "The control plane has to answer first.",
             WaitingForAccess: "The token for the control plane has to work first; `OperatorAccessReady` or `BootstrapSecretReady` says how far it is.",
             Progressing: "It is being worked on.",
             Stopping: "Daemons finish their builds before the key is deleted.",
+        }
+        Replacement {
+            RollingOut: "Pods are being made or replaced.",
+            KeyRotating: "Keys are replaced: the one before goes when no daemon uses it any more. False while the one that the spec asks for waits for that.",
         }
         NeedsYou {
             InvalidSpec: "The object cannot be read; correct it as SpecAccepted says.",
@@ -51,7 +52,7 @@ reasons! {
             FinalizerRefused: "The API server does not let the operator set or remove its finalizer.",
             RolloutStuck: "Kubernetes gave up waiting for the rollout, and its pods say why.",
             ReferenceMissing: "A Secret or ConfigMap that the spec names, or a key of it, is not there; pods that run are left as they are.",
-            ControlPlaneUnavailable: "There is no such control plane, or it does not answer.",
+            ControlPlaneUnavailable: "There is no control plane of this name: create it, or correct the name. Or it is there and cannot be used yet: the message begins with `waiting for the control plane` where it comes by itself, and says what to do where it does not.",
             OperatorTokenSecretRefMissing: "The control plane names no token, and no database to make one in.",
             OperatorTokenSecretRefInvalid: "The reference to the token cannot be used.",
             OperatorTokenSecretUnavailable: "The Secret with the token, or its key, is not there.",

@@ -10,6 +10,8 @@ pub enum Class {
     Settled,
     /// Nobody: it comes by itself.
     Progress,
+    /// Nobody: what runs is being replaced, as was asked for. To give up what held for it is never bad news.
+    Replacement,
     /// Whoever wrote the object or runs the cluster.
     NeedsYou,
     /// Something is wrong that may heal by itself; it is tried again.
@@ -21,7 +23,7 @@ impl Class {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Settled => "none",
-            Self::Progress => "none, in progress",
+            Self::Progress | Self::Replacement => "none, in progress",
             Self::NeedsYou => "yes",
             Self::Fault => "none, retried",
         }
@@ -63,10 +65,10 @@ pub(crate) trait KindReason:
 
     /// What the reason of this name says of a condition that does not hold.
     fn meaning(text: &str) -> Meaning {
-        match Self::named(text) {
-            Some(reason) if reason == SharedReason::RollingOut.into() => Meaning::Rollout,
-            Some(reason) if reason.class() == Class::Progress => Meaning::Progress,
-            _ => Meaning::Other,
+        match Self::named(text).map(Self::class) {
+            Some(Class::Replacement) => Meaning::Replacement,
+            Some(Class::Progress) => Meaning::Progress,
+            Some(Class::Settled | Class::NeedsYou | Class::Fault) | None => Meaning::Other,
         }
     }
 }

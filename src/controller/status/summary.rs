@@ -98,7 +98,14 @@ pub(crate) fn blocked<R: KindReason>(observed: &ObservedObject) -> Option<Becaus
         .or_else(|| because(SharedReason::AdmissionDisabled, observed.withheld.clone()))
         .or_else(|| because(SharedReason::AccountNotOurs, observed.account.clone()))
         .or_else(|| because(SharedReason::ChildConflict, joined(&problems.conflicts)))
-        .or_else(|| because(SharedReason::ChildRefused, joined(&problems.refused)))
+        .or_else(|| {
+            because(SharedReason::ChildRefused, joined(&problems.refused).map(|why| child_refused(&why)))
+        })
+}
+
+/// What is said of children that are refused. The way out comes first: a long cause is cut.
+fn child_refused(why: &str) -> String {
+    format!("change the spec, or the quota, policy or permission that refuses a child: {why}")
 }
 
 /// That our finalizer is refused.

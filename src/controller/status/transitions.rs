@@ -8,9 +8,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 /// What a reason says of a condition that does not hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Meaning {
-    /// A rollout, which is always asked for, by a new value in a Secret too; lost replicas and one that does not go on have
-    /// other reasons.
-    Rollout,
+    /// What runs is being replaced, which is always asked for, by a new value in a Secret too; lost replicas and a rollout that
+    /// does not go on have other reasons.
+    Replacement,
     /// Something else is on its way: no news while it has never been there.
     Progress,
     /// Anything else.
@@ -81,7 +81,7 @@ fn is_asked_for(old: Option<&Condition>, new: &Condition, meaning: MeaningOf) ->
     let respecified = old.is_some_and(|old| old.observed_generation != new.observed_generation);
     new.status == "Unknown"
         || match meaning(&new.reason) {
-            Meaning::Rollout => true,
+            Meaning::Replacement => true,
             Meaning::Progress => respecified,
             Meaning::Other => false,
         }
@@ -93,7 +93,7 @@ mod tests {
 
     fn meaning(reason: &str) -> Meaning {
         match reason {
-            "RollingOut" => Meaning::Rollout,
+            "RollingOut" | "KeyRotating" => Meaning::Replacement,
             "Creating" | "ReplicasUnavailable" | "Preparing" | "DatabaseNotMigrated" => Meaning::Progress,
             _ => Meaning::Other,
         }
@@ -102,7 +102,7 @@ mod tests {
     fn event_drafts(before: &[Condition], after: &[Condition]) -> Vec<EventDraft> {
         super::event_drafts(before, after, meaning, "Resumed")
     }
-    use crds::well_known::condition::{DEPLOYMENT_AVAILABLE, OPERATOR_ACCESS_READY};
+    use crds::well_known::condition::{DEPLOYMENT_AVAILABLE, OPERATOR_ACCESS_READY, PROVISIONER_KEY_READY};
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use k8s_openapi::jiff::Timestamp;
 
@@ -130,6 +130,9 @@ mod tests {
             (READY, Some(("True", "Available")), ("True", "ScaledToZero"), 2, Some(Normal)),
             (READY, Some(("True", "Available")), ("False", "RollingOut"), 2, Some(Normal)),
             (READY, Some(("True", "Available")), ("False", "RollingOut"), 1, Some(Normal)),
+            (READY, Some(("True", "DaemonsConnected")), ("False", "KeyRotating"), 1, Some(Normal)),
+            (PROVISIONER_KEY_READY, Some(("True", "KeyRotating")), ("False", "KeyRotating"), 2, Some(Normal)),
+            (PROVISIONER_KEY_READY, Some(("Unknown", "Progressing")), ("False", "KeyRotating"), 1, None),
             (READY, Some(("True", "Available")), ("False", "ReplicasUnavailable"), 1, Some(Warning)),
             (READY, Some(("True", "Available")), ("False", "ReplicasUnavailable"), 2, Some(Normal)),
             (READY, Some(("True", "Available")), ("False", "RolloutStuck"), 1, Some(Warning)),

@@ -180,7 +180,9 @@ impl Reconciler {
             (None, Way::Bootstrap(given)) => {
                 let url = url(given);
                 if !self.access.egress.allowed_urls.allow(url) {
-                    return Here::Unreachable(format!("{url} is not allowed by --allow-url of the operator"));
+                    return Here::Unreachable(format!(
+                        "start the operator with --allow-url={url}, which it is not allowed to dial"
+                    ));
                 }
                 let (secret, key) = credentials(given);
                 let reached = self.access.reach_url_within(limit, url, namespace, secret, key).await;

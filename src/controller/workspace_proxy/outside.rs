@@ -6,7 +6,7 @@ use super::reasons::Reason;
 use super::registration::steps::Wait;
 use super::registration::work::{Registered, RegistrationError};
 use crate::coderd::Error;
-use crate::coderd::client::{ProxyStatus, WorkspaceProxy};
+use crate::coderd::client::{ProxyHealth, ProxyStatus};
 use crate::controller::attached::outside::AccessStates;
 use crate::controller::attached::secret::SecretPlace;
 use crate::foreign::Foreign;
@@ -124,8 +124,8 @@ impl Outside {
         rival: Option<&str>,
     ) -> Self {
         let (state, secret) = states(registered, name, place, rival);
-        let health =
-            registered.proxy.as_ref().map_or_else(|| State::after(condition::PROXY_REGISTERED), health);
+        let health = registered.proxy.as_ref().map(|proxy| health_of(&proxy.health));
+        let health = health.unwrap_or_else(|| State::after(condition::PROXY_REGISTERED));
         Self { registered: state, secret, health, wait: registered.wait, ..self }
     }
 }
@@ -181,7 +181,8 @@ fn registration(registered: &Registered, works: bool, name: &str, rival: Option<
         Some(Wait::NameTaken) => name_taken(registered, name),
         Some(Wait::AdmissionDisabled) => held(),
         Some(Wait::TooMany) => {
-            let why = "too many earlier registrations are in control planes that cannot be reached; see status.registration";
+            let why = "too many earlier registrations are in control planes that cannot be reached; make them reachable again, or \
+                       delete those CoderControlPlanes that are gone for good, see status.registration.retiring";
             State::Refused(Reason::TooManyRetiring, why.to_owned())
         }
         Some(Wait::Coderd) => {
@@ -260,24 +261,27 @@ fn error_of(error: &RegistrationError) -> State {
 }
 
 /// What coderd's health check says of the proxy.
-fn health(proxy: &WorkspaceProxy) -> State {
-    let told = |what: &str| match proxy.health.errors.first() {
+fn health_of(health: &ProxyHealth) -> State {
+    let told = |what: &str| match health.errors.first() {
         Some(error) => format!("{what}: {error}"),
         None => what.to_owned(),
     };
-    match proxy.health.status {
-        ProxyStatus::Ok => match proxy.health.warnings.first() {
+    match health.status {
+        ProxyStatus::Ok => match health.warnings.first() {
             Some(warning) => {
                 State::Yes(Reason::Healthy, format!("coderd reaches the proxy, with a warning: {warning}"))
             }
             None => State::Yes(Reason::Healthy, "coderd reaches the proxy".to_owned()),
         },
         ProxyStatus::Unreachable => {
-            State::Pending(Reason::ProxyUnreachable, told("coderd cannot reach the proxy at its access URL"))
+            let what = "coderd cannot reach the proxy at its access URL; check from coderd's pods that its name resolves, that the \
+                        Ingress, route or load balancer leads to the Service, and that its certificate is trusted";
+            State::Pending(Reason::ProxyUnreachable, told(what))
         }
-        ProxyStatus::Unhealthy => {
-            State::Pending(Reason::ProxyUnhealthy, told("coderd reaches the proxy, which reports errors"))
-        }
+        ProxyStatus::Unhealthy => State::Pending(
+            Reason::ProxyUnhealthy,
+            told("coderd reaches the proxy, which reports errors; check the pod logs"),
+        ),
         ProxyStatus::Unregistered => State::Pending(
             Reason::WaitingForHealthCheck,
             "the proxy has not told coderd its address yet; if this lasts, check the pod logs".to_owned(),
@@ -293,6 +297,7 @@ fn health(proxy: &WorkspaceProxy) -> State {
 mod tests {
     use super::*;
     use crate::controller::attached::secret::Proven;
+    use crate::controller::status::reasons::Class;
 
     fn said(wait: Option<Wait>, works: bool) -> (State, State) {
         let place = SecretPlace { secret: "s".to_owned(), data_key: "token".to_owned() };
@@ -321,6 +326,26 @@ mod tests {
         assert!(!why.contains("adopt-proxy") && why.contains("proxyName"), "{why}");
         let State::Refused(reason, why) = said(Some(Wait::Contested), false).0 else { panic!() };
         assert!(reason == Reason::TokenContested && why.contains("coder.com/rotate-token"), "{why}");
+    }
+
+    #[test]
+    fn what_needs_somebody_says_what_to_do() {
+        let refused =
+            [Wait::Claimed, Wait::NameTaken, Wait::AdmissionDisabled, Wait::TooMany, Wait::Contested];
+        for wait in refused {
+            let State::Refused(reason, why) = said(Some(wait), false).0 else { panic!("{wait:?}") };
+            let is_told = ["set ", "remove ", "make ", "Delete "].iter().any(|step| why.contains(step));
+            assert!(is_told && reason.class() == Class::NeedsYou, "{reason}: {why}");
+        }
+        for wait in [Wait::SecretNotOurs, Wait::SecretImmutable] {
+            let State::Refused(reason, why) = said(Some(wait), false).1 else { panic!("{wait:?}") };
+            assert!(why.contains(TOKEN_SECRET_NAME) && reason.class() == Class::NeedsYou, "{reason}: {why}");
+        }
+        let (status, errors) = (ProxyStatus::Unreachable, vec!["dial tcp: no route".to_owned()]);
+        let away = health_of(&ProxyHealth { status, errors, warnings: Vec::new() });
+        let State::Pending(Reason::ProxyUnreachable, why) = away else { panic!("{away:?}") };
+        assert!(why.contains("; check ") && why.ends_with(": dial tcp: no route"), "{why}");
+        assert_eq!(Reason::ProxyUnreachable.class(), Class::NeedsYou);
     }
 
     #[test]

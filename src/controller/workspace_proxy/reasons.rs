@@ -33,13 +33,15 @@ reasons! {
         }
         Progress {
             Creating: "The Deployment is made when there is a token for it.",
-            RollingOut: "Pods are being made or replaced.",
             ReplicasUnavailable: "The rollout was complete once: pods were lost, or added ones start. A proxy restarts about once a minute while its control plane does not answer.",
             NoReplicasReady: "No pod of the Deployment is ready yet.",
             WaitingForHealthCheck: "Pods run, and coderd has not checked the proxy yet; it does so about once a minute.",
             WaitingForControlPlane: "The control plane has to answer first.",
             WaitingForAccess: "The token for the control plane has to work first; `OperatorAccessReady` or `BootstrapSecretReady` says how far it is.",
             Progressing: "It is being worked on.",
+        }
+        Replacement {
+            RollingOut: "Pods are being made or replaced.",
         }
         NeedsYou {
             InvalidSpec: "The object cannot be read; correct it as SpecAccepted says.",
@@ -52,7 +54,7 @@ reasons! {
             RolloutStuck: "Kubernetes gave up waiting for the rollout, and its pods say why.",
             NoGatewayAPI: "The cluster has no Gateway API, which `spec.expose.gateway` needs.",
             ReferenceMissing: "A Secret or ConfigMap that the spec names, or a key of it, is not there; pods that run are left as they are.",
-            ControlPlaneUnavailable: "There is no such control plane, or it does not answer.",
+            ControlPlaneUnavailable: "There is no control plane of this name: create it, or correct the name. Or it is there and cannot be used yet: the message begins with `waiting for the control plane` where it comes by itself, and says what to do where it does not.",
             OperatorTokenSecretRefMissing: "The control plane names no token, and no database to make one in.",
             OperatorTokenSecretRefInvalid: "The reference to the token cannot be used.",
             OperatorTokenSecretUnavailable: "The Secret with the token, or its key, is not there.",
@@ -69,7 +71,8 @@ reasons! {
             TokenSecretUnavailable: "The Secret of `spec.proxySessionTokenSecretRef`, or its key, is not there.",
             TokenSourceMissing: "The spec has none of controlPlaneRef, bootstrap and proxySessionTokenSecretRef.",
             CertificateNameMissing: "Proxies cannot verify the control plane: its certificate has no name that they could reach it by.",
-            TooManyRetiring: "Too many earlier registrations are in control planes that cannot be reached.",
+            ProxyUnreachable: "coderd cannot reach the proxy at its access URL: DNS, the Ingress, Gateway or load balancer, the certificate and what filters traffic on the way are yours to mend. coderd checks again about once a minute.",
+            TooManyRetiring: "Too many earlier registrations are in control planes that cannot be reached; make one reachable again, or delete it if it is gone for good.",
         }
         Fault {
             ApplyFailed: "A child could not be applied; it is tried again.",
@@ -79,8 +82,7 @@ reasons! {
             EntitlementsQueryFailed: "coderd did not say what the license covers.",
             RegistrationFailed: "A call to coderd about the registration failed.",
             SecretWriteFailed: "The Secret that is to hold the token cannot be written; no token is replaced before it can be.",
-            ProxyUnreachable: "coderd cannot reach the proxy at its access URL.",
-            ProxyUnhealthy: "coderd reaches the proxy, and the proxy reports errors.",
+            ProxyUnhealthy: "coderd reaches the proxy, and the proxy reports errors, which the message repeats; the logs of its pods say more.",
             RateLimited: "coderd asked to be left alone for a while.",
             RolloutSlow: "The rollout takes longer than its deadline, and its pods still start.",
             DeadlineExceeded: "A reconcile ran out of time; the rest follows in the next one.",

@@ -216,16 +216,20 @@ pub(super) fn ways_to_a_token(subject: &Subject<'_>) -> Vec<Problem> {
         "spec.proxySessionTokenSecretRef",
     ]
     .map(given);
-    let besides = |field: &str| {
-        Problem::invalid(field, "cannot be combined with controlPlaneRef").fixed_by("remove one of the two")
+    let besides = |field: &str, instead: &str| {
+        let fix = format!(
+            "keep controlPlaneRef and remove this, unless {instead}: then remove controlPlaneRef and registration"
+        );
+        Problem::invalid(field, "cannot be combined with controlPlaneRef").fixed_by(fix)
     };
     let alone = |fix: &str| Problem::invalid("spec.registration", "needs controlPlaneRef").fixed_by(fix);
     let missing = |problem: &str, fix: &str| {
         Problem::invalid("spec", problem).because(CauseReason::Required).fixed_by(fix)
     };
     if control_plane {
-        let other = bootstrap.then(|| besides("spec.bootstrap"));
-        return other.into_iter().chain(token.then(|| besides("spec.proxySessionTokenSecretRef"))).collect();
+        let elsewhere = || besides("spec.bootstrap", "the control plane is not in this namespace");
+        let by_hand = || besides("spec.proxySessionTokenSecretRef", "you registered the proxy yourself");
+        return bootstrap.then(elsewhere).into_iter().chain(token.then(by_hand)).collect();
     }
     if bootstrap {
         let fix = "remove it: with bootstrap the name is bootstrap.proxyName; or set controlPlaneRef in place of bootstrap";

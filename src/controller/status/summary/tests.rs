@@ -18,8 +18,10 @@ reasons! {
             Available: "As every kind has it.",
             Resumed: "As every kind has it.",
         }
-        Progress {
+        Replacement {
             RollingOut: "As every kind has it.",
+        }
+        Progress {
             ReplicasUnavailable: "As every kind has it.",
             Progressing: "As every kind has it.",
         }
@@ -113,7 +115,10 @@ fn what_stands_in_the_way_is_told_in_one_order() {
     assert_eq!(first(|object| object.unreadable = None), told("AdmissionDisabled", "withheld"));
     assert_eq!(first(|object| object.withheld = None), told("AccountNotOurs", "account"));
     assert_eq!(first(|object| object.account = None), told("ChildConflict", "conflict"));
-    assert_eq!(first(|object| object.problems.conflicts.clear()), told("ChildRefused", "refused; twice"));
+    assert_eq!(
+        first(|object| object.problems.conflicts.clear()),
+        told("ChildRefused", &child_refused("refused; twice"))
+    );
     assert_eq!(first(|object| object.problems.refused.clear()), None);
     let reasons = [finalizer_refused::<Reason>(&observed), stuck(&observed), failed(&observed)];
     let reasons = reasons.map(|one| one.unwrap().0);
@@ -159,7 +164,7 @@ fn what_is_held_back_is_told_while_it_is() {
 #[test]
 fn a_reason_says_of_a_condition_that_does_not_hold_what_its_class_says() {
     let told = ["RollingOut", "Progressing", "RolloutStuck", "Unheard"].map(Reason::meaning);
-    assert_eq!(told, [Meaning::Rollout, Meaning::Progress, Meaning::Other, Meaning::Other]);
+    assert_eq!(told, [Meaning::Replacement, Meaning::Progress, Meaning::Other, Meaning::Other]);
 }
 
 #[test]
