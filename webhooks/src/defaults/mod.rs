@@ -16,6 +16,7 @@ use crate::field;
 use crate::kind::Kind;
 use crate::registration::Registration;
 
+pub(crate) use address::proxy_addresses;
 pub use address::{ACCESS_URL, HTTPS, access_url, cluster_url, serves_tls, service_port};
 pub use complete::resolved;
 pub use summary::status_resolved;

@@ -41,6 +41,42 @@ fn each_way_in_asks_for_the_right_to_make_it_by_hand() {
     assert_eq!(exposed(Kind::WorkspaceProxy, None, &proxied), asked);
 }
 
+/// Its pods are told the address: whoever chooses it chooses where users are sent with their sessions.
+#[test]
+fn an_address_that_pods_of_a_proxy_are_told_needs_the_right_to_run_them() {
+    let asked = |old: Value, new: Value| -> Vec<String> {
+        let [old, new] = [old, new].map(proxy);
+        let required = required("CODER0509", Kind::WorkspaceProxy, Some(&old), &new);
+        required.into_iter().map(|access| access.field).collect()
+    };
+    let ingress =
+        |host: &str, wildcard: &str| json!({"expose": {"ingress": {"host": host, "wildcardHost": wildcard}}});
+    let gateway = |host: &str| json!({"expose": {"gateway": {"host": host, "parentRefs": [{"name": "g"}]}}});
+    let one = || ingress("a.example.com", "*.a.example.com");
+    for (old, new) in [
+        (json!({}), one()),
+        (one(), ingress("b.example.com", "*.a.example.com")),
+        (one(), ingress("a.example.com", "*.b.example.com")),
+        (one(), gateway("a.example.com")),
+        (one(), json!({})),
+    ] {
+        assert_eq!(asked(old.clone(), new.clone()), ["spec.expose"], "{old} {new}");
+    }
+    let given = |mut spec: Value| {
+        spec["accessURL"] = json!("https://eu.example.com");
+        spec["wildcardAccessURL"] = json!("*.eu.example.com");
+        spec
+    };
+    let mut annotated = one();
+    annotated["expose"]["ingress"]["annotations"] = json!({"a": "b"});
+    for (old, new) in [(one(), one()), (one(), annotated), (given(json!({})), given(one()))] {
+        assert_eq!(asked(old.clone(), new.clone()), [""; 0], "pods are told what they were: {old} {new}");
+    }
+    let [old, new] = [json!({}), one()].map(control_plane);
+    let required = required("CODER0509", Kind::ControlPlane, Some(&old), &new);
+    assert!(required.is_empty(), "coderd is told no address of these");
+}
+
 #[test]
 fn annotations_count_and_the_plain_service_does_not() {
     let of = |service: Value| control_plane(json!({ "service": service }));
