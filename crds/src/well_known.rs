@@ -110,6 +110,8 @@ pub mod annotation {
     /// On the Secret of a proxy's token: control plane, deployment and id of the registration whose token it holds, so that
     /// the token is shown to no other coderd, and the rotation it was made for.
     pub const TOKEN_OF: &str = "coder.com/proxy-token-of";
+    /// On the Secret of a proxy's token: the proxy of others that its object took over, with a proof that the operator wrote it.
+    pub const ADOPTED: &str = "coder.com/adopted-proxy";
     /// On a pod template: a new value in a Secret or ConfigMap that the spec lets pods read rolls the Deployment.
     pub const CHECKSUM: &str = "coder.com/checksum";
     /// On the pod template of a provisioner or a workspace proxy: another CA of a control plane with TLS rolls the Deployment.

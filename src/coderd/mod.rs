@@ -19,7 +19,7 @@ pub(crate) mod uuid;
 
 pub(crate) use allowed::AllowedUrls;
 pub use client::Client;
-pub use endpoint::Endpoint;
+pub use endpoint::{Endpoint, Scheme};
 pub use error::{Error, Retry};
 pub(crate) use error::{Lost, Operation};
 pub(crate) use observer::Observer;

@@ -92,6 +92,10 @@ pub struct RecordedProxy {
     #[serde(rename = "controlPlaneUID", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub control_plane_uid: Option<String>,
+    /// Address that `bootstrap` gives; absent with a control plane.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 2100))]
+    pub address: Option<String>,
     /// Id of the deployment of coderd it is in; another one means another database.
     #[serde(rename = "deploymentID")]
     #[schemars(length(max = 64))]
@@ -100,6 +104,9 @@ pub struct RecordedProxy {
     pub since: Time,
     /// Whether coderd was asked to make it, or to replace its token.
     pub attempted: bool,
+    /// Whether credentials of `bootstrap` made it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub brought: bool,
     /// Proof that the operator wrote this entry. Without it the entry counts for nothing: no proxy is removed because
     /// somebody wrote its name here.
     #[schemars(length(max = 128))]

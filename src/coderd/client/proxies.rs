@@ -12,7 +12,7 @@ use crate::coderd::error::Operation;
 use crate::coderd::uuid::Uuid;
 use crate::confidential::Confidential;
 use http::StatusCode;
-use in_list::Wrapped;
+use in_list::{Wanted, Wrapped};
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -89,7 +89,13 @@ impl Client {
     /// The proxy that has this name in any case: coderd takes no second one, and finds a name only as it is written. The control
     /// plane itself is among those that it is looked for in.
     pub async fn workspace_proxy_in_any_case(&self, name: &str) -> Result<Option<WorkspaceProxy>, Error> {
-        self.call(Request::workspace_proxies()).await?.json_with(Wrapped { name })
+        self.call(Request::workspace_proxies()).await?.json_with(Wrapped { wanted: Wanted::Named(name) })
+    }
+
+    /// The proxy that the list of all of them has under this id, whatever its name is there: a 404 for an id need not mean that it
+    /// is gone.
+    pub async fn listed_workspace_proxy(&self, id: Uuid) -> Result<Option<WorkspaceProxy>, Error> {
+        self.call(Request::workspace_proxies()).await?.json_with(Wrapped { wanted: Wanted::Of(id) })
     }
 
     /// The proxy of this id, whatever its name is now, unless it was deleted.

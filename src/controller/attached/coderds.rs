@@ -5,6 +5,7 @@ use crate::coderd::Client;
 use crate::control_plane_access::ControlPlaneAccess;
 use crate::control_plane_access::control_planes::{self, ControlPlanes, Found};
 use crate::control_plane_access::credentials::Credentials;
+use crate::control_plane_access::plan::{Plan, plan};
 use crate::control_plane_access::unreached::Unreached;
 use crate::kubernetes::{CallError, KindName, Target};
 use kube::Resource;
@@ -151,6 +152,16 @@ impl<'a> Coderds<'a> {
         // One that cannot be asked now may be it.
         let unreached = || self.unreached.clone().map(Coderd::Unreachable);
         client.or_else(unreached).unwrap_or(Coderd::Gone)
+    }
+
+    /// Whether the spec of the control plane of this uid gives the operator no token: no waiting changes that.
+    pub(crate) fn gives_no_token(&self, uid: &str) -> bool {
+        match control_planes::of_uid(self.control_planes, self.namespace, uid) {
+            Found::There(control_plane) => {
+                matches!(plan(&control_plane.spec), Plan::Disabled | Plan::NoUrl | Plan::Unresolvable(_))
+            }
+            Found::Gone | Found::Unlisted | Found::Unreadable(_) => false,
+        }
     }
 
     /// Whether the control plane of this uid is gone, as far as a watch can say.

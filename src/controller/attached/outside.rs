@@ -227,9 +227,15 @@ impl<R: AttachedReason> AccessStates<R> {
             Found::Unlisted => {
                 return Err((Box::new(Self::unlisted(with_bootstrap)), Some(Retry::Backoff)));
             }
-            Found::Gone => format!(
-                "there is no CoderControlPlane {name} in this namespace; create it, or correct spec.controlPlaneRef"
-            ),
+            Found::Gone => {
+                let field = match with_bootstrap {
+                    true => "spec.bootstrap.coderURL, or allow it by --allow-url of the operator",
+                    false => "spec.controlPlaneRef",
+                };
+                format!(
+                    "there is no CoderControlPlane {name} in this namespace; create it, or correct {field}"
+                )
+            }
             Found::Unreadable(why) => format!(
                 "CoderControlPlane {name} is invalid ({why}); correct it, see its condition SpecAccepted"
             ),

@@ -9,6 +9,7 @@ use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, Patch, PatchOperation, RemoveOperation, TestOperation};
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 const SECRET: KindName = ["v1", "Secret", "secrets"];
 
@@ -55,6 +56,11 @@ impl Found {
     pub(crate) fn is_immutable(&self) -> bool {
         self.secret.as_ref().is_some_and(|secret| secret["immutable"] == true)
     }
+
+    /// What an annotation of it says. It is no proof: whoever may write the Secret may write it.
+    pub(crate) fn annotation(&self, key: &str) -> Option<&str> {
+        self.secret.as_ref()?["metadata"]["annotations"][key].as_str()
+    }
 }
 
 /// How a plaintext is written.
@@ -99,7 +105,18 @@ impl Secrets<'_> {
         plaintext: &Confidential<String>,
         mark: &str,
     ) -> Result<(), CallError> {
-        match self.written(place, found, plaintext, mark) {
+        self.put_marked(place, found, plaintext, &[(self.mark, mark.to_owned())]).await
+    }
+
+    /// The same with these annotations.
+    pub(crate) async fn put_marked(
+        &self,
+        place: &SecretPlace,
+        found: &Found,
+        plaintext: &Confidential<String>,
+        marks: &[(&str, String)],
+    ) -> Result<(), CallError> {
+        match self.written(place, found, plaintext, marks) {
             Write::New(manifest) => self.kube.create(self.target(place), &manifest).await.map(drop),
             Write::Change(patch) => self.kube.patch(self.target(place), patch).await.map(drop),
         }
@@ -114,7 +131,7 @@ impl Secrets<'_> {
         plaintext: &Confidential<String>,
         mark: &str,
     ) -> Result<(), CallError> {
-        match self.written(place, found, plaintext, mark) {
+        match self.written(place, found, plaintext, &[(self.mark, mark.to_owned())]) {
             Write::New(manifest) => self.kube.rehearse_create(self.target(place), &manifest).await,
             Write::Change(patch) => self.kube.rehearse_patch(self.target(place), patch).await,
         }
@@ -126,20 +143,20 @@ impl Secrets<'_> {
         place: &SecretPlace,
         found: &Found,
         plaintext: &Confidential<String>,
-        mark: &str,
+        marks: &[(&str, String)],
     ) -> Write {
         let value = json!(ByteString(plaintext.expose().clone().into_bytes()));
         let Some(secret) = &found.secret else {
             let mut manifest = json!({ "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
                 "metadata": self.owner.metadata(&place.secret), "data": { &place.data_key: value } });
-            manifest["metadata"]["annotations"] = json!({ self.mark: mark });
+            let annotations: BTreeMap<_, _> = marks.iter().map(|(key, value)| (*key, value)).collect();
+            manifest["metadata"]["annotations"] = json!(annotations);
             return Write::New(manifest);
         };
-        Write::Change(Patch(vec![
-            unchanged(secret),
-            member(secret, &["data"], &place.data_key, value),
-            member(secret, &["metadata", "annotations"], self.mark, json!(mark)),
-        ]))
+        let marks = marks.iter().map(|(key, value)| (*key, json!(value)));
+        let data = members(secret, &["data"], [(place.data_key.as_str(), value)]);
+        let annotations = members(secret, &["metadata", "annotations"], marks);
+        Write::Change(Patch([unchanged(secret)].into_iter().chain(data).chain(annotations).collect()))
     }
 
     /// Empties a place that is no longer asked for: the whole Secret, unless another place is in it as well. Returns whether
@@ -191,14 +208,18 @@ fn unchanged(secret: &Value) -> PatchOperation {
     PatchOperation::Test(TestOperation { path, value: secret["metadata"]["resourceVersion"].clone() })
 }
 
-/// Sets one member of a map that may not be there yet.
-fn member(secret: &Value, map: &[&str], key: &str, value: Value) -> PatchOperation {
+/// Sets members of a map that may not be there yet.
+fn members<'k>(
+    secret: &Value,
+    map: &[&str],
+    all: impl IntoIterator<Item = (&'k str, Value)>,
+) -> Vec<PatchOperation> {
     let map = PointerBuf::from_tokens(map.iter().copied());
-    let (path, value) = match secret.pointer(map.as_str()).is_some_and(Value::is_object) {
-        true => (map.with_trailing_token(key), value),
-        false => (map, json!({ key: value })),
-    };
-    PatchOperation::Add(AddOperation { path, value })
+    let add = |path: PointerBuf, value: Value| PatchOperation::Add(AddOperation { path, value });
+    if secret.pointer(map.as_str()).is_some_and(Value::is_object) {
+        return all.into_iter().map(|(key, value)| add(map.with_trailing_token(key), value)).collect();
+    }
+    vec![add(map, json!(all.into_iter().collect::<BTreeMap<_, _>>()))]
 }
 
 #[cfg(test)]
@@ -229,13 +250,15 @@ mod tests {
     fn a_value_is_set_whether_its_map_is_there_or_not() {
         let empty = json!({ "metadata": {} });
         let with = json!({ "data": { "a/b": "x" } });
+        let both = || [("a/b", json!("y")), ("c", json!("z"))];
         assert_eq!(
-            json!(member(&empty, &["data"], "a/b", json!("y"))),
-            json!({ "op": "add", "path": "/data", "value": { "a/b": "y" } })
+            json!(members(&empty, &["data"], both())),
+            json!([{ "op": "add", "path": "/data", "value": { "a/b": "y", "c": "z" } }])
         );
         assert_eq!(
-            json!(member(&with, &["data"], "a/b", json!("y"))),
-            json!({ "op": "add", "path": "/data/a~1b", "value": "y" })
+            json!(members(&with, &["data"], both())),
+            json!([{ "op": "add", "path": "/data/a~1b", "value": "y" },
+                { "op": "add", "path": "/data/c", "value": "z" }])
         );
     }
 }

@@ -1,7 +1,7 @@
 //! Takes back the registrations of a workspace proxy that is being deleted, then lets it go; what holds it is told on it. Which
 //! registration goes and when is decided in `registration::ending`.
 
-use super::observe::{credentials, desired, former};
+use super::observe::{credentials, desired, former, home_of};
 use super::proxy_event;
 use super::reasons::Reason;
 use super::reconciler::Reconciler;
@@ -13,7 +13,7 @@ use super::registration::steps::Left;
 use super::registration::store::RecordStore;
 use super::registration::work::{Registered, RegistrationError, RegistrationWork};
 use super::resolve::owner;
-use super::way::{Way, url};
+use super::way::{Way, service, url};
 use crate::coderd::client::proxy_id_of_token;
 use crate::coderd::{Client, Error};
 use crate::control_plane_access::control_planes::Found;
@@ -119,8 +119,7 @@ impl Reconciler {
         let here = if is_released { Here::Gone } else { self.here(object, &complete, limit).await };
         let (client, home, unreachable) = match &here {
             Here::Reached(reached, uid) => {
-                let deployment = reached.deployment_id.clone().unwrap_or_default();
-                (Some(&reached.client), Home { control_plane: uid.clone(), deployment }, None)
+                (Some(&reached.client), home_of(uid.clone(), &complete, reached), None)
             }
             Here::Unreachable(why) => (None, nowhere(), Some(why.clone())),
             Here::Gone => (None, nowhere(), None),
@@ -188,9 +187,16 @@ impl Reconciler {
                 let reached = self.access.reach_url_within(limit, url, namespace, secret, key).await;
                 reached.and_then(Reached::identified).map(|reached| (reached, None))
             }
-            (Some(Found::Gone), Way::ControlPlane(name)) => {
+            (Some(Found::Gone), way) => {
+                let name = match way {
+                    Way::Bootstrap(given) => service(url(given), namespace, &self.config.cluster_domain)
+                        .map(|at| at.name)
+                        .unwrap_or_default(),
+                    Way::ControlPlane(name) => name.to_owned(),
+                    Way::Given(_) | Way::Nowhere => return Here::Gone,
+                };
                 // With the control plane its coderd is gone; a watch alone does not say so.
-                return match self.is_control_plane_gone(object, name).await {
+                return match self.is_control_plane_gone(object, &name).await {
                     Ok(true) => Here::Gone,
                     Ok(false) => Here::Unreachable("the control plane is not in the watch yet".to_owned()),
                     Err(error) => Here::Unreachable(error.to_string()),
@@ -210,7 +216,7 @@ impl Reconciler {
 }
 
 /// The record with the registration in use where the spec leads to, if its control plane is gone and another was made in front of the
-/// same database. What a coderd says of itself proves nothing: the token in the Secret does, if it is accepted there.
+/// same database, or if an address led there before. What a coderd says of itself proves nothing: the token in the Secret does, if it is accepted there.
 async fn made_anew(
     work: &RegistrationWork<'_>,
     mut coderds: Coderds<'_>,
@@ -219,13 +225,15 @@ async fn made_anew(
 ) -> Result<Record, RegistrationError> {
     let home = &work.desired.home;
     let is_elsewhere = |one: &&Registration| one.home.deployment == home.deployment && one.home != *home;
-    let (Some(uid), Some(current)) = (&home.control_plane, record.current.as_ref().filter(is_elsewhere))
-    else {
-        return Ok(record.clone());
+    let Some(current) = record.current.as_ref().filter(is_elsewhere) else { return Ok(record.clone()) };
+    let is_same_database = match (&home.control_plane, &current.home.control_plane) {
+        (Some(uid), Some(former)) => {
+            coderds.know(uid, &home.deployment, client);
+            matches!(coderds.reach(former, &home.deployment).await, Coderd::Client(_))
+        }
+        (None, Some(_)) => false,
+        (_, None) => work.is_former(&current.home),
     };
-    let Some(former) = &current.home.control_plane else { return Ok(record.clone()) };
-    coderds.know(uid, &home.deployment, client);
-    let is_same_database = matches!(coderds.reach(former, &home.deployment).await, Coderd::Client(_));
     if !is_same_database || !is_proven(work, client, current).await? {
         return Ok(record.clone());
     }
@@ -276,8 +284,17 @@ async fn unrecorded(
         return work.unrecorded(store).await;
     }
     let content = work.secrets.read(&work.desired.place).await?.content;
-    let may_be = is_unreachable && matches!(content, Content::Plaintext(..));
-    Ok(if may_be { Unrecorded::Unknown } else { Unrecorded::Nothing })
+    Ok(without_coderd(&content, is_unreachable))
+}
+
+/// What a Secret holds of which nothing is recorded, where coderd is not asked. What nobody will ever tell of is named.
+fn without_coderd(content: &Content, is_unreachable: bool) -> Unrecorded {
+    let Content::Plaintext(token, _) = content else { return Unrecorded::Nothing };
+    match proxy_id_of_token(token) {
+        _ if is_unreachable => Unrecorded::Unknown,
+        Some(id) => Unrecorded::Left(id.to_string()),
+        None => Unrecorded::Nothing,
+    }
 }
 
 /// The registrations that a status names, whoever wrote it.
@@ -291,7 +308,7 @@ fn named(object: &Object<CoderWorkspaceProxy>) -> Vec<Left> {
 
 /// No coderd: nothing that is recorded is there.
 pub(super) fn nowhere() -> Home {
-    Home { control_plane: None, deployment: "none".to_owned() }
+    Home { control_plane: None, address: None, deployment: "none".to_owned() }
 }
 
 /// What is said of an object that stays, with the way out.
@@ -306,8 +323,22 @@ fn held(why: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::confidential::Confidential;
     use crate::controller::identity::ObjectKey;
     use serde_json::{Value, json};
+
+    #[test]
+    fn a_token_that_nobody_recorded_is_named_where_its_coderd_is_gone() {
+        let id = crate::coderd::Uuid::random().unwrap();
+        let token = |text: String| Content::Plaintext(Confidential::new(text), None);
+        let of_a_proxy = token(format!("{id}:{}", "a".repeat(64)));
+        assert_eq!(without_coderd(&of_a_proxy, true), Unrecorded::Unknown);
+        assert_eq!(without_coderd(&of_a_proxy, false), Unrecorded::Left(id.to_string()));
+        assert_eq!(without_coderd(&token("mine".to_owned()), false), Unrecorded::Nothing);
+        for content in [Content::Nothing, Content::Foreign] {
+            assert_eq!(without_coderd(&content, false), Unrecorded::Nothing);
+        }
+    }
 
     #[test]
     fn every_registration_that_a_status_names_is_told_once_whoever_wrote_it() {

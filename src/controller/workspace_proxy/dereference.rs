@@ -5,7 +5,7 @@ use super::build;
 use super::reconciler::Reconciler;
 use super::resolve::{Facts, gives_address, owner};
 use super::running_values;
-use super::way::{Way, given_url, is_of, names_service_of, place, place_of_coderd, url};
+use super::way::{Way, given_url, is_of, names_service_of, place, place_of_coderd, service, url};
 use crate::control_plane_access::control_planes::{self, Found};
 use crate::controller::attached::address::{Address, Words};
 use crate::controller::attached::attachment::ControlPlaneFacts;
@@ -89,7 +89,7 @@ impl Dereferenced {
     }
 
     /// Whether pods that run are left as they are, because nobody was asked yet since this replica leads.
-    fn is_left_at_first(&self) -> bool {
+    pub(super) fn is_left_at_first(&self) -> bool {
         self.is_first_look && self.running().is_some()
     }
 
@@ -164,7 +164,14 @@ impl Reconciler {
                 let mut here = all.iter().filter(|one| one.meta().namespace.as_deref() == Some(namespace));
                 match here.find(|one| is_it(one)).and_then(|one| one.meta().name.clone()) {
                     Some(name) => Some(control_planes::named(&self.control_planes, namespace, &name)),
-                    None => (!self.control_planes.is_synced()).then_some(Found::Unlisted),
+                    None if !self.control_planes.is_synced() => Some(Found::Unlisted),
+                    // One that is not allowed and leads to a Service of this namespace is that of a control plane to come.
+                    None => {
+                        let is_allowed = self.access.egress.allowed_urls.allow(url);
+                        let at = service(url, namespace, domain).filter(|_| !is_allowed)?;
+                        let found = control_planes::named(&self.control_planes, namespace, &at.name);
+                        matches!(found, Found::Gone).then_some(found)
+                    }
                 }
             }
             Way::Given(_) | Way::Nowhere => None,

@@ -12,6 +12,7 @@ use super::registration::ending::Unrecorded;
 use super::registration::record::Record;
 use super::registration::steps::{Left, Wait};
 use super::registration::store::RecordStore;
+use super::registration::stored::has_registrations;
 use super::registration::work::{Registered, RegistrationError, RegistrationWork};
 use super::resolve::owner;
 use super::way::place;
@@ -65,7 +66,7 @@ impl Reconciler {
         };
         // Until the former registration is gone, nothing about it is at rest.
         let waiting = |wait| Some(Registered { wait: Some(wait), ..Registered::default() });
-        if object.value["status"]["registration"].is_null() {
+        if !has_registrations(&object.value["status"]["registration"]) {
             return Ok(plain(Outside::given(state), retry));
         }
         let checksum_key = self.checksum_key();
@@ -156,7 +157,8 @@ impl Reconciler {
         for unread in BTreeSet::from([derived]).into_iter().chain(former(object)) {
             if unread.secret != desired.place.secret {
                 let found = secrets.read(&unread).await?;
-                if !secrets.empty(&unread, &found, true).await? {
+                // What was taken over before is written there: the annotation acts once.
+                if !secrets.empty(&unread, &found, store.record.adopted.is_none()).await? {
                     return Ok(Some(format!(
                         "Secret {} was changed while it was being deleted",
                         unread.secret
@@ -181,7 +183,7 @@ impl Reconciler {
                 // What nobody can prove to be ours is told, and said no longer.
                 registered.left.extend(store.take_unproven().into_iter().map(Left::named));
                 if !store.object()["status"]["registration"].is_null() {
-                    store.save(Record::default()).await?;
+                    store.save(store.record.without_registrations()).await?;
                 }
                 Ok(None)
             }
@@ -229,11 +231,12 @@ mod tests {
     #[test]
     fn a_registration_whose_token_the_author_brings_is_left_to_them() {
         let one = |id: Option<Uuid>| Registration {
-            home: Home { control_plane: Some("u".to_owned()), deployment: "d".to_owned() },
+            home: Home::behind("u".to_owned(), "d".to_owned()),
             name: "eu".to_owned(),
             id,
             since: Timestamp::UNIX_EPOCH,
             attempted: true,
+            brought: false,
         };
         let (mine, other) = (Uuid::random().ok(), Uuid::random().ok());
         let (current, pending, retiring) = (Some(one(mine)), Some(one(mine)), vec![one(other)]);

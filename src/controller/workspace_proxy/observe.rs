@@ -11,7 +11,7 @@ use super::registration::store::RecordStore;
 use super::registration::work::{Registered, RegistrationError, RegistrationWork};
 use super::resolve::owner;
 use super::running_values;
-use super::way::{Way, place, url};
+use super::way::{Way, place, registrar, service, url};
 use crate::coderd::Retry;
 use crate::control_plane_access::control_planes::Found;
 use crate::control_plane_access::credentials::Credentials;
@@ -134,11 +134,14 @@ impl Reconciler {
             }
             (found, _) => found.as_ref().unwrap_or(&Found::Gone),
         };
+        let named;
         let (name, credentials) = match way {
             Way::ControlPlane(name) => (name, Credentials::Operator),
             Way::Bootstrap(bootstrap) => {
                 let reference = Some(&bootstrap.credentials_secret_ref);
-                ("of spec.bootstrap", Credentials::of_bootstrap(namespace, reference))
+                let at = service(url(bootstrap), namespace, &self.config.cluster_domain);
+                named = at.map(|at| at.name).unwrap_or_default();
+                (named.as_str(), Credentials::of_bootstrap(namespace, reference))
             }
             Way::Given(_) | Way::Nowhere => ("", Credentials::Operator),
         };
@@ -242,11 +245,21 @@ pub(super) fn credentials(bootstrap: &ProxyBootstrapSpec) -> (&str, &str) {
 
 /// Which coderd was reached.
 fn home(read: &Dereferenced, reached: &Reached) -> Home {
-    let control_plane = match &read.control_plane {
+    let uid = match &read.control_plane {
         Some(Found::There(plane)) => plane.metadata.uid.clone(),
         _ => None,
     };
-    Home { control_plane, deployment: reached.deployment_id.clone().unwrap_or_default() }
+    home_of(uid, &read.complete, reached)
+}
+
+/// The coderd that was reached behind the control plane of this uid, else at the address of the spec.
+pub(super) fn home_of(uid: Option<String>, complete: &CoderWorkspaceProxy, reached: &Reached) -> Home {
+    let deployment = reached.deployment_id.clone().unwrap_or_default();
+    match (uid, Way::of(&complete.spec)) {
+        (Some(uid), _) => Home::behind(uid, deployment),
+        (None, Way::Bootstrap(bootstrap)) => Home::at(registrar(bootstrap), deployment),
+        (None, _) => Home { deployment, ..super::deletion::nowhere() },
+    }
 }
 
 /// What the spec asks for, in this coderd. coderd takes no empty display name or icon.
@@ -268,6 +281,7 @@ pub(super) fn desired(
     };
     Desired {
         home,
+        brought: Way::of(spec).brings_credentials(),
         name: name.to_owned(),
         display_name: text(display_name, name),
         icon: text(icon, default::PROXY_ICON),

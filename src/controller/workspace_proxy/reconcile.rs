@@ -7,6 +7,7 @@ use super::dereference::Dereferenced;
 use super::observed::Observed;
 use super::reasons::Reason;
 use super::reconciler::Reconciler;
+use super::registration::stored::has_registrations;
 use super::requeue::{action, is_waiting};
 use super::resolve::resolve;
 use super::way::Way;
@@ -64,7 +65,7 @@ impl ReconcileKind<CoderWorkspaceProxy> for Reconciler {
             Err(unread) => return self.write_unread(&subject.object, unread, only).await,
         };
         // Before anything is registered, somebody must be there to remove it.
-        let is_recorded = !object.value["status"]["registration"].is_null();
+        let is_recorded = has_registrations(&object.value["status"]["registration"]);
         let needs_finalizer = Way::of(&read.complete.spec).registers() || is_recorded;
         let finalizing = self.writer().set_finalizer(object, needs_finalizer).await?;
         if finalizing == Finalizing::Written {

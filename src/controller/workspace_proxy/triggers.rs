@@ -62,8 +62,11 @@ fn refers_to(proxy: &Kept<CoderWorkspaceProxy>, control_planes: &BTreeSet<Object
     // Whatever follows the name of a Service: who is told too much looks once too often.
     let url = spec.bootstrap.and_then(|one| one.url);
     let host = url.as_deref().and_then(address::host).unwrap_or_default();
-    let led_to = host.split_once('.').filter(|(_, rest)| rest.split('.').next() == Some(namespace));
-    let led_to = led_to.map(|(name, _)| key(name));
+    let host = host.to_ascii_lowercase();
+    let led_to = match host.split_once('.') {
+        Some((name, rest)) => (rest.split('.').next() == Some(namespace)).then(|| key(name)),
+        None => Some(key(&host)),
+    };
     named.into_iter().chain(led_to).any(|key| control_planes.contains(&key))
 }
 

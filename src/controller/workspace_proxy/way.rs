@@ -1,7 +1,7 @@
 //! Decides how a workspace proxy comes to its token: by a control plane, by an address and credentials of its author, or by a token
 //! that its author brings. Pure: it reads the spec.
 
-use crate::coderd::Endpoint;
+use crate::coderd::{Endpoint, Scheme};
 use crate::controller::attached::secret::SecretPlace;
 use crds::names::workspace_proxy::token_secret;
 use crds::shared::SecretKeySelector;
@@ -53,7 +53,12 @@ pub(super) fn url(ProxyBootstrapSpec { coder_url, .. }: &ProxyBootstrapSpec) -> 
 /// The coderd that registers at the address of a bootstrap, however that is written.
 pub(super) fn registrar(bootstrap: &ProxyBootstrapSpec) -> String {
     match Endpoint::parse(url(bootstrap)) {
-        Ok(at) => format!("{:?} {} {}", at.scheme, at.host.to_lowercase(), at.port),
+        Ok(at) => {
+            let scheme = if at.scheme == Scheme::Https { "https" } else { "http" };
+            let host = at.host.trim_end_matches('.').to_lowercase();
+            let host = if host.contains(':') { format!("[{host}]") } else { host };
+            format!("{scheme}://{host}:{}", at.port)
+        }
         Err(_) => url(bootstrap).to_owned(),
     }
 }
@@ -94,18 +99,39 @@ pub(super) fn given_url(spec: &CoderWorkspaceProxySpec) -> Option<&str> {
     }
 }
 
+/// A Service of a namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ServiceAddress {
+    /// Its name.
+    pub(super) name: String,
+    scheme: Scheme,
+    port: u16,
+}
+
+/// The Service of this namespace that an address leads to, by any of the names under which pods there find it.
+pub(super) fn service(url: &str, namespace: &str, cluster_domain: &str) -> Option<ServiceAddress> {
+    let at = Endpoint::parse(url.trim()).ok()?;
+    let host = at.host.trim_end_matches('.').to_ascii_lowercase();
+    let domain = cluster_domain.trim_end_matches('.').to_ascii_lowercase();
+    let endings =
+        [format!(".{namespace}.svc.{domain}"), format!(".{namespace}.svc"), format!(".{namespace}")];
+    let name = endings.iter().find_map(|ending| host.strip_suffix(ending.as_str())).unwrap_or(&host);
+    let is_label = !name.is_empty() && name.bytes().all(|one| one.is_ascii_alphanumeric() || one == b'-');
+    is_label.then(|| ServiceAddress { name: name.to_owned(), scheme: at.scheme, port: at.port })
+}
+
 /// Whether an address is that of a control plane's own Service.
 pub(super) fn is_of(url: &str, control_plane: &CoderControlPlane, cluster_domain: &str) -> bool {
-    let place = |url: &str| Endpoint::parse(url).ok().map(|at| (at.scheme, at.host, at.port));
+    let namespace = control_plane.metadata.namespace.as_deref().unwrap_or_default();
     let own = webhooks::cluster_url(control_plane, cluster_domain);
-    own.and_then(|own| place(&own)).is_some_and(|own| Some(own) == place(url.trim()))
+    let own = own.and_then(|own| service(&own, namespace, cluster_domain));
+    own.is_some_and(|own| Some(own) == service(url, namespace, cluster_domain))
 }
 
 /// Whether an address is that of the Service of a control plane of which nothing but its name is known.
 pub(super) fn names_service_of(url: &str, metadata: &ObjectMeta, cluster_domain: &str) -> bool {
     let (Some(name), Some(namespace)) = (&metadata.name, &metadata.namespace) else { return false };
-    let own = format!("{name}.{namespace}.svc.{cluster_domain}");
-    Endpoint::parse(url.trim()).is_ok_and(|at| at.host.eq_ignore_ascii_case(&own))
+    service(url, namespace, cluster_domain).is_some_and(|at| at.name == *name)
 }
 
 #[cfg(test)]
@@ -165,12 +191,28 @@ mod tests {
             from_value(json!({ "metadata": { "name": "coder", "namespace": "team" }, "spec": {} })).unwrap();
         let is = |url: &str| is_of(url, &plane, "cluster.local");
         assert!(is("http://coder.team.svc.cluster.local") && is("http://coder.team.svc.cluster.local:80/"));
+        for short in [
+            "http://coder.team.svc",
+            "http://coder.team:80",
+            "http://Coder",
+            "http://coder.team.svc.cluster.local.:80",
+        ] {
+            assert!(is(short), "{short}");
+        }
+        for other in
+            ["http://coder.other", "http://coder.team.svc.elsewhere", "http://coder:81", "http://coder.svc"]
+        {
+            assert!(!is(other), "{other}");
+        }
         for other in ["https://coder.team.svc.cluster.local", "http://coder.evil.svc.cluster.local", "x", ""]
         {
             assert!(!is(other), "{other}");
         }
         let names = |url: &str| names_service_of(url, &plane.metadata, "cluster.local");
-        assert!(names("https://coder.team.svc.cluster.local:8443"), "whatever its spec says");
+        assert!(
+            names("https://coder.team.svc.cluster.local:8443") && names("http://coder"),
+            "whatever its spec says"
+        );
         assert!(!names("http://other.team.svc.cluster.local") && !names("https://coder.example.com"));
     }
 }

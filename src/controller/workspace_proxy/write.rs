@@ -100,15 +100,16 @@ fn describe(
     let attachment = resolved.proxy.as_ref().map(|proxy| &proxy.attachment);
     let address = attachment.and_then(|attachment| attachment.address.as_ref());
     let service = spec.service.clone().unwrap_or_default();
+    let told = status.resolved.take().filter(|_| read.is_left_at_first()).unwrap_or_default();
     status.resolved = Some(ResolvedWorkspaceProxy {
-        image: attachment.map(|attachment| attachment.image.clone()),
+        image: attachment.map(|attachment| attachment.image.clone()).or(told.image),
         replicas: Some(resolved.replicas),
         service_type: Some(service.type_or_default().to_owned()),
         service_port: Some(service.port_or_default()),
         service_account_name: Some(service_account(&owner.name, spec)),
         access_url: Some(resolved.access_url.clone()),
         wildcard_access_url: resolved.wildcard.clone(),
-        primary_access_url: address.map(|address| address.url.clone()),
+        primary_access_url: address.map(|address| address.url.clone()).or(told.primary_access_url),
         proxy_name: Way::of(spec).registers().then(|| registration(&owner.name, spec).to_owned()),
         token_secret_name: Some(place(complete).secret),
     });

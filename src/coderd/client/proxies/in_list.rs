@@ -1,15 +1,25 @@
-//! Finds the proxy of a name in the list of all of them, which coderd wraps in an object. Each is read and dropped before the next:
+//! Finds the proxy of a name or an id in the list of all of them, which coderd wraps in an object. Each is read and dropped before the next:
 //! no more than one is held, however many a coderd claims to have.
 
 use super::{Shown, WorkspaceProxy};
+use crate::coderd::uuid::Uuid;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::fmt::{self, Formatter};
 
+/// Which proxy is looked for.
+#[derive(Clone, Copy)]
+pub(super) enum Wanted<'n> {
+    /// That of this name, in any case.
+    Named(&'n str),
+    /// That of this id, whatever its name is.
+    Of(Uuid),
+}
+
 /// The object around the list.
 pub(super) struct Wrapped<'n> {
-    /// The name that is looked for, in any case.
-    pub(super) name: &'n str,
+    /// What is looked for.
+    pub(super) wanted: Wanted<'n>,
 }
 
 #[derive(Deserialize)]
@@ -39,7 +49,7 @@ impl<'de> Visitor<'de> for Wrapped<'_> {
         let mut found = None;
         while let Some(field) = map.next_key::<Field>()? {
             match field {
-                Field::Regions => found = map.next_value_seed(List { name: self.name })?,
+                Field::Regions => found = map.next_value_seed(List { wanted: self.wanted })?,
                 Field::Other => _ = map.next_value::<IgnoredAny>()?,
             }
         }
@@ -49,7 +59,7 @@ impl<'de> Visitor<'de> for Wrapped<'_> {
 
 /// The list; Go writes null for an empty one.
 struct List<'n> {
-    name: &'n str,
+    wanted: Wanted<'n>,
 }
 
 impl<'de> DeserializeSeed<'de> for List<'_> {
@@ -80,8 +90,14 @@ impl<'de> Visitor<'de> for List<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
-        let name = self.name.to_lowercase();
-        let is_it = |proxy: &WorkspaceProxy| proxy.name.to_lowercase() == name;
+        let name = match self.wanted {
+            Wanted::Named(name) => name.to_lowercase(),
+            Wanted::Of(_) => String::new(),
+        };
+        let is_it = |proxy: &WorkspaceProxy| match self.wanted {
+            Wanted::Named(_) => proxy.name.to_lowercase() == name,
+            Wanted::Of(id) => proxy.id == id,
+        };
         let mut found = None;
         while found.is_none() {
             let Some(shown) = list.next_element::<Shown>()? else { return Ok(None) };
@@ -102,7 +118,8 @@ mod tests {
     use serde_json::{Value, json};
 
     fn named(name: &str, body: &Value) -> Result<Option<String>, Error> {
-        let found = answer_to(Operation::WorkspaceProxy, 200, body).json_with(Wrapped { name })?;
+        let found = answer_to(Operation::WorkspaceProxy, 200, body)
+            .json_with(Wrapped { wanted: Wanted::Named(name) })?;
         Ok(found.map(|found| found.name))
     }
 
@@ -114,6 +131,13 @@ mod tests {
         assert_eq!(named("eu", &all), Ok(Some("EU".to_owned())));
         assert_eq!(named("US", &all), Ok(Some("us".to_owned())));
         assert_eq!(named("asia", &all), Ok(None));
+        let of = |id: &str| {
+            let wanted = Wanted::Of(id.parse().unwrap());
+            answer_to(Operation::WorkspaceProxy, 200, &all).json_with(Wrapped { wanted })
+        };
+        let first = us["id"].as_str().unwrap();
+        assert_eq!(of(first).unwrap().map(|found| found.name), Some("us".to_owned()), "whatever its name is");
+        assert_eq!(of(OTHER), Ok(None), "it was deleted");
         for empty in [json!({}), json!({ "regions": null }), json!({ "regions": [] })] {
             assert_eq!(named("eu", &empty), Ok(None), "{empty}");
         }

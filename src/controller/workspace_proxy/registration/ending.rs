@@ -96,8 +96,15 @@ mod tests {
     use jiff::Timestamp;
 
     fn one(attempted: bool) -> Registration {
-        let home = Home { control_plane: Some("u".to_owned()), deployment: "d".to_owned() };
-        Registration { home, name: "eu".to_owned(), id: None, since: Timestamp::UNIX_EPOCH, attempted }
+        let home = Home::behind("u".to_owned(), "d".to_owned());
+        Registration {
+            home,
+            name: "eu".to_owned(),
+            id: None,
+            since: Timestamp::UNIX_EPOCH,
+            attempted,
+            brought: false,
+        }
     }
 
     #[test]

@@ -12,7 +12,9 @@ use crate::confidential::Confidential;
 use crate::controller::attached::claims::is_same;
 use crate::controller::attached::coderds::Coderd;
 use crate::controller::attached::secret::{Content, Found, Proven, SecretPlace};
+use crds::well_known::annotation;
 use jiff::Timestamp;
+use ring::digest::{SHA256, digest};
 use std::collections::BTreeSet;
 use std::future::Future;
 use tokio::time::timeout;
@@ -167,7 +169,7 @@ impl RegistrationWork<'_> {
         }
         let Some(id) = proxy_id_of_token(token) else { return Ok(Material::Rejected) };
         let rotation = mark.filter(|mark| mark.id == id).and_then(|mark| mark.rotation);
-        Ok(match self.is_accepted(found, token).await? {
+        Ok(match self.is_accepted(token).await? {
             Some(true) => Material::Is(id, rotation),
             Some(false) => Material::Ended(id),
             None => Material::Unproven,
@@ -175,39 +177,44 @@ impl RegistrationWork<'_> {
     }
 
     /// Whether the coderd that is asked for accepts a token; none if its license does not cover proxies.
-    async fn is_accepted(
-        &mut self,
-        found: &Found,
-        token: &Confidential<String>,
-    ) -> Result<Option<bool>, RegistrationError> {
-        let checksum = found.content.checksum().unwrap_or_default();
-        if let Some(known) = self.checked.get(&checksum) {
+    async fn is_accepted(&mut self, token: &Confidential<String>) -> Result<Option<bool>, RegistrationError> {
+        let known_by = known_by(token);
+        if let Some(known) = self.checked.get(&known_by) {
             return Ok(Some(*known));
         }
         let is_valid = licensed(self.in_time(self.client()?.is_proxy_token_valid(token)).await)?;
-        self.checked.extend(is_valid.map(|is_valid| (checksum, is_valid)));
+        self.checked.extend(is_valid.map(|is_valid| (known_by, is_valid)));
         Ok(is_valid)
     }
 
-    /// Whether a place is that of a control plane that is gone, in front of what the coderd that is asked for says is its database.
-    fn is_former(&self, home: &Home) -> bool {
-        let is_gone = home.control_plane.as_ref().is_some_and(|uid| self.coderds.is_unseen(uid));
-        is_gone && !home.deployment.is_empty() && home.deployment == self.desired.home.deployment
+    /// Whether what the coderd that is asked for says is its database was reached another way before: by a control plane that is
+    /// gone, or by an address whose tokens it may see.
+    pub(crate) fn is_former(&self, home: &Home) -> bool {
+        let here = &self.desired.home;
+        let is_left = match &home.control_plane {
+            Some(uid) => self.coderds.is_unseen(uid),
+            None => here.may_see_tokens_of(home),
+        };
+        is_left && !home.deployment.is_empty() && home.deployment == here.deployment
     }
 
-    /// Whether a registration of a control plane that is gone is in the coderd that is asked for: that says it has the same
+    /// Whether a registration that was reached another way is in the coderd that is asked for: that says it has the same
     /// database, which anybody can say, and accepts the token in the Secret. Nobody is shown the token of a control plane that is
     /// still there.
     async fn is_proven_here(&mut self, one: &Registration) -> Result<bool, RegistrationError> {
-        let (Some(uid), Some(_)) = (&one.home.control_plane, self.client) else { return Ok(false) };
         let is_moved = one.home != self.desired.home && self.is_former(&one.home);
-        if !is_moved || !self.coderds.is_gone(uid).await? {
+        if self.client.is_none() || !is_moved {
+            return Ok(false);
+        }
+        if let Some(uid) = &one.home.control_plane
+            && !self.coderds.is_gone(uid).await?
+        {
             return Ok(false);
         }
         let found = self.secrets.read(&self.desired.place).await?;
         let Content::Plaintext(token, _) = &found.content else { return Ok(false) };
         let is_its = one.id.is_some() && proxy_id_of_token(token) == one.id;
-        Ok(is_its && self.is_accepted(&found, token).await? == Some(true))
+        Ok(is_its && self.is_accepted(token).await? == Some(true))
     }
 
     /// What is seen of a registration where it is. One that does not answer holds nobody up.
@@ -243,22 +250,24 @@ impl RegistrationWork<'_> {
         }
     }
 
-    /// The coderd that a registration is in. For one that only an address and credentials of an earlier spec led to there is no
-    /// way any more.
+    /// The coderd that a registration is in. For one that only credentials of an earlier spec led to there is no way any more.
     pub(super) async fn client_of(&mut self, one: &Registration) -> Coderd {
         if let Some(client) = self.client.filter(|_| one.home == self.desired.home) {
             return Coderd::Client(client.clone());
         }
-        let Some(uid) = &one.home.control_plane else { return Coderd::Gone };
-        match self.coderds.is_gone(uid).await {
-            Ok(false) => return self.coderds.reach(uid, &one.home.deployment).await,
-            Err(error) => return Coderd::Unreachable(error.to_string()),
-            Ok(true) => {}
+        if let Some(uid) = &one.home.control_plane {
+            match self.coderds.is_gone(uid).await {
+                Ok(false) if one.brought && self.coderds.gives_no_token(uid) => return Coderd::Gone,
+                Ok(false) => return self.coderds.reach(uid, &one.home.deployment).await,
+                Err(error) => return Coderd::Unreachable(error.to_string()),
+                Ok(true) => {}
+            }
         }
         // What says that it has the same database is believed only with a proof.
         match (self.is_proven_here(one).await, self.client) {
             (Ok(true), Some(client)) => Coderd::Client(client.clone()),
             (Err(error), _) => Coderd::Unreachable(error.to_string()),
+            _ if one.home.control_plane.is_none() => Coderd::Gone,
             _ => self.coderds.unreached().cloned().map_or(Coderd::Gone, Coderd::Unreachable),
         }
     }
@@ -291,10 +300,7 @@ pub(super) async fn of_registration(
 ) -> Result<Option<WorkspaceProxy>, Error> {
     match one.id {
         Some(id) => match client.workspace_proxy_by_id(id).await? {
-            None => {
-                let listed = client.workspace_proxy_in_any_case(&one.name).await?;
-                Ok(listed.filter(|listed| listed.id == id))
-            }
+            None => client.listed_workspace_proxy(id).await,
             found => Ok(found),
         },
         None => {
@@ -302,6 +308,11 @@ pub(super) async fn of_registration(
             Ok(found.filter(|found| facts(found).is_made_for(one, origin)))
         }
     }
+}
+
+/// What an answer about a token is remembered by. Whoever writes a Secret chooses what is in it: nothing that two tokens could share.
+fn known_by(token: &Confidential<String>) -> Vec<u8> {
+    digest(&SHA256, token.expose().as_bytes()).as_ref().to_vec()
 }
 
 /// An answer; none where the license does not cover proxies.
@@ -323,6 +334,15 @@ fn facts(proxy: &WorkspaceProxy) -> ProxyFacts {
 }
 
 impl Look {
+    /// What the Secrets say was taken over before.
+    pub(super) fn adoptions(&self) -> impl Iterator<Item = &str> {
+        let former = self.former.as_ref().map(|(_, found, _)| found);
+        [Some(&self.asked_for), former]
+            .into_iter()
+            .flatten()
+            .filter_map(|found| found.annotation(annotation::ADOPTED))
+    }
+
     /// What pods may be started with: the token of the registration in use, where the spec asks for it.
     pub(super) fn proven(&self, record: &Record, desired: &Desired) -> Option<Proven> {
         let current = record.current.as_ref().filter(|current| current.home == desired.home)?;

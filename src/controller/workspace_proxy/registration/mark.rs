@@ -4,6 +4,9 @@
 use super::record::Home;
 use crate::coderd::Uuid;
 
+/// What stands between scheme and host.
+const AUTHORITY: &str = "://";
+
 /// Of which registration a token is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Mark {
@@ -16,21 +19,24 @@ pub(crate) struct Mark {
 }
 
 impl Mark {
-    /// As it is written. Uids, deployments and ids have no slashes; a rotation may, and comes last.
+    /// As it is written. Uids, deployments and ids have no slashes, and an address is written without; a rotation may have some, and
+    /// comes last.
     pub(super) fn written(&self) -> String {
-        let Home { control_plane, deployment } = &self.home;
-        let control_plane = control_plane.as_deref().unwrap_or_default();
+        let Home { control_plane, address, deployment } = &self.home;
+        let address = address.as_ref().map(|address| address.replacen(AUTHORITY, ":", 1));
+        let place = control_plane.clone().or(address).unwrap_or_default();
         let rotation = self.rotation.as_ref().map(|rotation| format!("/{rotation}")).unwrap_or_default();
-        format!("{control_plane}/{deployment}/{}{rotation}", self.id)
+        format!("{place}/{deployment}/{}{rotation}", self.id)
     }
 
     /// The mark that a text is.
     pub(super) fn read(text: &str) -> Option<Self> {
         let mut parts = text.splitn(4, '/');
-        let (control_plane, deployment) = (parts.next()?, parts.next()?.to_owned());
+        let (place, deployment) = (parts.next()?, parts.next()?.to_owned());
         let (id, rotation) = (parts.next()?.parse().ok()?, parts.next().map(str::to_owned));
-        let control_plane = Some(control_plane.to_owned()).filter(|uid| !uid.is_empty());
-        Some(Self { home: Home { control_plane, deployment }, id, rotation })
+        let address = place.contains(':').then(|| place.replacen(':', AUTHORITY, 1));
+        let control_plane = Some(place.to_owned()).filter(|uid| address.is_none() && !uid.is_empty());
+        Some(Self { home: Home { control_plane, address, deployment }, id, rotation })
     }
 }
 
@@ -40,10 +46,14 @@ mod tests {
 
     #[test]
     fn a_mark_is_read_back_whatever_the_rotation_is_called() {
-        let home =
-            |uid: Option<&str>| Home { control_plane: uid.map(str::to_owned), deployment: "d-1".to_owned() };
+        let home = |uid: Option<&str>| match uid {
+            Some(uid) if uid.contains(':') => Home::at(uid.to_owned(), "d-1".to_owned()),
+            uid => {
+                Home { control_plane: uid.map(str::to_owned), address: None, deployment: "d-1".to_owned() }
+            }
+        };
         let id = Uuid::random().unwrap();
-        for uid in [None, Some("u-1")] {
+        for uid in [None, Some("u-1"), Some("https://coder.example.com:443"), Some("http://[::1]:80")] {
             for rotation in [None, Some(""), Some("now"), Some("a/b//c"), Some("ä\n")] {
                 let mark = Mark { home: home(uid), id, rotation: rotation.map(str::to_owned) };
                 assert_eq!(Mark::read(&mark.written()), Some(mark), "{uid:?} {rotation:?}");

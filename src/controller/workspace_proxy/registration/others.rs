@@ -33,10 +33,7 @@ mod tests {
 
     #[test]
     fn what_is_recorded_behind_another_control_plane_counts_for_its_database_only() {
-        let home = |uid: &str, deployment: &str| Home {
-            control_plane: Some(uid.to_owned()),
-            deployment: deployment.to_owned(),
-        };
+        let home = |uid: &str, deployment: &str| Home::behind(uid.to_owned(), deployment.to_owned());
         let (id, free) = (Uuid::random().unwrap(), Uuid::random().unwrap());
         let others: OfOthers = [(home("u1", "d1"), id)].into_iter().collect();
         assert!(others.has(&home("u1", "d1"), id) && !others.has(&home("u2", "d1"), id));

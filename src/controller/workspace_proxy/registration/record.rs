@@ -9,8 +9,41 @@ use jiff::Timestamp;
 pub(crate) struct Home {
     /// Uid of the CoderControlPlane; none where `bootstrap` gives the address of another coderd.
     pub control_plane: Option<String>,
+    /// That address, each written in one way; none with a control plane.
+    pub address: Option<String>,
     /// Id of the deployment, which a database keeps: another database behind the same control plane is another coderd.
     pub deployment: String,
+}
+
+impl Home {
+    /// The coderd behind a control plane.
+    pub(crate) fn behind(control_plane: String, deployment: String) -> Self {
+        Self { control_plane: Some(control_plane), address: None, deployment }
+    }
+
+    /// The coderd at an address.
+    pub(crate) fn at(address: String, deployment: String) -> Self {
+        Self { control_plane: None, address: Some(address), deployment }
+    }
+
+    /// Whether this coderd may be asked about tokens of one that was reached by an address, which proves whether they are one: it is
+    /// a control plane of the namespace that has the Secret anyway, or at the same host. Whoever else says that it has the same
+    /// database is not shown them.
+    pub(crate) fn may_see_tokens_of(&self, former: &Self) -> bool {
+        let is_same_host = match (&self.address, &former.address) {
+            (Some(here), Some(there)) => host(here) == host(there),
+            // Before addresses were recorded.
+            (_, None) => true,
+            (None, Some(_)) => false,
+        };
+        former.control_plane.is_none() && (self.control_plane.is_some() || is_same_host)
+    }
+}
+
+/// The host of an address, without scheme and port.
+fn host(address: &str) -> &str {
+    let host = address.split_once("://").map_or(address, |(_, host)| host);
+    host.rsplit_once(':').map_or(host, |(host, _)| host)
 }
 
 /// A workspace proxy in coderd that is, or may be, ours.
@@ -26,6 +59,8 @@ pub(crate) struct Registration {
     pub since: Timestamp,
     /// Whether coderd was, or is about to be, asked to make it or to replace its token.
     pub attempted: bool,
+    /// Whether credentials of the spec made it: the operator may have none of its own there.
+    pub brought: bool,
 }
 
 /// How often somebody else replaced the token in use, one after another.
@@ -124,6 +159,11 @@ impl Record {
         record
     }
 
+    /// Nothing but what outlives every registration: what was taken over before.
+    pub(crate) fn without_registrations(&self) -> Self {
+        Self { adopted: self.adopted.clone(), ..Self::default() }
+    }
+
     /// With another name of the registration in use, or another control plane in front of its coderd.
     pub(super) fn known_as(&self, registration: Registration) -> Self {
         Self { current: Some(registration), ..self.clone() }
@@ -153,5 +193,26 @@ impl Record {
         record.pending.take_if(|one| is_it(one));
         record.retiring.retain(|one| !is_it(one));
         record
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_of_an_address_are_shown_at_its_host_and_to_a_control_plane_of_the_namespace_alone() {
+        let at = |address: &str| Home::at(address.to_owned(), "d".to_owned());
+        let plane = || Home::behind("u".to_owned(), "d".to_owned());
+        let former = at("https://coder.example.com:443");
+        assert!(plane().may_see_tokens_of(&former));
+        assert!(at("http://coder.example.com:8080").may_see_tokens_of(&former));
+        assert!(!at("https://evil.example.com:443").may_see_tokens_of(&former));
+        assert!(
+            !at("https://coder.example.com:443").may_see_tokens_of(&plane()),
+            "that is asked for by its uid"
+        );
+        let unknown = Home { address: None, ..former };
+        assert!(at("https://coder.example.com:443").may_see_tokens_of(&unknown));
     }
 }

@@ -12,6 +12,8 @@ use jiff::Timestamp;
 pub(crate) struct Desired {
     /// In which coderd.
     pub home: Home,
+    /// Whether the spec brings the credentials for it.
+    pub brought: bool,
     /// Name of the proxy.
     pub name: String,
     /// What users see.

@@ -140,6 +140,7 @@ impl Seen<'_> {
             id: Some(facts.id),
             since: self.now,
             attempted: false,
+            brought: self.desired.brought,
         }
     }
 

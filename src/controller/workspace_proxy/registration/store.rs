@@ -50,6 +50,19 @@ impl<'a> RecordStore<'a> {
         Ok(())
     }
 
+    /// What is written beside a token, so that what was taken over before is known whatever becomes of the status: the seal, and
+    /// the name.
+    pub(crate) fn adoption(&self) -> Option<String> {
+        self.record.adopted.as_ref().map(|name| stored::adoption(name, self.sealer))
+    }
+
+    /// Recalls what was taken over before, where the status does not say so any more, from what was written beside tokens.
+    pub(crate) fn recall<'t>(&mut self, mut written: impl Iterator<Item = &'t str>) {
+        if self.record.adopted.is_none() && self.record.adopting.is_none() {
+            self.record.adopted = written.find_map(|text| stored::adopted(text, self.sealer));
+        }
+    }
+
     /// Names that stood in the status and that nobody can prove to be ours; each is told once. Of those that are recorded anew
     /// nothing is told.
     pub(crate) fn take_unproven(&mut self) -> Vec<String> {

@@ -14,6 +14,9 @@ const WHAT: &str = "workspace-proxy";
 /// What the seal of all that is no registration is made for.
 const REST: &str = "workspace-proxy-rest";
 
+/// What the seal of a proxy that was taken over is made for.
+const ADOPTED: &str = "workspace-proxy-adopted";
+
 /// The one in use.
 const CURRENT: &str = "current";
 /// The one that is being made, or whose token is being replaced.
@@ -22,8 +25,9 @@ const PENDING: &str = "pending";
 const RETIRING: &str = "retiring";
 
 /// What of a registration is sealed, and which it is: one that is in use is not on its way out because somebody copies it.
-fn sealed(one: &Registration, slot: &str) -> [String; 7] {
-    [
+fn sealed(one: &Registration, slot: &str) -> Vec<String> {
+    let more = one.home.address.iter().cloned().chain(one.brought.then(|| "brought".to_owned()));
+    let always = [
         slot.to_owned(),
         one.name.clone(),
         one.id.map(|id| id.to_string()).unwrap_or_default(),
@@ -31,7 +35,8 @@ fn sealed(one: &Registration, slot: &str) -> [String; 7] {
         one.home.deployment.clone(),
         one.since.as_second().to_string(),
         if one.attempted { "attempted".to_owned() } else { String::new() },
-    ]
+    ];
+    always.into_iter().chain(more).collect()
 }
 
 /// The registration of an entry, if the operator wrote it for this object.
@@ -43,12 +48,14 @@ fn registration(entry: &RecordedProxy, slot: &str, sealer: Sealer<'_>) -> Option
     let one = Registration {
         home: Home {
             control_plane: entry.control_plane_uid.clone(),
+            address: entry.address.clone(),
             deployment: entry.deployment_id.clone(),
         },
         name: entry.name.clone(),
         id,
         since: entry.since.0,
         attempted: entry.attempted,
+        brought: entry.brought,
     };
     sealer.is_sealed(WHAT, &sealed(&one, slot), &entry.seal).then_some(one)
 }
@@ -58,9 +65,11 @@ fn entry(one: &Registration, slot: &str, sealer: Sealer<'_>) -> RecordedProxy {
         name: one.name.clone(),
         id: one.id.map(|id| id.to_string()),
         control_plane_uid: one.home.control_plane.clone(),
+        address: one.home.address.clone(),
         deployment_id: one.home.deployment.clone(),
         since: Time(one.since),
         attempted: one.attempted,
+        brought: one.brought,
         seal: sealer.seal(WHAT, &sealed(one, slot)),
     }
 }
@@ -100,6 +109,12 @@ pub(crate) fn read(written: &Value, sealer: Sealer<'_>) -> (Record, Vec<String>)
     (record, unsealed)
 }
 
+/// Whether a status tells of registrations, whoever wrote it.
+pub(crate) fn has_registrations(written: &Value) -> bool {
+    let is_there = |slot: &str| !written[slot].is_null() && written[slot] != json!([]);
+    [CURRENT, PENDING, RETIRING].into_iter().any(is_there)
+}
+
 /// Whether the operator wrote all that is no registration; there may be nothing.
 pub(crate) fn is_whole(written: &Value, sealer: Sealer<'_>) -> bool {
     let is_sealed = |seal: &str| sealer.is_sealed(REST, &sealed_rest(written), seal);
@@ -137,6 +152,17 @@ pub(crate) fn written(record: &Record, sealer: Sealer<'_>) -> Option<ProxyRegist
     Some(written)
 }
 
+/// What is written beside a token of the proxy of others that was taken over: its name, and that the operator wrote it for this object.
+pub(crate) fn adoption(name: &str, sealer: Sealer<'_>) -> String {
+    format!("{} {name}", sealer.seal(ADOPTED, &[name.to_owned()]))
+}
+
+/// The proxy that such a text names, if the operator wrote it for this object.
+pub(crate) fn adopted(text: &str, sealer: Sealer<'_>) -> Option<String> {
+    let (seal, name) = text.split_once(' ')?;
+    sealer.is_sealed(ADOPTED, &[name.to_owned()], seal).then(|| name.to_owned())
+}
+
 /// How often others replaced the token.
 fn replaced(written: &Value) -> Option<Replaced> {
     let ReplacedToken { times, last } = from_value(written.clone()).ok()?;
@@ -152,11 +178,15 @@ mod tests {
 
     fn one(name: &str, uid: Option<&str>) -> Registration {
         Registration {
-            home: Home { control_plane: uid.map(str::to_owned), deployment: "d".to_owned() },
+            home: match uid {
+                Some(uid) => Home::behind(uid.to_owned(), "d".to_owned()),
+                None => Home::at("https://coder.example.com:443".to_owned(), "d".to_owned()),
+            },
             name: name.to_owned(),
             id: uid.map(|_| Uuid::random().unwrap()),
             since: Timestamp::from_second(1_800_000_000).unwrap(),
             attempted: uid.is_none(),
+            brought: uid.is_none(),
         }
     }
 
@@ -192,8 +222,41 @@ mod tests {
         let mut forged = status.clone();
         forged["retiring"][0]["name"] = json!("somebody-elses");
         forged["pending"] = json!(7);
-        let (read, unsealed) = read(&forged, sealer);
-        assert_eq!((read.registrations().count(), unsealed), (1, vec!["somebody-elses".to_owned()]));
+        let (known, unsealed) = read(&forged, sealer);
+        assert_eq!((known.registrations().count(), unsealed), (1, vec!["somebody-elses".to_owned()]));
+        for (field, value) in [("address", json!("https://evil.example.com:443")), ("brought", json!(false))]
+        {
+            let mut elsewhere = status.clone();
+            elsewhere["pending"][field] = value;
+            assert_eq!(read(&elsewhere, sealer).0.pending, None, "{field}");
+        }
+    }
+
+    #[test]
+    fn what_was_taken_over_is_known_beside_the_token_for_this_very_object_alone() {
+        let operator = hmac::Key::new(hmac::HMAC_SHA256, b"operator");
+        let sealer = Sealer { key: &operator, uid: "u1" };
+        let text = adoption("eu west", sealer);
+        assert_eq!(adopted(&text, sealer).as_deref(), Some("eu west"));
+        assert_eq!(
+            adopted(&text, Sealer { uid: "u2", ..sealer }),
+            None,
+            "one made anew may take it over again"
+        );
+        for forged in [text.replace("west", "east"), "eu".to_owned(), " eu".to_owned(), String::new()] {
+            assert_eq!(adopted(&forged, sealer), None, "{forged}");
+        }
+    }
+
+    #[test]
+    fn what_was_taken_over_outlives_every_registration() {
+        let rest = record().without_registrations();
+        assert_eq!(rest, Record { adopted: record().adopted, ..Record::default() });
+        let operator = hmac::Key::new(hmac::HMAC_SHA256, b"operator");
+        let sealer = Sealer { key: &operator, uid: "u1" };
+        let status = json!(written(&rest, sealer));
+        assert!(!has_registrations(&status) && has_registrations(&json!(written(&record(), sealer))));
+        assert_eq!(read(&status, sealer), (rest, Vec::new()));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::confidential::Confidential;
 use crate::controller::attached::refusal::is_refusal;
 use crate::controller::attached::secret::Content;
 use crate::kubernetes::CallError;
+use crds::well_known::annotation;
 use std::collections::BTreeMap;
 
 /// Further tries to keep a new token while somebody else changes its Secret.
@@ -123,7 +124,8 @@ impl RegistrationWork<'_> {
     ) -> Result<(), RegistrationError> {
         let place = &self.desired.place;
         let mark = self.mark(id, self.desired.rotate.clone());
-        let mut kept = self.secrets.put(place, &look.asked_for, token, &mark).await;
+        let marks = marks(&mark, store.adoption());
+        let mut kept = self.secrets.put_marked(place, &look.asked_for, token, &marks).await;
         for _ in 0..MOST_WRITES {
             let Err(error) = &kept else { break };
             let Some(pending) = &store.record.pending else { break };
@@ -134,7 +136,7 @@ impl RegistrationWork<'_> {
             if matches!(again.content, Content::Foreign) {
                 break;
             }
-            kept = self.secrets.put(place, &again, token, &mark).await;
+            kept = self.secrets.put_marked(place, &again, token, &marks).await;
         }
         kept.map_err(|error| self.unwritable(error))
     }
@@ -142,4 +144,10 @@ impl RegistrationWork<'_> {
     pub(super) fn mark(&self, id: Uuid, rotation: Option<String>) -> String {
         Mark { home: self.desired.home.clone(), id, rotation }.written()
     }
+}
+
+/// What a Secret says beside a token: of which registration it is, and what was taken over before.
+pub(super) fn marks(mark: &str, adoption: Option<String>) -> Vec<(&'static str, String)> {
+    let adoption = adoption.map(|adoption| (annotation::ADOPTED, adoption));
+    [(annotation::TOKEN_OF, mark.to_owned())].into_iter().chain(adoption).collect()
 }

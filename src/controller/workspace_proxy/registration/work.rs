@@ -9,6 +9,7 @@ use super::record::{Home, Registration};
 use super::seen::{Desired, Material};
 use super::steps::{Left, Step, Wait, next, unrecorded};
 use super::store::RecordStore;
+use super::tokens::marks;
 use crate::coderd::client::{ProxyAppearance, ProxyDeletion, WorkspaceProxy, proxy_id_of_token};
 use crate::coderd::{Client, Error, Uuid};
 use crate::controller::attached::coderds::{Coderd, Coderds};
@@ -109,8 +110,8 @@ pub(crate) struct RegistrationWork<'a> {
     pub paused: bool,
     /// Registrations whose deletion was asked for in this reconcile.
     pub tried: BTreeSet<Registration>,
-    /// Whether coderd accepts tokens, by their checksum, since the last change there.
-    pub checked: BTreeMap<String, bool>,
+    /// Whether coderd accepts tokens, by their digest, since the last change there.
+    pub checked: BTreeMap<Vec<u8>, bool>,
     /// Where something failed, and what: nothing more is asked there.
     pub failed: BTreeMap<Home, String>,
 }
@@ -180,6 +181,7 @@ impl RegistrationWork<'_> {
         registered: &mut Registered,
     ) -> Result<bool, RegistrationError> {
         let look = self.look(&store.record).await?;
+        store.recall(look.adoptions());
         registered.proven = look.proven(&store.record, self.desired);
         registered.proxy = look.proxy(&store.record, self.desired);
         registered.wait = None;
@@ -207,7 +209,7 @@ impl RegistrationWork<'_> {
                 registered.done.extend(replaced.map(|name| Done::TokenReplaced(name, cause)));
             }
             Step::Update(id) => return self.update(&look, id, registered).await,
-            Step::Copy(_) => self.copy(&look).await?,
+            Step::Copy(_) => self.copy(store, &look).await?,
             Step::Empty(_) => {
                 // One that somebody changed in between is looked at again: forgotten, it would keep a working token.
                 let is_gone = match &look.former {
@@ -279,11 +281,12 @@ impl RegistrationWork<'_> {
     }
 
     /// Copies the token in use to where it is asked for.
-    async fn copy(&self, look: &Look) -> Result<(), RegistrationError> {
+    async fn copy(&self, store: &RecordStore<'_>, look: &Look) -> Result<(), RegistrationError> {
         let Some((_, found, Material::Is(id, rotation))) = &look.former else { return Ok(()) };
         let Content::Plaintext(token, _) = &found.content else { return Ok(()) };
         let mark = self.mark(*id, rotation.clone());
-        Ok(self.secrets.put(&self.desired.place, &look.asked_for, token, &mark).await?)
+        let marks = marks(&mark, store.adoption());
+        Ok(self.secrets.put_marked(&self.desired.place, &look.asked_for, token, &marks).await?)
     }
 
     /// Deletes a registration; one that coderd still has afterwards, or cannot delete, is left behind. What fails in another

@@ -76,6 +76,8 @@ impl Seen<'_> {
         match self.material {
             Material::Foreign => Step::Wait(Wait::SecretNotOurs),
             _ if self.is_immutable => Step::Wait(Wait::SecretImmutable),
+            // Whoever may read that Secret would have it.
+            _ if self.admission_disabled => Step::Wait(Wait::AdmissionDisabled),
             _ => Step::Copy(from.clone()),
         }
     }

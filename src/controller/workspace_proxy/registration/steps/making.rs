@@ -138,6 +138,7 @@ impl Seen<'_> {
                     id: None,
                     since: self.now,
                     attempted: false,
+                    brought: self.desired.brought,
                 };
                 Step::record(self.record.intending(intent))
             }

@@ -19,7 +19,7 @@ fn now() -> Timestamp {
 }
 
 fn home(uid: &str, deployment: &str) -> Home {
-    Home { control_plane: Some(uid.to_owned()), deployment: deployment.to_owned() }
+    Home::behind(uid.to_owned(), deployment.to_owned())
 }
 
 fn place(secret: &str) -> SecretPlace {
@@ -28,6 +28,7 @@ fn place(secret: &str) -> SecretPlace {
 
 fn desired() -> Desired {
     Desired {
+        brought: false,
         home: home("u1", "d1"),
         name: "eu".to_owned(),
         display_name: "Europe".to_owned(),
@@ -51,7 +52,7 @@ fn made_by(origin: &str, id: u128, name: &str) -> ProxyFacts {
 
 fn registration(id: Option<u128>, attempted: bool) -> Registration {
     let (home, name, since) = (home("u1", "d1"), "eu".to_owned(), now());
-    Registration { home, name, id: id.map(uuid), since, attempted }
+    Registration { home, name, id: id.map(uuid), since, attempted, brought: false }
 }
 
 /// What somebody else has recorded behind a control plane.
@@ -489,4 +490,46 @@ fn a_token_is_replaced_for_a_reason_that_can_be_told() {
     let mut rotated = Case::new(in_use(), token(MINE), &[facts(MINE, "eu")]);
     rotated.desired.rotate = Some("a1".to_owned());
     assert_eq!(rotated.seen_at(now(), cause), Cause::Rotation("a1".to_owned()));
+}
+
+#[test]
+fn a_token_is_copied_to_no_other_secret_while_admission_is_disabled() {
+    let mut case = Case::new(in_use(), Material::Absent, &[facts(MINE, "eu")]);
+    case.former = Some((place("before"), token(MINE)));
+    assert_eq!(case.next(), Step::Copy(place("before")));
+    case.admission_disabled = true;
+    assert_eq!(case.next(), Step::Wait(Wait::AdmissionDisabled));
+}
+
+#[test]
+fn what_an_address_led_to_is_used_behind_a_control_plane_with_a_proof_alone() {
+    let mut record = in_use();
+    let address = Home::at("https://coder.example.com:443".to_owned(), "d1".to_owned());
+    record.current.as_mut().unwrap().home = address.clone();
+    let mut case = Case::new(record, Material::Elsewhere(address), &[facts(MINE, "eu")]);
+    assert_eq!(case.next(), Step::Wait(Wait::NameTaken));
+    case.is_proven_here = true;
+    assert_eq!(case.recorded().current.unwrap().home, home("u1", "d1"));
+}
+
+#[test]
+fn what_a_coderd_at_another_address_claims_is_not_what_is_recorded() {
+    let at = |host: &str| Home::at(format!("https://{host}:443"), "d1".to_owned());
+    let mut record = in_use();
+    record.current.as_mut().unwrap().home = at("evil.example.com");
+    let elsewhere = Material::Elsewhere(at("evil.example.com"));
+    let mut case = Case::new(record, elsewhere, &[facts(MINE, "eu")]);
+    case.desired.home = at("coder.example.com");
+    assert_eq!(case.next(), Step::Wait(Wait::NameTaken), "the id alone makes it nobody's own");
+    case.of_others = [(at("evil.example.com"), uuid(MINE))].into_iter().collect();
+    case.record = Record::default();
+    case.material = token(MINE);
+    assert!(case.recorded().current.is_some(), "nor does it keep somebody else from his own");
+}
+
+#[test]
+fn what_credentials_of_the_spec_make_is_recorded_as_theirs() {
+    let mut case = Case::new(Record::default(), Material::Absent, &[]);
+    case.desired.brought = true;
+    assert!(case.recorded().pending.unwrap().brought);
 }

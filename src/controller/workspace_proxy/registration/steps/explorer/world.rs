@@ -51,7 +51,7 @@ fn uuid(id: u8) -> Uuid {
 }
 
 fn home(coderd: u8) -> Home {
-    Home { control_plane: Some(format!("u{coderd}")), deployment: format!("d{coderd}") }
+    Home::behind(format!("u{coderd}"), format!("d{coderd}"))
 }
 
 fn coderd_of(one: &Registration) -> u8 {
@@ -122,6 +122,7 @@ impl World {
 
     fn desired(&self) -> Desired {
         Desired {
+            brought: false,
             home: home(self.coderd),
             name: name(self.name),
             display_name: "d".to_owned(),
