@@ -107,7 +107,7 @@ mod tests {
         let long = told(&"x".repeat(5000), Some("deployment-1"));
         assert!(long.len() < 500 && long.ends_with("delete it there"), "{long}");
         let unproven = told("victim", None);
-        assert!(unproven.contains("workspace proxy victim "), "{unproven}");
+        assert!(unproven.contains("workspace proxy victim;"), "{unproven}");
         assert!(!unproven.contains("coder wsproxy"), "a status alone has nobody delete a proxy: {unproven}");
     }
 
