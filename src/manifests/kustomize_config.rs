@@ -84,7 +84,11 @@ fn configuration(schemas: &[(Kind, Value)]) -> Value {
             let field_spec = json!({ "group": GROUP, "kind": kind.name(), "path": path.join("/") });
             let parts: Vec<&str> = path.iter().map(String::as_str).collect();
             match parts[..] {
-                ["spec", "replicas"] => replicas.push(field_spec),
+                ["spec", "replicas"] => {
+                    let mut field_spec = field_spec;
+                    field_spec["create"] = true.into();
+                    replicas.push(field_spec);
+                }
                 ["spec", "image"] | [.., "initContainers", "image"] | [.., "image", "reference"] => {
                     images.push(field_spec);
                 }

@@ -113,7 +113,8 @@ async fn references_follow_prefix_and_hashes() {
 
 #[tokio::test]
 async fn without_the_component_they_do_not() {
-    let built = build(&GENERATED.replace("components: [KUSTOMIZECONFIG]", "")).await;
+    let lines = GENERATED.replace("components: [KUSTOMIZECONFIG]", "");
+    let built = build(&lines.replace("replicas: [{ name: coder, count: 3 }]", "")).await;
     let spec = &built.only("CoderControlPlane")["spec"];
     assert_eq!(spec["licenseSecretRef"]["name"], "license");
     assert_eq!(spec["image"], "ghcr.io/coder/coder:v2.36.0");
