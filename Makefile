@@ -12,7 +12,7 @@ TYPOS_VERSION := 1.51.1
 TYPOS := $(CACHE)/typos-$(TYPOS_VERSION)/bin/typos
 CARGO_DENY := $(CACHE)/cargo-deny-$(CARGO_DENY_VERSION)/bin/cargo-deny
 KUBECTL = $(or $(wildcard $(KUBEBUILDER_ASSETS)/kubectl),$(shell tests/cluster-tools/build.sh --where)/kubectl)
-KUSTOMIZATIONS = crds webhooks policies policies/warn-only kustomize/samples kustomize/base $(wildcard kustomize/overlays/*)
+KUSTOMIZATIONS = crds webhooks policies policies/warn-only kustomize/samples kustomize/base $(wildcard kustomize/overlays/* kustomize/examples/*)
 
 .PHONY: help
 help: ## list the targets
@@ -52,7 +52,7 @@ gitops-tools: ## build the real Flux and Argo CD for GitOps tests (about 14 minu
 	@tests/cluster-tools/gitops/build.sh
 
 .PHONY: generate
-generate: ## write the generated files: CRDs, RBAC, docs/reference, docs/metrics.md
+generate: ## write the generated files: CRDs, RBAC, kustomize/schemas, kustomize/kustomizeconfig, docs/reference, docs/metrics.md
 	cargo run --locked --quiet -- manifests --output=.
 	@# Once more: the rules in the CRDs follow the schemas that the first run has written.
 	@cargo run --locked --quiet -- manifests --output=.

@@ -1,13 +1,14 @@
 //! The command line as a whole: flags of the process, and subcommands that need no cluster.
 
 use super::flags::Flags;
-use crate::manifests::{self, File};
+use crate::manifests::{self, File, ManifestError};
 use crate::{controller, lint};
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use webhooks::Kind;
 
 /// Version, commit and build profile.
 const VERSION: &str =
@@ -35,6 +36,15 @@ pub(super) enum Command {
         #[arg(long)]
         output: Option<PathBuf>,
     },
+    /// Print the JSON Schema for editors, of one kind or of all together, or write all of them below a folder.
+    Schema {
+        /// CoderControlPlane, CoderProvisioner or CoderWorkspaceProxy; without it, a schema for files with several objects.
+        #[arg(value_parser = kind, conflicts_with = "output")]
+        kind: Option<Kind>,
+        /// Write every schema below this folder instead of printing one.
+        #[arg(long)]
+        output: Option<PathBuf>,
+    },
     #[command(flatten)]
     Offline(lint::Command),
     /// Print the completion script of a shell.
@@ -50,6 +60,7 @@ pub(super) fn run(command: Command) -> ExitCode {
         Command::Offline(command) => return lint::run(&command, &controller::render),
         Command::Completion { shell } => completion(shell),
         Command::Manifests { output } => manifests(output),
+        Command::Schema { kind, output } => schema(kind, output.as_deref()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -78,6 +89,23 @@ fn manifests(output: Option<PathBuf>) -> Result<(), String> {
     }
 }
 
+/// A kind by its name or its plural, in letters of any case.
+fn kind(name: &str) -> Result<Kind, String> {
+    let is = |kind: &Kind| [kind.name(), kind.plural()].iter().any(|known| known.eq_ignore_ascii_case(name));
+    let names = Kind::ALL.map(Kind::name).join(", ");
+    Kind::ALL.into_iter().find(is).ok_or_else(|| format!("choose one of {names}"))
+}
+
+fn schema(kind: Option<Kind>, output: Option<&Path>) -> Result<(), String> {
+    let said = |error: ManifestError| error.to_string();
+    match output {
+        Some(folder) => {
+            manifests::editor_schemas().map_err(said)?.iter().try_for_each(|file| write_below(folder, file))
+        }
+        None => print(&manifests::editor_schema(kind).map_err(said)?.content),
+    }
+}
+
 fn write_below(folder: &Path, file: &File) -> Result<(), String> {
     let path = folder.join(&file.path);
     let parent = path.parent().unwrap_or(folder);
@@ -90,5 +118,13 @@ fn write_below(folder: &Path, file: &File) -> Result<(), String> {
 fn print_yaml(files: &[File]) -> Result<(), String> {
     let manifests = files.iter().filter(|file| file.path.ends_with(".yaml"));
     let text: String = manifests.map(|file| format!("---\n{}", file.content)).collect();
-    std::io::stdout().write_all(text.as_bytes()).map_err(|error| format!("cannot print: {error}"))
+    print(&text)
+}
+
+/// Whoever closed the pipe has read enough.
+fn print(text: &str) -> Result<(), String> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(format!("cannot print: {error}")),
+        _ => Ok(()),
+    }
 }

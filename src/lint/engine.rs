@@ -110,6 +110,16 @@ pub(super) fn explain(code: &str) -> Option<String> {
     webhooks::explain(code)
 }
 
+/// Title, reason and severity of a rule.
+pub(super) fn about(code: &str) -> Option<(&'static str, &'static str, Severity)> {
+    let rule = webhooks::rules::rules().find(|rule| rule.code == code)?;
+    let severity = match rule.severity {
+        webhooks::rules::Severity::Deny => Severity::Error,
+        webhooks::rules::Severity::Warn => Severity::Warning,
+    };
+    Some((rule.title, rule.why, severity))
+}
+
 /// Every code of admission and what it is about.
 pub(super) fn codes() -> Vec<(&'static str, &'static str)> {
     webhooks::rules::rules().map(|rule| (rule.code, rule.title)).collect()

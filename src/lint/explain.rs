@@ -1,6 +1,7 @@
 //! Decides what is told about a code: its page, or which codes are near.
 //! Never guesses: a code that does not exist has no page.
 
+use super::Severity;
 use super::codes;
 use super::engine;
 
@@ -17,6 +18,25 @@ pub(super) fn is_known(code: &str) -> bool {
 /// The page of a code.
 pub(super) fn page(code: &str) -> Option<String> {
     codes::page(code).or_else(|| engine::explain(code))
+}
+
+/// Title, reason and severity of a code.
+pub(super) fn about(code: &str) -> Option<(&'static str, &'static str, Severity)> {
+    let own = codes::ALL.iter().find(|known| known.code == code);
+    own.map(|known| (known.title, known.why, known.severity)).or_else(|| engine::about(code))
+}
+
+/// The sections of the codes that only a file can have, as they follow the rules of admission in `docs/rules.md`.
+pub(crate) fn own_sections() -> String {
+    const GROUPS: [(&str, &str); 2] = [("CODER07", "YAML"), ("CODER08", "The way to the cluster")];
+    let mut text = String::new();
+    for (prefix, title) in GROUPS {
+        text.push_str(&format!("\n## {title}\n"));
+        for code in codes::ALL.iter().filter(|known| known.code.starts_with(prefix)) {
+            text.push_str(&format!("\n{}", codes::page(code.code).unwrap_or_default()));
+        }
+    }
+    text
 }
 
 /// The codes nearest to one that does not exist, each with its title.
@@ -50,6 +70,7 @@ mod tests {
         let near = near("coder0799");
         assert_eq!(near.len(), NEAR);
         assert!(near[0].starts_with("CODER07"), "{near:?}");
+        assert_eq!(own_sections().matches("\n### CODER").count(), codes::ALL.len());
         assert!(is_known("coder0701") && !is_known("CODER9999") && !is_known(""));
     }
 

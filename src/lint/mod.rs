@@ -21,7 +21,10 @@ mod yaml;
 
 pub(crate) use command::{Command, run};
 pub use engine::Settings;
+pub(crate) use explain::own_sections;
 pub use findings::{Finding, Report, Severity};
+#[cfg(test)]
+pub(crate) use gitops::referring_fields;
 pub use report::{Format, write};
 pub use sources::{Arrival, Loaded, Source, SourceError, load};
 

@@ -20,9 +20,24 @@ pub(super) fn files() -> Generated {
         documents("policies/warn-only/bindings.yaml", &bindings(Action::Warn))?,
         File {
             path: "docs/rules.md".to_owned(),
-            content: format!("{PAGE_HEADER}{}\n", page::page().trim_end()),
+            content: format!("{PAGE_HEADER}{}\n", with_anchors(&rules()).trim_end()),
         },
     ])
+}
+
+/// Every code there is: the rules of admission, then what only a file can get wrong.
+fn rules() -> String {
+    format!("{}{}", page::page(), crate::lint::own_sections())
+}
+
+/// Gives the section of every code an address that does not change with its title, for the links of `lint --format=sarif`.
+fn with_anchors(page: &str) -> String {
+    let anchored = |line: &str| {
+        let code = line.strip_prefix("### ").and_then(|heading| heading.split_once(':'));
+        code.map(|(code, _)| format!("<a id=\"{}\"></a>\n\n{line}\n", code.to_lowercase()))
+            .unwrap_or_else(|| format!("{line}\n"))
+    };
+    page.lines().map(anchored).collect()
 }
 
 /// Policies and bindings in one file: none is any good alone.

@@ -4,6 +4,8 @@
 mod admission;
 mod annotations;
 mod custom_resources;
+mod editor_schemas;
+mod kustomize_config;
 mod metrics;
 mod permissions;
 pub mod rbac;
@@ -13,6 +15,7 @@ mod roles;
 mod yaml;
 
 pub use custom_resources::definitions;
+pub use editor_schemas::{all as editor_schemas, of as editor_schema};
 
 /// A file of the repository that nobody writes by hand.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,8 +47,10 @@ pub enum ManifestError {
 type Generated = Result<Vec<File>, ManifestError>;
 
 /// One generator for each sort of file; a new sort is one more line.
-const GENERATORS: [fn() -> Generated; 8] = [
+const GENERATORS: [fn() -> Generated; 10] = [
     custom_resources::files,
+    editor_schemas::files,
+    kustomize_config::files,
     admission::files,
     roles::files,
     permissions::files,

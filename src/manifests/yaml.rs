@@ -43,7 +43,7 @@ pub(super) fn comment(text: &str, indentation: usize) -> String {
 }
 
 /// The bounds of a schema are floating point numbers: `65535.0` is right but reads like a measurement.
-fn write_whole_numbers(value: &mut Value) {
+pub(super) fn write_whole_numbers(value: &mut Value) {
     match value {
         Value::Object(members) => members.values_mut().for_each(write_whole_numbers),
         Value::Array(items) => items.iter_mut().for_each(write_whole_numbers),

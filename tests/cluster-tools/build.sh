@@ -30,11 +30,15 @@ kwok                    kwok       sigs.k8s.io/kwok/cmd/kwok"
 # The newest and the oldest supported coderd, for their database schema; nothing of them is built.
 coderd="v2.36.1 v2.30.0"
 
+# CloudNativePG, for the definition of its Cluster; nothing of it is built.
+cnpg="v1.28.0"
+
 have() { [ -s "$bin/$1" ] || { [ -n "${KUBEBUILDER_ASSETS:-}" ] && [ -s "$KUBEBUILDER_ASSETS/$1" ]; }; }
 
 missing=""
 while read -r name _; do have "$name" || missing="$missing $name"; done <<<"$tools
 kwok-stages.yaml
+cnpg-clusters-$cnpg.yaml
 $(for version in $coderd; do echo "coderd-schema-$version.sql"; done)"
 [ -n "$missing" ] || exit 0
 
@@ -95,3 +99,12 @@ for version in $coderd; do
   chmod u+w "$bin/coderd-schema.partial"
   mv "$bin/coderd-schema.partial" "$bin/coderd-schema-$version.sql"
 done
+
+# The examples have a Cluster of CloudNativePG, whose module carries its definition.
+if ! have "cnpg-clusters-$cnpg.yaml"; then
+  echo "  CloudNativePG's definitions at $cnpg (a download of some seconds)"
+  folder=$(cd / && go mod download -json "github.com/cloudnative-pg/cloudnative-pg@$cnpg" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
+  cp "$folder/config/crd/bases/postgresql.cnpg.io_clusters.yaml" "$bin/cnpg-clusters.partial"
+  chmod u+w "$bin/cnpg-clusters.partial"
+  mv "$bin/cnpg-clusters.partial" "$bin/cnpg-clusters-$cnpg.yaml"
+fi

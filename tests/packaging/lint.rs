@@ -225,6 +225,54 @@ fn json_is_one_document_with_stable_fields() {
     assert_eq!(keys(&report["summary"]), ["errors", "files", "objects", "suppressed", "warnings"]);
 }
 
+/// The schema is that of OASIS, as the crate serde-sarif carries it.
+#[test]
+fn sarif_is_valid_and_leads_to_the_page_of_each_rule() {
+    let schema =
+        std::fs::read_to_string(repository().join("tests/packaging/sarif-schema-2.1.0.json")).unwrap();
+    let mut schema: Value = serde_json::from_str(&schema).unwrap();
+    // A stray bracket: no regular expression of ECMAScript. We say nothing about languages.
+    schema["definitions"]["run"]["properties"]["language"].as_object_mut().unwrap().remove("pattern");
+    let schema = jsonschema::validator_for(&schema).unwrap();
+    let page = std::fs::read_to_string(repository().join("docs/rules.md")).unwrap();
+    let bad = run(&["lint", "--format=sarif", "tests/lint-corpus/bad"], "");
+    assert_eq!(bad.code, 1);
+    let empty = run(&["lint", "--format=sarif", "kustomize/samples/codercontrolplane-minimal.yaml"], "");
+    for text in [&bad.stdout, &empty.stdout] {
+        let document: Value = serde_json::from_str(text).unwrap();
+        let errors: Vec<String> = schema.iter_errors(&document).map(|error| error.to_string()).collect();
+        assert_eq!(errors, [""; 0]);
+    }
+    let document: Value = serde_json::from_str(&bad.stdout).unwrap();
+    let rules = document["runs"][0]["tool"]["driver"]["rules"].as_array().unwrap();
+    assert!(rules.len() > 50, "{} rules", rules.len());
+    for rule in rules {
+        let (_, anchor) = rule["helpUri"].as_str().unwrap().split_once("docs/rules.md#").unwrap();
+        assert!(
+            page.contains(&format!("<a id=\"{anchor}\"></a>\n\n### {}:", rule["id"].as_str().unwrap())),
+            "{rule}"
+        );
+    }
+    let json: Value =
+        serde_json::from_str(&run(&["lint", "--format=json", "tests/lint-corpus/bad"], "").stdout).unwrap();
+    let told: Vec<_> = json["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|finding| (&finding["code"], &finding["line"]))
+        .collect();
+    let results = document["runs"][0]["results"].as_array().unwrap();
+    let place = |result: &'_ Value| result["locations"][0]["physicalLocation"].clone();
+    assert!(results.iter().all(|result| {
+        repository().join(place(result)["artifactLocation"]["uri"].as_str().unwrap()).is_file()
+    }));
+    let lines: Vec<Value> =
+        results.iter().map(|result| place(result)["region"]["startLine"].clone()).collect();
+    let scanned: Vec<_> =
+        results.iter().zip(&lines).map(|(result, line)| (&result["ruleId"], line)).collect();
+    assert_eq!(scanned, told, "one result a finding, at its line");
+}
+
 #[test]
 fn what_kustomize_rendered_leads_back_to_its_file() {
     let rendered = "apiVersion: coder.com/v1alpha1\nkind: CoderControlPlane\nmetadata:\n  annotations:\n    config.kubernetes.io/origin: |\n      path: source/coder.yaml\n  name: coder\n  namespace: prod\nspec:\n  image: ghcr.io/coder/coder:v2.36.1\n  replicas: -1\n  service:\n    port: 70000\n";
@@ -343,7 +391,7 @@ fn mutated_manifests_end_with_a_verdict() {
     let seeds = files_below(&corpus()).into_iter().map(|file| std::fs::read(file).unwrap());
     let seeds: Vec<Vec<u8>> = seeds.filter(|seed| (8..4096).contains(&seed.len())).collect();
     let mut random = fastrand::Rng::with_seed(11);
-    for format in ["text", "json", "github"] {
+    for format in ["text", "json", "github", "sarif"] {
         let folder = support::process::scratch_folder("lint-mutations");
         for (index, seed) in seeds.iter().enumerate() {
             let mut bytes = seed.clone();

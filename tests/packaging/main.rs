@@ -1,5 +1,8 @@
 //! What is shipped and what is written: manifests, documentation and the linter.
 
 mod docs;
+mod examples;
+mod kustomizeconfig;
 mod lint;
 mod manifests;
+mod schemas;

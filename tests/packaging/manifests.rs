@@ -3,14 +3,14 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops where something is missing")]
 
-mod built;
+pub mod built;
 
-use built::{Built, grants_account, impersonated, serving_names, text_of};
+use built::{Built, grants_account, impersonated, overlay, serving_names, text_of};
 use coder_k8s::manifests::{self, File, rbac};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use support::Cluster;
 use support::cluster::kustomize;
 
@@ -34,7 +34,17 @@ fn the_committed_files_are_the_generated_ones() {
 #[test]
 fn no_generated_file_outlives_what_generated_it() {
     let generated: BTreeSet<_> = manifests::files().unwrap().into_iter().map(|file| file.path).collect();
-    for folder in ["crds", "docs", "docs/reference", "kustomize/base", "policies", "webhooks"] {
+    for folder in [
+        "crds",
+        "docs",
+        "docs/reference",
+        "kustomize/base",
+        "kustomize/kustomizeconfig",
+        "kustomize/kustomizeconfig/merge-keys",
+        "kustomize/schemas",
+        "policies",
+        "webhooks",
+    ] {
         for entry in std::fs::read_dir(repository().join(folder)).unwrap() {
             let file = entry.unwrap().path();
             let text = std::fs::read_to_string(&file).unwrap_or_default();
@@ -44,20 +54,6 @@ fn no_generated_file_outlives_what_generated_it() {
             assert!(!marked || generated.contains(&path), "nothing generates {path} any more: delete it");
         }
     }
-}
-
-/// A kustomization of a user: one folder below it, and what it changes.
-fn overlay(name: &str, below: &Path, settings: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("overlays").join(name);
-    std::fs::create_dir_all(&folder).unwrap();
-    let folder = folder.canonicalize().unwrap();
-    // kustomize takes no absolute path.
-    let up = "../".repeat(folder.components().count() - 1);
-    let below = below.canonicalize().unwrap();
-    let relative = below.strip_prefix("/").unwrap().display();
-    std::fs::write(folder.join("kustomization.yaml"), format!("resources: [{up}{relative}]\n{settings}\n"))
-        .unwrap();
-    folder
 }
 
 #[tokio::test]

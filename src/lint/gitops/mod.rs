@@ -11,6 +11,8 @@ mod units;
 
 use super::findings::Collected;
 use super::objects::{Object, Role};
+#[cfg(test)]
+pub(crate) use references::referring_fields;
 pub(super) use substitutions::Substitutions;
 pub(super) use units::Units;
 

@@ -58,6 +58,12 @@ const REFERENCES: [(&str, Target); 16] = [
     ("spec.expose.ingress.tls.wildcardSecretName", Target::Secret),
 ];
 
+/// The same, for whoever has to agree with them: each field with the kind it names.
+#[cfg(test)]
+pub(crate) fn referring_fields() -> Vec<(&'static str, &'static str)> {
+    REFERENCES.iter().map(|(field, target)| (*field, target.name())).collect()
+}
+
 /// Judges every reference of every object of ours.
 pub(super) fn judge<'a>(
     objects: &'a [Object<'a>],

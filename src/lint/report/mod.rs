@@ -1,8 +1,9 @@
-//! Decides how findings are told: to people, to programs, to GitHub.
+//! Decides how findings are told: to people, to programs, to GitHub, to code scanning.
 //! Never prints a control character that a manifest brought along.
 
 mod github;
 mod json;
+mod sarif;
 mod text;
 
 use super::findings::{Report, Severity};
@@ -19,6 +20,8 @@ pub enum Format {
     Json,
     /// Workflow commands that GitHub shows in a pull request.
     Github,
+    /// SARIF 2.1.0, for code scanning.
+    Sarif,
 }
 
 /// Writes a report.
@@ -27,6 +30,7 @@ pub fn write(report: &Report, format: Format, colors: bool, out: &mut dyn Write)
         Format::Text => text::write(report, colors, out),
         Format::Json => json::write(report, out),
         Format::Github => github::write(report, out),
+        Format::Sarif => sarif::write(report, out),
     }
 }
 

@@ -77,3 +77,32 @@ fn json_is_one_stable_document() {
     let places: Vec<_> = order.iter().map(|key| text.find(&format!("\"{key}\":")).unwrap()).collect();
     assert!(places.is_sorted(), "{text}");
 }
+
+#[test]
+fn sarif_has_what_code_scanning_requires() {
+    let text = written(&report(), Format::Sarif, true);
+    assert!(!text.contains('\u{1b}'));
+    let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(value["version"], "2.1.0");
+    let run = &value["runs"][0];
+    let rule = &run["tool"]["driver"]["rules"][0];
+    assert_eq!(rule["id"], "CODER0204");
+    assert!(rule["help"]["text"].as_str().unwrap().contains("Fix:"), "{rule}");
+    assert!(rule["helpUri"].as_str().unwrap().ends_with("/docs/rules.md#coder0204"), "{rule}");
+    assert!(rule["fullDescription"]["text"].as_str().unwrap().len() > 20, "{rule}");
+    assert_eq!(rule["defaultConfiguration"]["level"], "error");
+    let result = &run["results"][0];
+    assert_eq!((&result["ruleId"], &result["ruleIndex"]), (&rule["id"], &serde_json::json!(0)));
+    assert_eq!(result["level"], "error");
+    let place = &result["locations"][0]["physicalLocation"];
+    assert_eq!(place["artifactLocation"]["uri"], "a%2Cb%3Ac.yaml");
+    assert_eq!(place["region"], serde_json::json!({"startLine": 12, "startColumn": 13, "endColumn": 15}));
+    assert!(result["message"]["text"].as_str().unwrap().starts_with("spec.replicas: -1 is less"), "{result}");
+}
+
+#[test]
+fn sarif_without_findings_still_has_a_run_with_results() {
+    let text = written(&Report { files: 1, objects: 1, ..Report::default() }, Format::Sarif, false);
+    let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(value["runs"][0]["results"], serde_json::json!([]));
+}

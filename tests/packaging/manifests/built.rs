@@ -4,29 +4,29 @@ use coder_k8s::kubernetes::lease::{AUTHORITY_LEASE, CONTROLLER_LEASE};
 use coder_k8s::manifests::rbac;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use support::cluster::kustomize;
 
 /// What kustomize makes of a folder.
-pub(super) struct Built(pub(super) Vec<Value>);
+pub(crate) struct Built(pub(crate) Vec<Value>);
 
 impl Built {
-    pub(super) async fn from(folder: &Path) -> Self {
+    pub(crate) async fn from(folder: &Path) -> Self {
         Self(serde_saphyr::from_multiple(&text_of(folder).await).unwrap())
     }
 
-    pub(super) fn of_kind(&self, kind: &str) -> impl Iterator<Item = &Value> {
+    pub(crate) fn of_kind(&self, kind: &str) -> impl Iterator<Item = &Value> {
         self.0.iter().filter(move |object| object["kind"] == kind)
     }
 
-    pub(super) fn only(&self, kind: &str) -> &Value {
+    pub(crate) fn only(&self, kind: &str) -> &Value {
         let mut all = self.of_kind(kind);
         let one = all.next().unwrap_or_else(|| panic!("no {kind}"));
         assert!(all.next().is_none(), "more than one {kind}");
         one
     }
 
-    pub(super) fn has(&self, kind: &str, namespace: &Value, name: &Value) -> bool {
+    pub(crate) fn has(&self, kind: &str, namespace: &Value, name: &Value) -> bool {
         let meant = |object: &Value| {
             object["metadata"]["name"] == *name && object["metadata"]["namespace"] == *namespace
         };
@@ -34,7 +34,7 @@ impl Built {
     }
 
     /// Names of objects that are not in the build.
-    pub(super) fn dangling(&self) -> Vec<String> {
+    pub(crate) fn dangling(&self) -> Vec<String> {
         self.references()
             .into_iter()
             .filter(|(kind, at, name)| !self.has(kind, at, name))
@@ -43,7 +43,7 @@ impl Built {
     }
 
     /// Kind, namespace and name of every object that another one names.
-    pub(super) fn references(&self) -> Vec<(String, Value, Value)> {
+    pub(crate) fn references(&self) -> Vec<(String, Value, Value)> {
         let mut references = Vec::new();
         for object in &self.0 {
             for subject in object["subjects"].as_array().into_iter().flatten() {
@@ -88,7 +88,7 @@ impl Built {
     }
 
     /// What stayed behind when the objects moved to `namespace`, and what belongs to the operator at run time.
-    pub(super) fn misplaced(&self, namespace: &str) -> Vec<String> {
+    pub(crate) fn misplaced(&self, namespace: &str) -> Vec<String> {
         let mut found = Vec::new();
         for object in self.0.iter().filter(|object| object["kind"] != "CustomResourceDefinition") {
             let at = object["metadata"]["namespace"].as_str();
@@ -108,7 +108,7 @@ impl Built {
     }
 
     /// Selectors and ports that the operator's pods do not answer to.
-    pub(super) fn unselected(&self) -> Vec<String> {
+    pub(crate) fn unselected(&self) -> Vec<String> {
         let template = &self.only("Deployment")["spec"]["template"];
         let labels = template["metadata"]["labels"].as_object().unwrap();
         let ports = template["spec"]["containers"][0]["ports"].as_array().unwrap();
@@ -131,7 +131,7 @@ impl Built {
     }
 
     /// Names that rights are limited to, but for those of accounts, which are references.
-    pub(super) fn resource_names(&self) -> BTreeSet<String> {
+    pub(crate) fn resource_names(&self) -> BTreeSet<String> {
         let mut names = BTreeSet::new();
         let rules = self.0.iter().flat_map(|object| object["rules"].as_array().into_iter().flatten());
         for rule in rules.filter(|rule| rule["resources"] != json!(["serviceaccounts"])) {
@@ -142,7 +142,7 @@ impl Built {
     }
 
     #[track_caller]
-    pub(super) fn assert_whole(&self, namespace: &str) {
+    pub(crate) fn assert_whole(&self, namespace: &str) {
         assert_eq!(self.dangling(), [""; 0], "references to nothing");
         assert_eq!(self.misplaced(namespace), [""; 0], "left behind");
         assert_eq!(self.unselected(), [""; 0], "not answered by the pods");
@@ -161,7 +161,21 @@ fn described((kind, namespace, name): (String, Value, Value)) -> String {
     format!("{kind} {namespace}/{name}")
 }
 
-pub(super) async fn text_of(folder: &Path) -> String {
+/// A kustomization of a user: one folder below it, and what it changes.
+pub(crate) fn overlay(name: &str, below: &Path, settings: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("overlays").join(name);
+    std::fs::create_dir_all(&folder).unwrap();
+    let folder = folder.canonicalize().unwrap();
+    // kustomize takes no absolute path.
+    let up = "../".repeat(folder.components().count() - 1);
+    let below = below.canonicalize().unwrap();
+    let relative = below.strip_prefix("/").unwrap().display();
+    std::fs::write(folder.join("kustomization.yaml"), format!("resources: [{up}{relative}]\n{settings}\n"))
+        .unwrap();
+    folder
+}
+
+pub(crate) async fn text_of(folder: &Path) -> String {
     kustomize(folder).await.expect_ok()
 }
 
@@ -181,19 +195,19 @@ fn for_each_value(value: &Value, visit: &mut impl FnMut(&str, &Value)) {
 }
 
 /// The accounts that a Role lets its holder impersonate.
-pub(super) fn impersonated(role: &Value) -> Vec<Value> {
+pub(crate) fn impersonated(role: &Value) -> Vec<Value> {
     let rules = role["rules"].as_array().into_iter().flatten();
     let rules = rules.filter(|rule| rule["verbs"] == json!(["impersonate"]));
     rules.flat_map(|rule| rule["resourceNames"].as_array().unwrap().clone()).collect()
 }
 
 /// The account that Roles are written as, as the process learns it.
-pub(super) fn grants_account(deployment: &Value) -> String {
+pub(crate) fn grants_account(deployment: &Value) -> String {
     environment(deployment)["CODER_K8S_GRANTS_ACCOUNT"].clone()
 }
 
 /// The Services in CODER_K8S_SERVING_NAME.
-pub(super) fn serving_names(deployment: &Value) -> Vec<String> {
+pub(crate) fn serving_names(deployment: &Value) -> Vec<String> {
     environment(deployment)["CODER_K8S_SERVING_NAME"].split(',').map(str::to_owned).collect()
 }
 

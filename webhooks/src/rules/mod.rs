@@ -198,7 +198,7 @@ pub struct Rule {
     /// What to do about a problem.
     pub(crate) fix: &'static str,
     /// Why it exists.
-    pub(crate) why: &'static str,
+    pub why: &'static str,
     /// Part of a manifest that breaks it.
     pub(crate) bad: &'static str,
     /// The same part, good.
