@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops where something is missing")]
 
 mod built;
+mod matrix;
+mod references;
 
 use built::{Built, grants_account, impersonated, serving_names, text_of};
 use coder_k8s::manifests::{self, File, rbac};
@@ -62,9 +64,10 @@ fn overlay(name: &str, below: &Path, settings: &str) -> PathBuf {
 
 #[tokio::test]
 async fn every_kustomization_builds() {
-    let folders =
-        ["kustomize/base", "kustomize/overlays/default", "kustomize/overlays/local", "kustomize/samples"];
-    for folder in folders.into_iter().chain(["crds", "webhooks", "policies"]) {
+    // tests/packaging/manifests/matrix.rs has the overlays.
+    for folder in
+        ["kustomize/base", "kustomize/samples", "crds", "webhooks", "policies", "policies/warn-only"]
+    {
         let answer = kustomize(&repository().join(folder)).await;
         assert!(answer.ok, "{folder}: {}", answer.stderr);
         assert_eq!(answer.stderr, "", "{folder} builds with warnings");
