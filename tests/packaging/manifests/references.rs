@@ -96,7 +96,7 @@ impl Foreign<'_> {
                     && list(&policy["spec"]["ingress"]).flat_map(|rule| list(&rule["ports"])).all(named)
             };
             let pods = self.0.of_kind("Deployment").collect::<Vec<_>>();
-            if !pods.is_empty() && !pods.iter().all(|deployment| reaches(deployment)) {
+            if !pods.is_empty() && !pods.iter().all(reaches) {
                 found.push(format!("NetworkPolicy {}", policy["metadata"]["name"]));
             }
         }
