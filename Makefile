@@ -12,7 +12,9 @@ TYPOS_VERSION := 1.51.1
 TYPOS := $(CACHE)/typos-$(TYPOS_VERSION)/bin/typos
 CARGO_DENY := $(CACHE)/cargo-deny-$(CARGO_DENY_VERSION)/bin/cargo-deny
 KUBECTL = $(or $(wildcard $(KUBEBUILDER_ASSETS)/kubectl),$(shell tests/cluster-tools/build.sh --where)/kubectl)
-KUSTOMIZATIONS = crds webhooks policies policies/warn-only kustomize/samples kustomize/base $(wildcard kustomize/overlays/* kustomize/examples/*)
+# A Component is built where it is taken in: tests/packaging builds each of them.
+KUSTOMIZATIONS = crds webhooks policies policies/warn-only $(patsubst %/kustomization.yaml,%,$(shell \
+  grep -l '^kind: Kustomization' kustomize/*/kustomization.yaml kustomize/*/*/kustomization.yaml kustomize/*/*/*/kustomization.yaml))
 
 .PHONY: help
 help: ## list the targets
@@ -30,7 +32,7 @@ run: cluster-tools ## a local cluster with simulated nodes, the operator and one
 	@$(TARGET)/debug/local-cluster $(TARGET)/debug/coder-k8s $(RUN_ARGS)
 
 .PHONY: test
-test: cluster-tools ## all unit and integration tests, on a real API server, SUITES_AT_ONCE=2
+test: cluster-tools packaging-tools ## all unit and integration tests, on a real API server, SUITES_AT_ONCE=2
 	@RUST_BACKTRACE=0 tests/run-suites.sh
 
 .PHONY: test-contract
@@ -46,6 +48,10 @@ test-faults: cluster-tools ## every fault of coderd and its database, and a deat
 .PHONY: cluster-tools
 cluster-tools: ## build the test cluster's programs that are missing (about 11 minutes, once)
 	@tests/cluster-tools/build.sh
+
+.PHONY: packaging-tools
+packaging-tools: ## build a second kustomize and fetch the CRDs that the overlay matrix needs (a minute or two, once)
+	@tests/cluster-tools/packaging/build.sh
 
 .PHONY: gitops-tools
 gitops-tools: ## build the real Flux and Argo CD for GitOps tests (about 14 minutes, once)

@@ -1,5 +1,6 @@
 //! What the API server makes of what we give it: definitions, children, lists, and the rights we have there.
 
+mod ca_injection;
 mod children;
 mod cluster;
 mod definitions;

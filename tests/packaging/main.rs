@@ -1,5 +1,6 @@
 //! What is shipped and what is written: manifests, documentation and the linter.
 
+mod alerts;
 mod docs;
 mod examples;
 mod kustomizeconfig;

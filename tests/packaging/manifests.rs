@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops where something is missing")]
 
 pub mod built;
+mod matrix;
+mod references;
 
 use built::{Built, grants_account, impersonated, overlay, serving_names, text_of};
 use coder_k8s::manifests::{self, File, rbac};
@@ -58,9 +60,10 @@ fn no_generated_file_outlives_what_generated_it() {
 
 #[tokio::test]
 async fn every_kustomization_builds() {
-    let folders =
-        ["kustomize/base", "kustomize/overlays/default", "kustomize/overlays/local", "kustomize/samples"];
-    for folder in folders.into_iter().chain(["crds", "webhooks", "policies"]) {
+    // tests/packaging/manifests/matrix.rs has the overlays.
+    for folder in
+        ["kustomize/base", "kustomize/samples", "crds", "webhooks", "policies", "policies/warn-only"]
+    {
         let answer = kustomize(&repository().join(folder)).await;
         assert!(answer.ok, "{folder}: {}", answer.stderr);
         assert_eq!(answer.stderr, "", "{folder} builds with warnings");
@@ -121,14 +124,14 @@ async fn nothing_has_the_name_of_an_object_of_the_go_operator_but_what_is_shared
 
 /// Whoever installs us by any overlay has it: without it the label of a namespace would switch off every question.
 #[tokio::test]
-async fn every_overlay_ships_the_policy_for_namespaces_without_admission() {
+async fn every_overlay_ships_the_policies_that_no_webhook_replaces() {
     for overlay in ["default", "local"] {
         let built = Built::from(&repository().join("kustomize/overlays").join(overlay)).await;
         let named = |kind: &str, name: &str| {
             let mut all = built.of_kind(kind).filter(|one| one["metadata"]["name"] == name);
             all.next().unwrap_or_else(|| panic!("{overlay} has no {kind} {name}"))
         };
-        let policies = ["coder-k8s-break-glass", "coder-k8s-admission-label"];
+        let policies = ["coder-k8s-break-glass", "coder-k8s-admission-label", "coder-k8s-ca-injection"];
         for policy in policies {
             let spec = &named("ValidatingAdmissionPolicyBinding", policy)["spec"];
             assert_eq!(spec["validationActions"], json!(["Deny", "Audit"]), "{overlay}");
