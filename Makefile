@@ -116,7 +116,7 @@ dist: cluster-tools ## a release in target/dist: static binaries, install.yaml, 
 	@REGISTRY="$(REGISTRY)" ARCHITECTURES="$(ARCHITECTURES)" KUBECTL="$(KUBECTL)" dist/build.sh "$(TARGET)/dist"
 
 .PHONY: test-dist
-test-dist: cluster-tools ## the binary of make dist alone in an empty root: resolves, verifies, becomes ready (as root, for chroot)
+test-dist: cluster-tools ## the released binary alone in an empty root: it resolves, verifies and becomes ready (as root, for chroot)
 	@cargo build --locked -p support --bin empty-root
 	@$(TARGET)/debug/empty-root $(TARGET)/dist/coder-k8s-linux-amd64
 

@@ -1,8 +1,6 @@
 //! Every command of docs/migration.md, run in the order of the page on what the Go operator installs: from there to us,
 //! back, to us again, and away; and from an earlier build of ours, whose objects had other names. The operator under test runs as a process in the place of its pods.
 
-mod helm;
-
 use crate::docs::{BINARY, LIMIT, commands};
 use serde_json::{Value, json};
 use std::path::PathBuf;
