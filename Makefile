@@ -109,16 +109,11 @@ bench-scale: cluster-tools ## time, requests and memory for SIZES="100 300 1000"
 
 # Where released images are, and nowhere else: install.yaml and the container file follow.
 REGISTRY ?= ghcr.io/coder
-ARCHITECTURES ?= amd64 arm64
+ARCHITECTURES ?= amd64
 
 .PHONY: dist
 dist: cluster-tools ## a release in target/dist: static binaries, install.yaml, archives, SBOM, checksums (ten minutes a platform)
 	@REGISTRY="$(REGISTRY)" ARCHITECTURES="$(ARCHITECTURES)" KUBECTL="$(KUBECTL)" dist/build.sh "$(TARGET)/dist"
-
-.PHONY: test-dist
-test-dist: cluster-tools ## the released binary alone in an empty root: it resolves, verifies and becomes ready (as root, for chroot)
-	@cargo build --locked -p support --bin empty-root
-	@$(TARGET)/debug/empty-root $(TARGET)/dist/coder-k8s-linux-amd64
 
 # kubeconform is for this target alone: its folder in the cache has a key of its own, so that it never makes anybody
 # build the cluster's programs again.
