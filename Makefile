@@ -113,6 +113,14 @@ bench-scale: cluster-tools ## time, requests and memory for SIZES="100 300 1000"
 	@cargo build --locked --release -p support --bin bench-scale
 	@$(TARGET)/release/bench-scale $(TARGET)/release/coder-k8s $(SIZES)
 
+# Where released images are, and nowhere else: install.yaml and the container file follow.
+REGISTRY ?= ghcr.io/coder
+ARCHITECTURES ?= amd64
+
+.PHONY: dist
+dist: cluster-tools ## a release in target/dist: static binaries, install.yaml, archives, SBOM, checksums (ten minutes a platform)
+	@REGISTRY="$(REGISTRY)" ARCHITECTURES="$(ARCHITECTURES)" KUBECTL="$(KUBECTL)" dist/build.sh "$(TARGET)/dist"
+
 # kubeconform is for this target alone: its folder in the cache has a key of its own, so that it never makes anybody
 # build the cluster's programs again.
 KUBECONFORM_MODULE := tests/cluster-tools/kubeconform

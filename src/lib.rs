@@ -20,6 +20,7 @@ pub mod coderd;
 pub mod confidential;
 mod control_plane_access;
 pub mod controller;
+mod convert;
 mod foreign;
 pub mod kubernetes;
 pub mod lint;

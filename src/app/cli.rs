@@ -2,7 +2,7 @@
 
 use super::flags::Flags;
 use crate::manifests::{self, File, ManifestError};
-use crate::{controller, lint};
+use crate::{controller, convert, lint};
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use std::io::Write;
@@ -47,10 +47,23 @@ pub(super) enum Command {
     },
     #[command(flatten)]
     Offline(lint::Command),
+    /// Print what something else than a manifest of ours becomes.
+    Convert {
+        /// What is converted.
+        #[command(subcommand)]
+        command: convert::Command,
+    },
     /// Print the completion script of a shell.
     Completion {
         /// The shell.
         shell: Shell,
+    },
+    /// Write a manual page of every subcommand below a folder, for packages.
+    #[command(hide = true)]
+    Manual {
+        /// The folder.
+        #[arg(long)]
+        output: PathBuf,
     },
 }
 
@@ -58,7 +71,9 @@ pub(super) enum Command {
 pub(super) fn run(command: Command) -> ExitCode {
     let outcome = match command {
         Command::Offline(command) => return lint::run(&command, &controller::render),
+        Command::Convert { command } => return convert::run(&command),
         Command::Completion { shell } => completion(shell),
+        Command::Manual { output } => manual(&output),
         Command::Manifests { output } => manifests(output),
         Command::Schema { kind, output } => schema(kind, output.as_deref()),
     };
@@ -79,6 +94,12 @@ fn completion(shell: Shell) -> Result<(), String> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "coder-k8s", &mut script);
     std::io::stdout().write_all(&script).map_err(|error| format!("cannot print: {error}"))
+}
+
+fn manual(folder: &Path) -> Result<(), String> {
+    std::fs::create_dir_all(folder)
+        .and_then(|()| clap_mangen::generate_to(Cli::command(), folder))
+        .map_err(|error| format!("cannot write {}: {error}", folder.display()))
 }
 
 fn manifests(output: Option<PathBuf>) -> Result<(), String> {

@@ -1,6 +1,7 @@
 //! What is shipped and what is written: manifests, documentation and the linter.
 
 mod alerts;
+mod convert;
 mod docs;
 mod examples;
 mod kustomizeconfig;
