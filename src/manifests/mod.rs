@@ -10,9 +10,11 @@ pub mod rbac;
 mod reasons;
 mod reference;
 mod roles;
+mod split_roles;
 mod yaml;
 
 pub use custom_resources::definitions;
+pub use split_roles::ROLE_LABEL;
 
 /// A file of the repository that nobody writes by hand.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +34,9 @@ pub enum ManifestError {
     /// An object has no YAML form.
     #[error("{0} cannot be written as YAML: {1}")]
     Yaml(String, serde_saphyr::SerializeError),
+    /// A manifest of the base that others are made of cannot be read.
+    #[error("kustomize/base/{0} cannot be read: {1}")]
+    Base(String, String),
     /// A CustomResourceDefinition lacks its version, or the version its schema.
     #[error("{0} has no version with a schema")]
     NoSchema(String),
@@ -44,10 +49,11 @@ pub enum ManifestError {
 type Generated = Result<Vec<File>, ManifestError>;
 
 /// One generator for each sort of file; a new sort is one more line.
-const GENERATORS: [fn() -> Generated; 8] = [
+const GENERATORS: [fn() -> Generated; 9] = [
     custom_resources::files,
     admission::files,
     roles::files,
+    split_roles::files,
     permissions::files,
     metrics::files,
     reasons::files,
