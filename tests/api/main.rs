@@ -4,4 +4,6 @@ mod children;
 mod cluster;
 mod definitions;
 mod lists;
+mod namespaced;
 mod rights;
+mod split_roles;
