@@ -114,6 +114,9 @@ async fn the_roles_of_watched_namespaces_allow_what_is_done_there_and_no_more() 
         ["--leaf-lifetime=2s", "--ca-propagation=1s", "--ca-retirement-margin=1s", "--verify-interval=1s"];
     let mut operator = start(&installation, &[&home, &team], &flags.map(str::to_owned)).await;
     operator.ready(LIMIT).await;
+    let rotate =
+        format!("annotate secret coder-k8s-ca -n {} coder.com/rotate-ca=now", installation.namespace);
+    cluster.kubectl(&rotate).await.expect_ok();
     let handed_on = run_a_control_plane(&cluster, &home, &team).await;
     let is_idle = |right: &&String| !needs_coderd(right) && !right.ends_with("events.k8s.io/events");
     for (account, user, handed_on) in [
