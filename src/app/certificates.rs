@@ -13,7 +13,10 @@ use crate::serving::leaf::CurrentLeaf;
 use crate::serving::own_certificates::{OwnCertificates, Targets};
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
+use kube::Resource;
+use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
+use std::fmt::Debug;
 
 /// Starts it; the result is what listeners serve, and the APIServices of ours for whoever else follows them.
 pub(super) fn start(
@@ -49,8 +52,13 @@ fn start_own(
     leaf: &CurrentLeaf,
 ) -> Reflected<APIService> {
     let kube = &context.kube;
-    let secret =
-        reflect(context, running, "Secret", kube.ours::<Secret>(), &Selection::Named(SECRET.to_owned()));
+    let secret = reflect(
+        context,
+        running,
+        "Secret",
+        vec![kube.ours::<Secret>()],
+        &Selection::Named(SECRET.to_owned()),
+    );
     let targets = follow_targets(context, running);
     let api_services = targets.api_services.clone();
     let flags = &context.flags.certificates;
@@ -86,17 +94,25 @@ fn start_own(
 }
 
 fn follow_targets(context: &Context, running: &mut Running) -> Targets {
-    let labelled = Selection::Labelled(LABEL_SELECTOR.to_owned());
-    let kube = &context.kube;
     Targets {
-        mutating: reflect(context, running, "MutatingWebhookConfiguration", kube.everywhere(), &labelled),
-        validating: reflect(context, running, "ValidatingWebhookConfiguration", kube.everywhere(), &labelled),
+        mutating: follow_labelled(context, running, "MutatingWebhookConfiguration"),
+        validating: follow_labelled(context, running, "ValidatingWebhookConfiguration"),
         api_services: follow_api_services(context, running),
     }
 }
 
 /// The APIServices that are labelled as ours.
 pub(super) fn follow_api_services(context: &Context, running: &mut Running) -> Reflected<APIService> {
+    follow_labelled(context, running, "APIService")
+}
+
+/// What calls us belongs to no namespace: there is none where we look at a few namespaces only, and nobody is asked.
+fn follow_labelled<K>(context: &Context, running: &mut Running, kind: &'static str) -> Reflected<K>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+{
     let labelled = Selection::Labelled(LABEL_SELECTOR.to_owned());
-    reflect(context, running, "APIService", context.kube.everywhere(), &labelled)
+    let kube = &context.kube;
+    let objects = if kube.scope().is_cluster() { vec![kube.everywhere()] } else { Vec::new() };
+    reflect(context, running, kind, objects, &labelled)
 }

@@ -8,6 +8,7 @@ use crate::coderd::{AllowedUrls, Egress, Observer, Resolve, addresses, allowed, 
 use crate::confidential::Confidential;
 use crate::controller::control_plane::consent::Consent;
 use crate::controller::control_plane::orphans;
+use crate::kubernetes::Scope;
 use crate::kubernetes::lease::Timing;
 use crate::serving::authority::Times;
 use clap::{ArgAction, Args, ValueEnum};
@@ -15,6 +16,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 use webhooks::Config;
+use webhooks::text::LABEL;
 
 /// Who keeps the CA behind our serving certificates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -56,6 +58,11 @@ pub(crate) struct Flags {
     /// How long one request to coderd may take.
     #[arg(long, default_value = "15s", value_parser = durations::parse, env = "CODER_K8S_CODER_REQUEST_TIMEOUT")]
     pub coder_request_timeout: Duration,
+
+    /// A namespace to work in, with permissions in it alone: only those named here are watched, and nothing of the whole
+    /// cluster is read. Needs --app=controller. Repeatable, or comma-separated; without it the whole cluster.
+    #[arg(long, value_name = "NAMESPACE", value_delimiter = ',', env = "CODER_K8S_WATCH_NAMESPACE")]
+    pub watch_namespace: Vec<String>,
 
     #[command(flatten)]
     /// Where our own connections may lead.
@@ -214,6 +221,7 @@ impl Flags {
     pub(crate) fn check(&self) -> Result<Vec<String>, Misused> {
         self.check_cluster_domain()?;
         self.check_grants_account()?;
+        self.check_watch_namespace()?;
         self.check_certificates()?;
         self.check_leases()?;
         self.check_coder()
@@ -240,6 +248,27 @@ impl Flags {
             "--grants-account={account:?} is not the name of a ServiceAccount; the Deployment takes it from the annotation \
              coder.com/grants-account of its pods"
         )))
+    }
+
+    /// Webhooks, the aggregated API and MCP answer for the whole cluster, or not at all.
+    fn check_watch_namespace(&self) -> Result<(), Misused> {
+        let Some(first) = self.watch_namespace.first() else { return Ok(()) };
+        if let Some(bad) = self.watch_namespace.iter().find(|name| !LABEL.matches(name)) {
+            return Err(Misused(format!("--watch-namespace={bad:?} is not the name of a namespace")));
+        }
+        if self.app == Mode::Controller {
+            return Ok(());
+        }
+        let app = self.app.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
+        Err(Misused(format!(
+            "--watch-namespace={first} does not go with --app={app}: webhooks, the aggregated API and MCP answer for the whole \
+             cluster; choose --app=controller, or leave --watch-namespace out"
+        )))
+    }
+
+    /// The namespaces that are watched.
+    pub(crate) fn scope(&self) -> Scope {
+        Scope::of(&self.watch_namespace)
     }
 
     fn check_certificates(&self) -> Result<(), Misused> {

@@ -4,11 +4,12 @@
 use super::process::{Context, Fatal, Running};
 use crate::control_plane_access::control_planes::ControlPlanes;
 use crate::controller::control_plane::Dependants;
-use crate::kubernetes::{Kept, Objects, Reflected, Selection};
+use crate::kubernetes::{Kept, Objects, Reflected, Selection, refusal};
 use crate::serving::metrics::Named;
 use crds::{CoderControlPlane, CoderProvisioner, CoderWorkspaceProxy};
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use kube::Resource;
+use kube::runtime::watcher;
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
 
@@ -20,11 +21,11 @@ pub(super) fn follow(
 ) -> (ControlPlanes, Dependants) {
     let kube = &context.kube;
     let control_planes =
-        require(context, running, "CoderControlPlane", kube.everywhere::<Kept<CoderControlPlane>>());
+        require(context, running, "CoderControlPlane", kube.watched::<Kept<CoderControlPlane>>());
     let provisioners =
-        require(context, running, "CoderProvisioner", kube.everywhere::<Kept<CoderProvisioner>>());
+        require(context, running, "CoderProvisioner", kube.watched::<Kept<CoderProvisioner>>());
     let proxies =
-        require(context, running, "CoderWorkspaceProxy", kube.everywhere::<Kept<CoderWorkspaceProxy>>());
+        require(context, running, "CoderWorkspaceProxy", kube.watched::<Kept<CoderWorkspaceProxy>>());
     (control_planes, Dependants { provisioners, proxies, api_services })
 }
 
@@ -32,18 +33,36 @@ fn require<K>(
     context: &Context,
     running: &mut Running,
     kind: &'static str,
-    objects: Objects<K>,
+    objects: Vec<Objects<K>>,
 ) -> Reflected<K>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
 {
     let gate = context.readiness.gate(kind);
     gate.close("its first list");
-    let reflected = reflect(context, running, kind, objects, &Selection::All);
+    let (refused, mut refusals) = tokio::sync::watch::channel(String::new());
+    let on_error = move |error: &watcher::Error| {
+        if let Some(refusal) = refusal(error) {
+            refused.send_replace(refusal);
+        }
+    };
+    let reflected = reflect_with(context, running, kind, objects, &Selection::All, on_error);
     let (unfollow, listed) = (context.unfollow.clone(), reflected.clone());
     running.followers.spawn(async move {
-        if listed.synced().await {
-            gate.open();
+        loop {
+            // Nobody else opens or closes the gate: what is refused later is not its matter.
+            tokio::select! {
+                biased;
+                synced = listed.synced() => {
+                    if synced {
+                        gate.open();
+                    }
+                    break;
+                }
+                Ok(()) = refusals.changed() => {
+                    gate.close(format!("its first list: {}", *refusals.borrow_and_update()));
+                }
+            }
         }
         unfollow.cancelled().await;
         Ok::<_, Fatal>(())
@@ -56,15 +75,31 @@ pub(super) fn reflect<K>(
     context: &Context,
     running: &mut Running,
     kind: &'static str,
-    objects: Objects<K>,
+    objects: Vec<Objects<K>>,
     selection: &Selection,
 ) -> Reflected<K>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
 {
+    reflect_with(context, running, kind, objects, selection, |_| ())
+}
+
+/// The same; `on_failure` hears of every list or watch that failed.
+fn reflect_with<K>(
+    context: &Context,
+    running: &mut Running,
+    kind: &'static str,
+    objects: Vec<Objects<K>>,
+    selection: &Selection,
+    on_failure: impl Fn(&watcher::Error) + Send + Sync + 'static,
+) -> Reflected<K>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+{
     let errors = context.metrics.watch_errors.get_or_create(&Named { name: kind }).clone();
-    let on_error = move |error: &kube::runtime::watcher::Error| {
+    let on_error = move |error: &watcher::Error| {
         errors.inc();
+        on_failure(error);
         tracing::warn!(kind, %error, "list or watch failed; it is tried again");
     };
     let (reflected, following) = Reflected::follow(objects, selection, context.unfollow.clone(), on_error);

@@ -116,7 +116,7 @@ fn follow_front_proxy(context: &Context, running: &mut Running) {
     let gate = context.readiness.gate("front-proxy trust");
     let objects = context.kube.within::<ConfigMap>(front_proxy::NAMESPACE);
     let selection = Selection::Named(front_proxy::CONFIG_MAP.to_owned());
-    let config_map = reflect(context, running, "ConfigMap", objects, &selection);
+    let config_map = reflect(context, running, "ConfigMap", vec![objects], &selection);
     let unfollow = context.unfollow.clone();
     running.followers.spawn(async move {
         FrontProxyTrust::default().run(config_map, gate, unfollow).await;

@@ -11,6 +11,7 @@ mod listeners;
 mod log_lines;
 mod logging;
 mod modes;
+mod permissions;
 mod process;
 mod reconcilers;
 mod shutdown;

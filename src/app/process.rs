@@ -9,6 +9,7 @@ use super::leader_tasks::{LeaderTask, LeaderTaskError, Work};
 use super::listeners;
 use super::logging;
 use super::modes::Part;
+use super::permissions;
 use super::reconcilers;
 use super::shutdown::Signals;
 use crate::kubernetes::events::Events;
@@ -141,6 +142,7 @@ async fn operate(flags: Flags, set_log_level: SetLogLevel) -> Result<(), Fatal> 
 async fn prepare(flags: Flags, set_log_level: SetLogLevel) -> Result<Context, Fatal> {
     let account = flags.grants_account.clone();
     let kube = Kube::connect(flags.kubeconfig.as_deref(), own_namespace(), account).await?;
+    let kube = kube.watching(flags.scope());
     let name = std::env::var("POD_NAME")
         .or_else(|_| std::env::var("HOSTNAME"))
         .unwrap_or_else(|_| "coder-k8s".into());
@@ -160,6 +162,7 @@ async fn prepare(flags: Flags, set_log_level: SetLogLevel) -> Result<Context, Fa
 /// Ports are bound before anybody campaigns: a replica that cannot serve must not lead.
 async fn start(context: &Context, running: &mut Running) -> Result<(), Fatal> {
     let mut leader_tasks = Vec::new();
+    permissions::follow(context, running);
     let (leaf, api_services) = certificates::start(context, running, &mut leader_tasks);
     if context.flags.app.runs(Part::Controller) {
         let api_services =

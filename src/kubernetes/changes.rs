@@ -1,8 +1,10 @@
 //! Changes of objects as they happen, by name and labels only: for whoever must look again, not for whoever must know.
 //! Nothing is kept; after a gap every object counts as changed.
 
+use super::merged::{Changes, Start, merged};
 use super::reflected::Selection;
 use super::trimmed::Trimmed;
+use super::wording::sentence;
 use super::{Kube, watches};
 use futures::{Stream, StreamExt};
 use kube::api::{ApiResource, DynamicObject};
@@ -41,7 +43,7 @@ impl MetadataEvent {
 pub(crate) type KindName = [&'static str; 3];
 
 impl Kube {
-    /// Metadata of every object of a kind that changed, of those selected, in all namespaces. Failures are passed on
+    /// Metadata of every object of a kind that changed, of those selected, in the whole cluster. Failures are passed on
     /// and tried again, later each time.
     pub fn changes<K>(
         &self,
@@ -53,16 +55,40 @@ impl Kube {
         metadata_events(Api::<Trimmed<K>>::all(self.watches.clone()), selection)
     }
 
-    /// The same for a kind that is a value, which the API server may not know: see [`is_unknown`].
-    pub fn changes_of(
+    /// The same in every namespace that we look at, for a kind that is a value, which the API server may not know: see
+    /// [`is_unknown`].
+    pub fn changes_of(&self, kind: KindName, selection: &Selection) -> Changes {
+        self.changes_in(&self.scope().places(), kind, selection)
+    }
+
+    /// The same in our own namespace too, whether or not we look at it.
+    pub fn changes_here_too(&self, kind: KindName, selection: &Selection) -> Changes {
+        self.changes_in(&self.scope().places_with(self.namespace()), kind, selection)
+    }
+
+    fn changes_in(
         &self,
+        places: &[&str],
         [api_version, kind, plural]: KindName,
         selection: &Selection,
-    ) -> impl Stream<Item = watcher::Result<MetadataEvent>> + Send + use<> {
+    ) -> Changes {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let kind = GroupVersionKind::gvk(group, version, kind);
         let resource = ApiResource::from_gvk_with_plural(&kind, plural);
-        metadata_events(Api::<Trimmed<DynamicObject>>::all_with(self.watches.clone(), &resource), selection)
+        let objects = |place: &str| -> Api<Trimmed<DynamicObject>> {
+            match place {
+                "" => Api::all_with(self.watches.clone(), &resource),
+                place => Api::namespaced_with(self.watches.clone(), place, &resource),
+            }
+        };
+        if let [place] = places {
+            return metadata_events(objects(place), selection).boxed();
+        }
+        let start = |place: &&str| -> Start {
+            let (objects, selection) = (objects(place), selection.clone());
+            Box::new(move || metadata_events(objects.clone(), &selection).boxed())
+        };
+        merged(places.iter().map(start).collect()).boxed()
     }
 }
 
@@ -82,6 +108,19 @@ where
             Event::Init => MetadataEvent::Listing,
         })
     })
+}
+
+/// What the API server said where it does not let us list or watch: it names verb, resource and namespace.
+pub(crate) fn refusal(error: &watcher::Error) -> Option<String> {
+    match error {
+        watcher::Error::InitialListFailed(kube::Error::Api(status))
+        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
+            if status.code == 403 =>
+        {
+            Some(sentence(&status.message))
+        }
+        _ => None,
+    }
 }
 
 /// Whether a watch failed because the API server does not know the kind, or no longer does.

@@ -5,6 +5,7 @@
 use super::configuration::{self, ConfigurationError};
 use super::grants;
 use super::objects::{CallError, Objects};
+use super::scope::Scope;
 use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
@@ -35,6 +36,7 @@ pub struct Kube {
     pub(super) as_grants: Client,
     namespace: String,
     grants_account: String,
+    scope: Scope,
 }
 
 /// Why there is no way to the API server.
@@ -94,7 +96,12 @@ impl Kube {
         config.auth_info.impersonate_groups = None;
         config.auth_info.impersonate_user_extra = None;
         let as_grants = client(&config)?;
-        Ok(Self { calls, watches, leases, as_grants, namespace, grants_account })
+        Ok(Self { calls, watches, leases, as_grants, namespace, grants_account, scope: Scope::Cluster })
+    }
+
+    /// The same, but nothing outside of these namespaces and our own is asked for.
+    pub fn watching(self, scope: Scope) -> Self {
+        Self { scope, ..self }
     }
 
     /// A failed call of that client, with what to do where the account is why.
@@ -127,6 +134,27 @@ impl Kube {
     {
         let api = |client: &Client| Api::namespaced(client.clone(), namespace);
         Objects::new(api(&self.calls), api(&self.watches))
+    }
+
+    /// The namespaces this process looks at.
+    pub fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    /// Objects of a kind in every namespace that this process looks at, one set for each list that is needed.
+    pub fn watched<K>(&self) -> Vec<Objects<K>>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        match &self.scope {
+            Scope::Cluster => vec![self.everywhere()],
+            Scope::Namespaces(namespaces) => namespaces.iter().map(|one| self.within(one)).collect(),
+        }
+    }
+
+    /// Objects of a kind outside of all namespaces, by calls as the account that Roles and RoleBindings are written as.
+    pub fn as_grants<K: Resource<DynamicType = ()>>(&self) -> Objects<K> {
+        Objects::new(Api::all(self.as_grants.clone()), Api::all(self.watches.clone()))
     }
 
     /// Objects of a kind in the whole cluster.

@@ -39,16 +39,17 @@ impl Selection {
 
 /// A handle on the kept objects. Cloning is cheap.
 pub(crate) struct Reflected<K: Resource<DynamicType = ()> + Clone + 'static> {
-    store: Store<K>,
-    /// Whether the first list is complete; notified with every change as well.
+    /// One for each list and watch: what one namespace lists says nothing of another.
+    stores: Vec<Store<K>>,
+    /// First lists that are not complete yet; notified with every change as well.
     /// The store's own `wait_until_ready` wakes only one of several waiters, so it is not used.
-    listed: watch::Receiver<bool>,
-    relist: Arc<Notify>,
+    unlisted: watch::Receiver<usize>,
+    relist: Vec<Arc<Notify>>,
 }
 
 impl<K: Resource<DynamicType = ()> + Clone + 'static> Clone for Reflected<K> {
     fn clone(&self) -> Self {
-        Self { store: self.store.clone(), listed: self.listed.clone(), relist: self.relist.clone() }
+        Self { stores: self.stores.clone(), unlisted: self.unlisted.clone(), relist: self.relist.clone() }
     }
 }
 
@@ -58,63 +59,81 @@ where
 {
     /// The handle, and the future that keeps it up to date until `stop`; `on_error` hears of every failed list or watch.
     pub(crate) fn follow(
-        objects: Objects<K>,
+        objects: Vec<Objects<K>>,
         selection: &Selection,
         stop: CancellationToken,
-        on_error: impl Fn(&watcher::Error) + Send + 'static,
+        on_error: impl Fn(&watcher::Error) + Send + Sync + 'static,
     ) -> (Self, impl Future<Output = ()> + Send + 'static) {
-        let (objects, config) = (objects.watches, selection.config());
-        Self::reflect(move || watches::events(objects.clone(), config.clone()).boxed(), stop, on_error)
+        let start = |objects: Objects<K>| -> Start<K> {
+            let (objects, config) = (objects.watches, selection.config());
+            Box::new(move || watches::events(objects.clone(), config.clone()).boxed())
+        };
+        Self::reflect(objects.into_iter().map(start).collect(), stop, on_error)
     }
 
-    /// The same of events that `start` begins with a list, each time it is asked.
+    /// The same of events that each of `starts` begins with a list, each time it is asked. Without any there is nothing, and
+    /// that is known at once.
     pub(crate) fn reflect(
-        start: impl Fn() -> Events<K> + Send + 'static,
+        starts: Vec<Start<K>>,
         stop: CancellationToken,
-        on_error: impl Fn(&watcher::Error) + Send + 'static,
+        on_error: impl Fn(&watcher::Error) + Send + Sync + 'static,
     ) -> (Self, impl Future<Output = ()> + Send + 'static) {
-        let relist = Arc::new(Notify::new());
-        let events = restarted(start, relist.clone()).modify(forget_unread);
-        let (store, writer) = reflector::store();
-        let (changed, listed) = watch::channel(false);
-        let stream = reflector::reflector(writer, events);
-        (Self { store, listed, relist }, drive(stream, changed, stop, on_error))
+        let (changed, unlisted) = watch::channel(starts.len());
+        let (changed, on_error) = (Arc::new(changed), Arc::new(on_error));
+        let (mut stores, mut relist, mut following) = (Vec::new(), Vec::new(), Vec::new());
+        for start in starts {
+            let restart = Arc::new(Notify::new());
+            let events = restarted(start, restart.clone()).modify(forget_unread);
+            let (store, writer) = reflector::store();
+            let stream = reflector::reflector(writer, events);
+            following.push(drive(stream, changed.clone(), stop.clone(), on_error.clone()));
+            stores.push(store);
+            relist.push(restart);
+        }
+        let following = async move {
+            futures::future::join_all(following).await;
+            stop.cancelled().await;
+            // Whoever waits for a change is told only now that there will be none.
+            drop(changed);
+        };
+        (Self { stores, unlisted, relist }, following)
     }
 
     /// Has everything listed anew, because the watch is known to have missed something. What is kept stays until the list
     /// is complete.
     pub(crate) fn relist(&self) {
-        self.relist.notify_one();
+        self.relist.iter().for_each(|one| one.notify_one());
     }
 
     /// Returns when the first list is complete; `false` when we stopped before.
     pub(crate) async fn synced(&self) -> bool {
-        self.listed.clone().wait_for(|listed| *listed).await.is_ok()
+        self.unlisted.clone().wait_for(|unlisted| *unlisted == 0).await.is_ok()
     }
 
     /// Whether the first list is complete.
     pub(crate) fn is_synced(&self) -> bool {
-        *self.listed.borrow()
+        *self.unlisted.borrow() == 0
     }
 
     /// Every object kept.
     pub(crate) fn all(&self) -> Vec<Arc<K>> {
-        self.store.state()
+        self.stores.iter().flat_map(Store::state).collect()
     }
 
     /// The object of this name.
     pub(crate) fn named(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
-        self.store.get(&ObjectRef::new(name).within(namespace))
+        let object = ObjectRef::new(name).within(namespace);
+        self.stores.iter().find_map(|store| store.get(&object))
     }
 
     /// Some object, for a selection that has at most one.
     pub(crate) fn one(&self) -> Option<Arc<K>> {
-        self.store.find(|_| true)
+        self.stores.iter().find_map(|store| store.find(|_| true))
     }
 
     /// Returns after the next change (or at once, for one not yet seen by this handle); never, once we stopped.
     pub(crate) async fn changed(&mut self) {
-        if self.listed.changed().await.is_err() {
+        if self.unlisted.changed().await.is_err() {
             std::future::pending::<()>().await;
         }
     }
@@ -123,9 +142,12 @@ where
 /// The list and watch of a kind.
 type Events<K> = BoxStream<'static, watcher::Result<Event<K>>>;
 
+/// Begins them.
+type Start<K> = Box<dyn Fn() -> Events<K> + Send>;
+
 /// Events that begin again whenever they are asked to.
 fn restarted<K: Send + 'static>(
-    start: impl Fn() -> Events<K> + Send + 'static,
+    start: Start<K>,
     restart: Arc<Notify>,
 ) -> impl Stream<Item = watcher::Result<Event<K>>> + Send + 'static {
     let events = start();
@@ -151,16 +173,20 @@ fn forget_unread<K: Resource>(object: &mut K) {
 
 async fn drive<K>(
     stream: impl Stream<Item = watcher::Result<Event<K>>> + Send,
-    changed: watch::Sender<bool>,
+    changed: Arc<watch::Sender<usize>>,
     stop: CancellationToken,
-    on_error: impl Fn(&watcher::Error) + Send,
+    on_error: Arc<impl Fn(&watcher::Error) + Send + Sync>,
 ) {
-    let stream = stream.inspect_err(on_error).take_until(stop.cancelled_owned());
+    let mut is_listed = false;
+    let stream = stream.inspect_err(|error| on_error(error)).take_until(stop.cancelled_owned());
     let mut stream = std::pin::pin!(stream);
     while let Some(event) = stream.next().await {
         // Objects of a list become visible together, at its end.
         match event {
-            Ok(Event::InitDone) => changed.send_modify(|listed| *listed = true),
+            Ok(Event::InitDone) => {
+                let first = usize::from(!std::mem::replace(&mut is_listed, true));
+                changed.send_modify(|unlisted| *unlisted -= first);
+            }
             Ok(Event::Apply(_) | Event::Delete(_)) => changed.send_modify(|_| ()),
             Ok(Event::Init | Event::InitApply(_)) | Err(_) => {}
         }
@@ -197,11 +223,11 @@ mod tests {
         let lists = Mutex::new(lists);
         let start = move || listed(lists.lock().unwrap().pop().expect("one list for each start"));
         let stop = CancellationToken::new();
-        let (mut reflected, following) = Reflected::reflect(start, stop.clone(), |_| ());
+        let (mut reflected, following) = Reflected::reflect(vec![Box::new(start)], stop.clone(), |_| ());
         let following = tokio::spawn(following);
         assert!(reflected.synced().await);
         assert_eq!(reflected.all().len(), 2);
-        reflected.listed.mark_unchanged();
+        reflected.unlisted.mark_unchanged();
         reflected.relist();
         reflected.changed().await;
         let versions =
@@ -209,5 +235,30 @@ mod tests {
         assert_eq!(versions, [Some("7".to_owned())], "older ones count as well, and what is gone is gone");
         stop.cancel();
         following.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn objects_of_several_namespaces_are_known_when_all_have_been_listed() {
+        let stop = CancellationToken::new();
+        let (release, released) = tokio::sync::oneshot::channel::<()>();
+        let released = Mutex::new(Some(released));
+        let late = move || {
+            let released = released.lock().unwrap().take().expect("it is listed once");
+            stream::once(released).flat_map(|_| listed(vec![object("late", "2")])).boxed()
+        };
+        let early = || listed(vec![object("early", "1")]);
+        let starts: Vec<Start<ConfigMap>> = vec![Box::new(early), Box::new(late)];
+        let (mut reflected, following) = Reflected::reflect(starts, stop.clone(), |_| ());
+        let following = tokio::spawn(following);
+        reflected.changed().await;
+        assert!(!reflected.is_synced(), "one of two is not all");
+        release.send(()).unwrap();
+        assert!(reflected.synced().await);
+        assert!(reflected.named("team", "early").is_some() && reflected.named("team", "late").is_some());
+        assert_eq!(reflected.all().len(), 2);
+        stop.cancel();
+        following.await.unwrap();
+        let (nothing, _) = Reflected::<ConfigMap>::reflect(Vec::new(), CancellationToken::new(), |_| ());
+        assert!(nothing.is_synced() && nothing.one().is_none(), "there is nothing to wait for");
     }
 }

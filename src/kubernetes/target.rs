@@ -4,6 +4,7 @@
 use super::Kube;
 use super::changes::KindName;
 use super::objects::CallError;
+use super::scope::Scope;
 use kube::api::{ApiResource, DynamicObject};
 use kube::core::{GroupVersionKind, Status};
 use kube::{Api, Client};
@@ -37,20 +38,35 @@ impl<'a> Target<'a> {
     /// The calls about it. Names come from objects that may have been stored before there were rules: one that is no
     /// name of anything would lead to another path, and does not exist by its looks.
     pub(super) fn api(&self, kube: &Kube) -> Result<Api<DynamicObject>, CallError> {
-        self.api_of(&kube.calls)
+        self.api_of(kube, &kube.calls)
     }
 
     /// The same for a change. What gives rights is written as the account that holds what may be handed on: Kubernetes
     /// lets nobody grant more than he holds, and we hold more than anybody is to be given.
     pub(super) fn writing(&self, kube: &Kube) -> Result<Api<DynamicObject>, CallError> {
-        self.api_of(if self.gives_rights() { &kube.as_grants } else { &kube.calls })
+        self.api_of(kube, if self.gives_rights() { &kube.as_grants } else { &kube.calls })
     }
 
     pub(super) fn gives_rights(&self) -> bool {
         self.api_version.split('/').next() == Some("rbac.authorization.k8s.io")
     }
 
-    fn api_of(&self, client: &Client) -> Result<Api<DynamicObject>, CallError> {
+    /// The namespace it is in, or is; empty for a list of the whole cluster.
+    fn place(&self) -> &'a str {
+        if self.plural == "namespaces" { self.name } else { self.namespace }
+    }
+
+    /// Whether it is where this process looks, or in its own namespace.
+    fn is_within(&self, scope: &Scope, ours: &str) -> bool {
+        let place = self.place();
+        scope.contains(place) || place == ours
+    }
+
+    fn api_of(&self, kube: &Kube, client: &Client) -> Result<Api<DynamicObject>, CallError> {
+        if !self.is_within(kube.scope(), kube.namespace()) {
+            let refusal = kube::Error::Api(Box::new(kube.scope().refusal(self.place())));
+            return Err(CallError::Failed { operation: self.operation("use"), source: Box::new(refusal) });
+        }
         if ![self.namespace, self.name].into_iter().all(is_segment) {
             let missing = Status::failure("there can be no object of this name", "NotFound").with_code(404);
             let (operation, source) = (self.operation("use"), Box::new(kube::Error::Api(Box::new(missing))));
@@ -100,6 +116,20 @@ mod tests {
         assert!(of("coder.com/v1alpha1", "CoderControlPlane").is_of_ours());
         assert!(!of("v1", "Secret").is_of_ours());
         assert!(of("v1", "Secret").most_values() < of("apps/v1", "Deployment").most_values());
+    }
+
+    #[test]
+    fn a_call_stays_within_the_namespaces_that_are_watched_and_our_own() {
+        let scope = Scope::of(&["a".to_owned(), "b".to_owned()]);
+        let is_within = |plural, namespace, name| {
+            let target = Target { api_version: "v1", kind: "Kind", plural, namespace, name };
+            target.is_within(&scope, "ours")
+        };
+        assert!(is_within("secrets", "a", "x") && is_within("secrets", "ours", "x"));
+        assert!(is_within("namespaces", "", "b") && !is_within("namespaces", "", "c"));
+        assert!(!is_within("secrets", "c", "x") && !is_within("secrets", "", ""), "nor the whole cluster");
+        let target = Target { api_version: "v1", kind: "Kind", plural: "kinds", namespace: "", name: "" };
+        assert!(target.is_within(&Scope::Cluster, "ours"));
     }
 
     #[test]

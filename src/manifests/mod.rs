@@ -12,10 +12,12 @@ pub mod rbac;
 mod reasons;
 mod reference;
 mod roles;
+mod split_roles;
 mod yaml;
 
 pub use custom_resources::definitions;
 pub use editor_schemas::{all as editor_schemas, of as editor_schema};
+pub use split_roles::ROLE_LABEL;
 
 /// A file of the repository that nobody writes by hand.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +37,9 @@ pub enum ManifestError {
     /// An object has no YAML form.
     #[error("{0} cannot be written as YAML: {1}")]
     Yaml(String, serde_saphyr::SerializeError),
+    /// A manifest of the base that others are made of cannot be read.
+    #[error("kustomize/base/{0} cannot be read: {1}")]
+    Base(String, String),
     /// A CustomResourceDefinition lacks its version, or the version its schema.
     #[error("{0} has no version with a schema")]
     NoSchema(String),
@@ -47,12 +52,13 @@ pub enum ManifestError {
 type Generated = Result<Vec<File>, ManifestError>;
 
 /// One generator for each sort of file; a new sort is one more line.
-const GENERATORS: [fn() -> Generated; 10] = [
+const GENERATORS: [fn() -> Generated; 11] = [
     custom_resources::files,
     editor_schemas::files,
     kustomize_config::files,
     admission::files,
     roles::files,
+    split_roles::files,
     permissions::files,
     metrics::files,
     reasons::files,

@@ -1,14 +1,17 @@
 //! Decides what the page on permissions shows: every role that is shipped, who holds it, and why each right is needed.
 //! It never says what the table does not say: reasons and purposes are those of [`super::rbac::ROLES`].
 
-use super::rbac::{GRANTS_ACCOUNT, Grant, Holder, On, ROLES, Role, SERVICE_ACCOUNT};
+use super::rbac::{GRANTS_ACCOUNT, Grant, Holder, On, Part, ROLES, Role, SERVICE_ACCOUNT};
 use super::reference::{HEADER, cell, code};
 use super::roles::role_kind;
 use super::{File, Generated};
 
 const OPENING: &str = "# Permissions\n\n\
     Every right that is shipped, with its reason. The names are those before a prefix that an overlay adds; the same reasons \
-    stand beside the rules in `kustomize/base/rbac.yaml`. [security.md](../security.md) says who can do what with them.\n";
+    stand beside the rules in `kustomize/base/rbac.yaml`. The third column names the parts of the operator that need a right: where \
+    each role has an identity of its own (`kustomize/components/split-roles`), its account holds what is for the controller or for the \
+    webhooks, and for certificates and metrics. In `kustomize/overlays/namespaced` the same rights are Roles, without those that no \
+    Role can give. [security.md](../security.md) says who can do what with them.\n";
 
 /// `docs/reference/permissions.md`.
 pub(super) fn files() -> Generated {
@@ -22,7 +25,7 @@ pub(super) fn files() -> Generated {
 fn section(role: &Role) -> String {
     let rows: String = role.grants.iter().map(row).collect();
     format!(
-        "\n## {} {}\n\n{} {}\n\n| on | may | why |\n|---|---|---|\n{rows}",
+        "\n## {} {}\n\n{} {}\n\n| on | may | for | why |\n|---|---|---|---|\n{rows}",
         role_kind(role.holder),
         code(role.name),
         holder(role.holder),
@@ -52,7 +55,18 @@ fn row(grant: &Grant) -> String {
         }
         On::Urls(urls) => words(urls, ", "),
     };
-    format!("| {on} | {} | {} |\n", grant.verbs.join(", "), cell(grant.reason))
+    let parts = grant.parts.iter().map(|part| part_name(*part)).collect::<Vec<_>>().join(", ");
+    format!("| {on} | {} | {parts} | {} |\n", grant.verbs.join(", "), cell(grant.reason))
+}
+
+fn part_name(part: Part) -> &'static str {
+    match part {
+        Part::Controller => "controller",
+        Part::Webhooks => "webhooks",
+        Part::AggregatedApi => "aggregated API",
+        Part::Authority => "certificates",
+        Part::Metrics => "metrics",
+    }
 }
 
 fn on(group: &str, resources: &[&str]) -> String {
@@ -66,6 +80,7 @@ fn words(words: &[&str], between: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::rbac::Extent;
     use super::*;
 
     #[test]
@@ -85,7 +100,16 @@ mod tests {
     #[test]
     fn a_right_that_is_limited_by_name_says_so() {
         let named = On::Named { group: "", resources: &["serviceaccounts"], names: &["coder-k8s-grants"] };
-        let told = row(&Grant { on: named, verbs: &["impersonate"], reason: "Because." });
-        assert_eq!(told, "| `serviceaccounts`<br>only `coder-k8s-grants` | impersonate | Because. |\n");
+        let told = row(&Grant {
+            on: named,
+            verbs: &["impersonate"],
+            parts: &[Part::Controller, Part::Metrics],
+            extent: Extent::Namespace,
+            reason: "Because.",
+        });
+        assert_eq!(
+            told,
+            "| `serviceaccounts`<br>only `coder-k8s-grants` | impersonate | controller, metrics | Because. |\n"
+        );
     }
 }

@@ -1,38 +1,119 @@
-//! Decides how the table of rights becomes RBAC objects: a role for each entry, a binding where an account of ours holds it.
+//! Decides how the table of rights becomes RBAC objects: a role for each entry, a binding where an account of ours holds it;
+//! for one identity a role, and for a few namespaces, the rows that are needed then.
 //! It never adds a right: every rule is a row of [`super::rbac::ROLES`].
 
-use super::rbac::{GRANTS_ACCOUNT, Grant, Holder, On, PLACEHOLDER_NAMESPACE, ROLES, Role, SERVICE_ACCOUNT};
+use super::rbac::{
+    GRANTS_ACCOUNT, Grant, Holder, On, PLACEHOLDER_NAMESPACE, ROLES, Role, SERVICE_ACCOUNT, SPLIT_ROLES,
+    WATCHED, grants_in_watched,
+};
 use super::{File, Generated, ManifestError, yaml};
+use crds::well_known::HANDED_ON;
 use serde::Serialize;
 use serde_json::{Value, json};
 use serde_saphyr::FlowSeq;
 
 const API_VERSION: &str = "rbac.authorization.k8s.io/v1";
 
-/// `kustomize/base/rbac.yaml`.
+/// `kustomize/base/rbac.yaml`, and what stands beside it or in its place.
 pub(super) fn files() -> Generated {
-    let mut content = yaml::HEADER.to_owned();
-    for (index, role) in ROLES.iter().enumerate() {
-        if index > 0 {
-            content.push_str("---\n");
-        }
-        content.push_str(&rules_and_purpose(role)?);
-        if let Some(binding) = binding(role) {
-            content.push_str("---\n");
-            content.push_str(&yaml::document(role.name, &binding)?);
+    let of_table = |role: &'static Role| Shape {
+        kind: role_kind(role.holder),
+        name: role.name,
+        metadata: metadata(role),
+        purpose: role.purpose,
+        grants: role.grants.iter().collect(),
+        account: account(role.holder),
+    };
+    Ok(vec![
+        file("kustomize/base/rbac.yaml", ROLES.iter().map(of_table))?,
+        file("kustomize/components/split-roles/rbac.yaml", split())?,
+        file("kustomize/overlays/namespaced/watched/rbac.yaml", watched())?,
+    ])
+}
+
+/// One role as it is written, with who holds it.
+struct Shape {
+    kind: &'static str,
+    name: &'static str,
+    metadata: Value,
+    purpose: &'static str,
+    grants: Vec<&'static Grant>,
+    account: Option<&'static str>,
+}
+
+fn file(path: &str, roles: impl IntoIterator<Item = Shape>) -> Result<File, ManifestError> {
+    let mut documents = Vec::new();
+    for role in roles {
+        documents.push(rules_and_purpose(&role)?);
+        if let Some(binding) = role.account.map(|account| binding(&role, account)) {
+            documents.push(yaml::document(role.name, &binding)?);
         }
     }
-    Ok(vec![File { path: "kustomize/base/rbac.yaml".to_owned(), content }])
+    Ok(File { path: path.to_owned(), content: format!("{}{}", yaml::HEADER, documents.join("---\n")) })
+}
+
+/// The rights of one identity a role.
+fn split() -> impl Iterator<Item = Shape> {
+    SPLIT_ROLES.iter().flat_map(|role| {
+        let shape = |kind, metadata, purpose, grants| Shape {
+            kind,
+            name: role.name,
+            metadata,
+            purpose,
+            grants,
+            account: Some(role.name),
+        };
+        let everywhere = "What this role does in every namespace or outside of all.";
+        let at_home = "What this role does in its own namespace only.";
+        [
+            shape("ClusterRole", json!({ "name": role.name }), everywhere, role.everywhere().collect()),
+            shape("Role", namespaced(role.name), at_home, role.at_home().collect()),
+        ]
+    })
+}
+
+/// The rights of an operator in a namespace that it watches.
+fn watched() -> impl Iterator<Item = Shape> {
+    let shape = |name, purpose, grants, account| Shape {
+        kind: "Role",
+        name,
+        metadata: namespaced(name),
+        purpose,
+        grants,
+        account: Some(account),
+    };
+    let is_handed_on = |name: &'static str| {
+        let handed_on: &[Grant] = ROLES.iter().find(|role| role.name == name).map_or(&[], |role| role.grants);
+        grants_in_watched(Holder::GrantsEverywhere)
+            .filter(|grant| handed_on.iter().any(|one| one.on == grant.on && one.verbs == grant.verbs))
+            .collect::<Vec<_>>()
+    };
+    let ours = grants_in_watched(Holder::OperatorEverywhere).collect();
+    [
+        shape(WATCHED, "What the operator does in a namespace that it watches.", ours, SERVICE_ACCOUNT),
+        shape(GRANTS_ACCOUNT, purpose_of(GRANTS_ACCOUNT), is_handed_on(GRANTS_ACCOUNT), GRANTS_ACCOUNT),
+        shape(
+            HANDED_ON,
+            "What coderd and its provisioners may be given in this namespace. A rule of spec.rbac.extraRules beyond it needs a Role \
+             of your own that is bound to the same account.",
+            is_handed_on(HANDED_ON),
+            GRANTS_ACCOUNT,
+        ),
+    ]
+    .into_iter()
+}
+
+fn purpose_of(name: &str) -> &'static str {
+    ROLES.iter().find(|role| role.name == name).map_or("", |role| role.purpose)
 }
 
 /// A role, with its purpose and the reason of every rule as comments: whoever reviews the YAML sees why.
-fn rules_and_purpose(role: &Role) -> Result<String, ManifestError> {
-    let head =
-        json!({ "apiVersion": API_VERSION, "kind": role_kind(role.holder), "metadata": metadata(role) });
+fn rules_and_purpose(role: &Shape) -> Result<String, ManifestError> {
+    let head = json!({ "apiVersion": API_VERSION, "kind": role.kind, "metadata": role.metadata });
     let mut text = yaml::comment(role.purpose, 0);
     text.push_str(&yaml::document(role.name, &head)?);
     text.push_str("rules:\n");
-    for grant in role.grants {
+    for grant in &role.grants {
         text.push_str(&yaml::comment(grant.reason, 0));
         text.push_str(&yaml::fragment(role.name, &[Rule::of(grant)])?);
     }
@@ -46,10 +127,14 @@ pub(super) fn role_kind(holder: Holder) -> &'static str {
     }
 }
 
+fn namespaced(name: &str) -> Value {
+    json!({ "name": name, "namespace": PLACEHOLDER_NAMESPACE })
+}
+
 fn metadata(role: &Role) -> Value {
     match role.holder {
         Holder::OperatorEverywhere | Holder::GrantsEverywhere => json!({ "name": role.name }),
-        Holder::OperatorAtHome => json!({ "name": role.name, "namespace": PLACEHOLDER_NAMESPACE }),
+        Holder::OperatorAtHome => namespaced(role.name),
         Holder::Users { aggregate_to: [] } => json!({ "name": role.name }),
         Holder::Users { aggregate_to } => {
             let label = |to: &&str| (format!("rbac.authorization.k8s.io/aggregate-to-{to}"), json!("true"));
@@ -59,25 +144,28 @@ fn metadata(role: &Role) -> Value {
     }
 }
 
-/// What gives the role to an account of ours; roles for users are bound by whoever runs the cluster.
-fn binding(role: &Role) -> Option<Value> {
-    let (kind, account) = match role.holder {
-        Holder::OperatorEverywhere => ("ClusterRoleBinding", SERVICE_ACCOUNT),
-        Holder::OperatorAtHome => ("RoleBinding", SERVICE_ACCOUNT),
-        Holder::GrantsEverywhere => ("ClusterRoleBinding", GRANTS_ACCOUNT),
-        Holder::Users { .. } => return None,
-    };
-    Some(json!({
+/// The account of ours that holds a role; roles for users are bound by whoever runs the cluster.
+fn account(holder: Holder) -> Option<&'static str> {
+    match holder {
+        Holder::OperatorEverywhere | Holder::OperatorAtHome => Some(SERVICE_ACCOUNT),
+        Holder::GrantsEverywhere => Some(GRANTS_ACCOUNT),
+        Holder::Users { .. } => None,
+    }
+}
+
+/// What gives the role to an account of ours.
+fn binding(role: &Shape, account: &str) -> Value {
+    json!({
         "apiVersion": API_VERSION,
-        "kind": kind,
-        "metadata": metadata(role),
+        "kind": format!("{}Binding", role.kind),
+        "metadata": role.metadata,
         "roleRef": {
-            "apiGroup": "rbac.authorization.k8s.io", "kind": role_kind(role.holder), "name": role.name,
+            "apiGroup": "rbac.authorization.k8s.io", "kind": role.kind, "name": role.name,
         },
         "subjects": [{
             "kind": "ServiceAccount", "name": account, "namespace": PLACEHOLDER_NAMESPACE,
         }],
-    }))
+    })
 }
 
 /// A list in one line: a rule then fits on a screen next to its reason.

@@ -5,4 +5,6 @@ mod children;
 mod cluster;
 mod definitions;
 mod lists;
+mod namespaced;
 mod rights;
+mod split_roles;

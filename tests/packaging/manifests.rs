@@ -41,8 +41,10 @@ fn no_generated_file_outlives_what_generated_it() {
         "docs",
         "docs/reference",
         "kustomize/base",
+        "kustomize/components/split-roles",
         "kustomize/kustomizeconfig",
         "kustomize/kustomizeconfig/merge-keys",
+        "kustomize/overlays/namespaced/watched",
         "kustomize/schemas",
         "policies",
         "webhooks",
@@ -60,10 +62,16 @@ fn no_generated_file_outlives_what_generated_it() {
 
 #[tokio::test]
 async fn every_kustomization_builds() {
-    // tests/packaging/manifests/matrix.rs has the overlays.
-    for folder in
-        ["kustomize/base", "kustomize/samples", "crds", "webhooks", "policies", "policies/warn-only"]
-    {
+    // tests/packaging/manifests/matrix.rs has the other overlays.
+    for folder in [
+        "kustomize/base",
+        "kustomize/overlays/namespaced",
+        "kustomize/samples",
+        "crds",
+        "webhooks",
+        "policies",
+        "policies/warn-only",
+    ] {
         let answer = kustomize(&repository().join(folder)).await;
         assert!(answer.ok, "{folder}: {}", answer.stderr);
         assert_eq!(answer.stderr, "", "{folder} builds with warnings");
@@ -186,13 +194,75 @@ async fn the_checks_find_planted_faults() {
     assert_ne!(broken("Deployment", annotation, json!("other")).dangling(), [""; 0]);
     let annotation = "/spec/template/metadata/annotations/coder.com~1grants-account";
     assert_ne!(broken("Deployment", annotation, json!("other")).dangling(), [""; 0]);
-    assert_ne!(broken("Role", "/rules/4/resourceNames", json!(["other"])).dangling(), [""; 0]);
+    assert_ne!(broken("Role", "/rules/6/resourceNames", json!(["other"])).dangling(), [""; 0]);
     assert_ne!(broken("Role", "/metadata/namespace", json!("other")).misplaced("coder-system"), [""; 0]);
     let bundle = json!({ "caBundle": "Cg==" });
     assert_ne!(broken("ServiceAccount", "/metadata/labels", bundle).misplaced("coder-system"), [""; 0]);
     assert_ne!(broken("Service", "/spec/ports/0/targetPort", json!("other")).unselected(), [""; 0]);
     let selector = "/spec/selector/matchLabels";
     assert_ne!(broken("PodDisruptionBudget", selector, json!({ "other": "label" })).unselected(), [""; 0]);
+}
+
+/// The owner of a few namespaces may install it, and nothing of it reaches beyond them.
+#[tokio::test]
+async fn nothing_of_the_namespaced_overlay_belongs_to_the_whole_cluster() {
+    let built = Built::from(&repository().join("kustomize/overlays/namespaced")).await;
+    for object in &built.0 {
+        let place = object["metadata"]["namespace"].as_str().unwrap_or_default();
+        let kinds = ["ServiceAccount", "Role", "RoleBinding", "Service", "Deployment", "PodDisruptionBudget"];
+        assert!(
+            kinds.iter().any(|kind| object["kind"] == *kind),
+            "{} {}",
+            object["kind"],
+            object["metadata"]["name"]
+        );
+        assert!(["coder-system", "coder"].contains(&place), "{place}");
+    }
+    assert_eq!(built.dangling(), [""; 0]);
+    let container = &built.only("Deployment")["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(container["args"], json!(["--app=controller"]));
+    let watched = json!({ "name": "CODER_K8S_WATCH_NAMESPACE", "value": "coder" });
+    assert!(container["env"].as_array().unwrap().contains(&watched), "{container}");
+}
+
+#[tokio::test]
+async fn split_roles_are_one_deployment_and_one_identity_each_and_whole_under_a_prefix() {
+    let default = repository().join("kustomize/overlays/default");
+    let folder = overlay("split", &default, "");
+    let component = repository().join("kustomize/components/split-roles").canonicalize().unwrap();
+    let up = "../".repeat(folder.components().count() - 1);
+    let relative = component.strip_prefix("/").unwrap().display();
+    let settings = format!("namespace: elsewhere\nnamePrefix: team-\ncomponents: [{up}{relative}]");
+    let built = Built::from(&overlay("split", &default, &settings)).await;
+    assert_eq!(built.dangling(), [""; 0]);
+    assert_eq!(built.misplaced("elsewhere"), [""; 0]);
+    let mut apps = Vec::new();
+    for deployment in built.of_kind("Deployment") {
+        let pod = &deployment["spec"]["template"];
+        let (name, account) = (&deployment["metadata"]["name"], &pod["spec"]["serviceAccountName"]);
+        assert_eq!(name, account, "an identity of its own");
+        let app = pod["spec"]["containers"][0]["args"][0].as_str().unwrap().strip_prefix("--app=").unwrap();
+        assert_eq!(pod["metadata"]["labels"][manifests::ROLE_LABEL], app);
+        assert_eq!(deployment["spec"]["selector"]["matchLabels"][manifests::ROLE_LABEL], app);
+        let ports = pod["spec"]["containers"][0]["ports"].to_string();
+        assert_eq!(ports.contains("webhooks"), app == "webhooks", "{ports}");
+        apps.push(app.to_owned());
+    }
+    assert_eq!(apps, rbac::SPLIT_ROLES.iter().map(|role| role.app).collect::<Vec<_>>());
+    assert_eq!(built.of_kind("PodDisruptionBudget").count(), apps.len());
+    let selects = |name: &str| {
+        let service = built.of_kind("Service").find(|one| one["metadata"]["name"] == name).unwrap();
+        service["spec"]["selector"][manifests::ROLE_LABEL].clone()
+    };
+    assert_eq!(selects("team-coder-k8s-webhooks"), "webhooks");
+    assert_eq!(selects("team-coder-k8s-metrics"), Value::Null, "every pod has metrics");
+    let has = |name: &str| built.of_kind("ServiceAccount").any(|one| one["metadata"]["name"] == name);
+    assert!(!has("team-coder-k8s"), "the account of the one operator");
+    for role in built.of_kind("Role") {
+        let of_controller = role["metadata"]["name"] == "team-coder-k8s-controller";
+        let accounts = impersonated(role);
+        assert_eq!(accounts, if of_controller { vec![json!("team-coder-k8s-grants")] } else { vec![] });
+    }
 }
 
 #[tokio::test]

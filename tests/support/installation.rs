@@ -32,7 +32,7 @@ impl Installation {
         let namespace = cluster.namespace(purpose).await;
         let service_account = format!("{namespace}-coder-k8s");
         let grants_account = format!("{namespace}-coder-k8s-grants");
-        let manifests = manifests(&namespace).await;
+        let manifests = manifests(&namespace, &[]).await;
         let admission = apply(cluster, &manifests).await;
         Self { cluster: cluster.clone(), namespace, service_account, grants_account, manifests, admission }
     }
@@ -49,6 +49,47 @@ impl Installation {
             manifests,
             admission,
         }
+    }
+
+    /// Applies the overlay into a new namespace, with one account for each role of the operator. `service_account` is that of
+    /// the controller; see [`Self::account_of`].
+    pub async fn split(cluster: &Cluster, purpose: &str) -> Self {
+        let namespace = cluster.namespace(purpose).await;
+        let component = repository().join("kustomize/components/split-roles");
+        let manifests = without_workloads(&manifests(&namespace, &[component]).await);
+        let admission = apply(cluster, &manifests).await;
+        let service_account = format!("{namespace}-coder-k8s-controller");
+        let grants_account = format!("{namespace}-coder-k8s-grants");
+        Self { cluster: cluster.clone(), namespace, service_account, grants_account, manifests, admission }
+    }
+
+    /// Applies the namespaced overlay, with permissions in its own new namespace and in these, and none outside.
+    pub async fn namespaced(cluster: &Cluster, purpose: &str, watched: &[&str]) -> Self {
+        let namespace = cluster.namespace(purpose).await;
+        let crds = kustomize(&repository().join("crds")).await.expect_ok();
+        apply(cluster, &crds).await;
+        let manifests = without_workloads(&namespaced_manifests(&namespace, watched).await);
+        apply(cluster, &manifests).await;
+        let service_account = format!("{namespace}-coder-k8s");
+        let grants_account = format!("{namespace}-coder-k8s-grants");
+        Self {
+            cluster: cluster.clone(),
+            namespace,
+            service_account,
+            grants_account,
+            manifests,
+            admission: Vec::new(),
+        }
+    }
+
+    /// What the account of a role is called, where every role has one.
+    pub fn account_of(&self, role: &str) -> String {
+        format!("{}-coder-k8s-{role}", self.namespace)
+    }
+
+    /// Everything that was applied.
+    pub fn objects(&self) -> Vec<Value> {
+        serde_saphyr::from_multiple(&self.manifests).expect("kustomize writes YAML")
     }
 
     /// Applies everything but the webhook configurations once more, over what a test has broken.
@@ -154,16 +195,53 @@ async fn apply(cluster: &Cluster, manifests: &str) -> Vec<Value> {
     webhooks
 }
 
-/// The local overlay with another namespace and a name prefix, as a user would derive it.
-async fn manifests(namespace: &str) -> String {
+/// The local overlay with these components, another namespace and a name prefix, as a user would derive it.
+async fn manifests(namespace: &str, components: &[PathBuf]) -> String {
     let folder = scratch_folder("overlay");
     let overlay = relative(&folder, &repository().join("kustomize/overlays/local"));
-    let kustomization = serde_json::json!({
-        "apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
-        "namespace": namespace, "namePrefix": format!("{namespace}-"), "resources": [overlay],
-    });
-    std::fs::write(folder.join("kustomization.yaml"), kustomization.to_string()).expect("a writable folder");
+    let components: Vec<String> = components.iter().map(|component| relative(&folder, component)).collect();
+    kustomization(
+        &folder,
+        json!({ "namespace": namespace, "namePrefix": format!("{namespace}-"), "resources": [overlay],
+            "components": components }),
+    );
     kustomize(&folder).await.expect_ok()
+}
+
+/// The namespaced overlay for these namespaces, as a user would derive it.
+async fn namespaced_manifests(namespace: &str, watched: &[&str]) -> String {
+    let folder = scratch_folder("overlay");
+    let below = |name: &str, of: &str, settings: Value| {
+        let inner = folder.join(name);
+        std::fs::create_dir_all(&inner).expect("a writable folder");
+        let of = repository().join("kustomize/overlays/namespaced").join(of);
+        let mut settings = settings;
+        settings["resources"] = json!([relative(&inner, &of)]);
+        kustomization(&inner, settings);
+        name.to_owned()
+    };
+    let mut resources = vec![below("operator", "operator", json!({ "namespace": namespace }))];
+    for place in watched {
+        let subject = json!([{ "op": "replace", "path": "/subjects/0/namespace", "value": namespace }]);
+        let patch = json!({ "target": { "kind": "RoleBinding" }, "patch": subject.to_string() });
+        let name = format!("watched-{place}");
+        resources.push(below(&name, "watched", json!({ "namespace": place, "patches": [patch] })));
+    }
+    kustomization(&folder, json!({ "namePrefix": format!("{namespace}-"), "resources": resources }));
+    kustomize(&folder).await.expect_ok()
+}
+
+fn kustomization(folder: &Path, mut settings: Value) {
+    settings["apiVersion"] = json!("kustomize.config.k8s.io/v1beta1");
+    settings["kind"] = json!("Kustomization");
+    std::fs::write(folder.join("kustomization.yaml"), settings.to_string()).expect("a writable folder");
+}
+
+/// What is left where a process takes the place of the pods.
+fn without_workloads(manifests: &str) -> String {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(manifests).expect("kustomize writes YAML");
+    let runs = |object: &&Value| object["kind"] != "Deployment" && object["kind"] != "PodDisruptionBudget";
+    documents.iter().filter(runs).map(|object| format!("---\n{object}\n")).collect()
 }
 
 /// The repository this harness belongs to.

@@ -129,3 +129,19 @@ fn the_token_shows_in_neither_debug_nor_help() {
     let flags = flags("--coder-session-token=hunter2");
     assert!(!format!("{flags:?}").contains("hunter2"));
 }
+
+#[test]
+fn namespaces_are_watched_by_the_reconcilers_alone() {
+    let two = flags("--app=controller --watch-namespace=a --watch-namespace=b,c");
+    assert_eq!((two.check(), two.watch_namespace.len()), (Ok(Vec::new()), 3));
+    assert_eq!(two.scope().places(), ["a", "b", "c"]);
+    assert!(flags("").scope().is_cluster());
+    for app in ["all", "webhooks", "aggregated-apiserver", "mcp-http"] {
+        let error = flags(&format!("--app={app} --watch-namespace=a")).check().unwrap_err().to_string();
+        assert!(error.contains(&format!("--app={app}")) && error.contains("--app=controller"), "{error}");
+    }
+    for bad in ["A", "a.b", "-a", "a/b"] {
+        let error = flags(&format!("--app=controller --watch-namespace=x,{bad}")).check().unwrap_err();
+        assert!(error.to_string().contains("not the name of a namespace"), "{error}");
+    }
+}

@@ -41,7 +41,8 @@ pub(crate) async fn gate<'a>(
         return Ok(Some(Gate { snapshot, ..Gate::default() }));
     }
     let mut live = Vec::new();
-    for child in children {
+    // What is elsewhere is not applied at all, and nobody can look at it.
+    for child in children.filter(|child| kube.scope().contains(&child.namespace)) {
         live.push((child, kube.read(child.target()).await?.filter(|live| is_of(live, child))));
     }
     Ok(Some(Gate { admission_disabled: true, withheld: withheld::withheld(home, &live), snapshot: None }))

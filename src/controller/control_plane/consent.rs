@@ -29,6 +29,8 @@ pub(crate) enum Answer<'a> {
     Missing,
     /// The value of its label, if it has one.
     Label(Option<&'a str>),
+    /// Nobody can tell, and why.
+    Unread(&'a str),
 }
 
 /// What becomes of the rights in a namespace; the messages say why, and how to change it.
@@ -37,7 +39,7 @@ pub(crate) enum Verdict {
     /// They are brought to what the spec asks for.
     Grant,
     /// Those that are there stay exactly as they are.
-    Freeze(String),
+    Freeze(Reason, String),
     /// They are taken back, and none are granted.
     Revoke(String),
     /// None are granted; there are none yet.
@@ -61,17 +63,25 @@ pub(crate) fn verdict(
         Answer::Missing => {
             Verdict::Withhold(Reason::NamespaceMissing, format!("namespace {to} does not exist; create it"))
         }
+        // Whatever it says by now: nothing is taken back and nothing is widened.
+        Answer::Unread(why) => Verdict::Freeze(
+            Reason::NamespaceUnread,
+            format!("namespace {to} cannot be read, so coderd's permissions there stay as they are: {why}"),
+        ),
         Answer::Label(Some(NOBODY)) => Verdict::Revoke(format!(
             "namespace {to} accepts no workspaces: its label is {NOBODY}, so coderd has no permissions there; to change that, {}",
             fix()
         )),
         Answer::Label(Some(label)) if label == from => Verdict::Grant,
         Answer::Label(_) if consent == Consent::Off => Verdict::Grant,
-        Answer::Label(_) if granted_before => Verdict::Freeze(format!(
-            "namespace {to} no longer consents, so coderd's permissions there stay as they are; {}; \
-             {WORKSPACES_FROM}={NOBODY} revokes them",
-            fix()
-        )),
+        Answer::Label(_) if granted_before => Verdict::Freeze(
+            Reason::GrantFrozen,
+            format!(
+                "namespace {to} no longer consents, so coderd's permissions there stay as they are; {}; \
+                 {WORKSPACES_FROM}={NOBODY} revokes them",
+                fix()
+            ),
+        ),
         Answer::Label(label) => {
             let says = label.map(|label| format!(": its label names {label}")).unwrap_or_default();
             let message =
@@ -88,7 +98,8 @@ mod tests {
     fn word(verdict: Verdict) -> &'static str {
         match verdict {
             Verdict::Grant => "grant",
-            Verdict::Freeze(_) => "freeze",
+            Verdict::Freeze(Reason::GrantFrozen, _) => "freeze",
+            Verdict::Freeze(reason, _) => reason.as_str(),
             Verdict::Revoke(_) => "revoke",
             Verdict::Withhold(reason, _) => reason.as_str(),
         }
@@ -96,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_border_is_crossed_with_consent_only_and_a_right_goes_by_none_alone() {
-        use Answer::{Label, Missing};
+        use Answer::{Label, Missing, Unread};
         use Consent::{Off, On};
         for (consent, to, answer, before, expected) in [
             (On, "coder", Missing, false, "grant"),
@@ -112,6 +123,10 @@ mod tests {
             (Off, "team", Label(None), false, "grant"),
             (Off, "team", Label(Some("other")), true, "grant"),
             (Off, "team", Missing, true, "NamespaceMissing"),
+            (On, "team", Unread("no"), true, "NamespaceUnread"),
+            (On, "team", Unread("no"), false, "NamespaceUnread"),
+            (Off, "team", Unread("no"), false, "NamespaceUnread"),
+            (On, "coder", Unread("no"), false, "grant"),
         ] {
             let decided = word(verdict(consent, "coder", to, answer, before));
             assert_eq!(decided, expected, "{consent:?} {to} {answer:?} {before}");
@@ -127,7 +142,7 @@ mod tests {
             [(None, false), (Some(&*other), false), (None, true), (Some(&*other), true), (Some("none"), true)]
         {
             let message = match verdict(Consent::On, "coder", &long, Answer::Label(label), before) {
-                Verdict::Freeze(message) | Verdict::Revoke(message) | Verdict::Withhold(_, message) => {
+                Verdict::Freeze(_, message) | Verdict::Revoke(message) | Verdict::Withhold(_, message) => {
                     message
                 }
                 Verdict::Grant => panic!("nobody agreed"),

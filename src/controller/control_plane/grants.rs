@@ -75,10 +75,19 @@ impl Reconciler {
     async fn agreed(&self, subject: &Subject, access: &WorkspaceAccess) -> Result<(), Trouble> {
         let (from, to) = (&subject.object.key.namespace, &access.namespace);
         let failed = |error: CallError| (Reason::Failed, format!("{to}: {error}"));
-        let namespace = self.namespace(to).await.map_err(failed)?;
-        let answer = namespace.as_ref().map_or(Answer::Missing, |one| Answer::Label(says(one)));
-        let held = self.kube.read(access.binding.target()).await.map_err(failed)?;
-        let before = held.is_some_and(|live| is_ours(&live, subject, &access.binding));
+        let (namespace, unread) = match self.namespace(to).await {
+            Ok(namespace) => (namespace, None),
+            Err(error) if error.is_refused() => (None, Some(error.to_string())),
+            Err(error) => return Err(failed(error)),
+        };
+        let (answer, before) = match &unread {
+            Some(why) => (Answer::Unread(why), false),
+            None => {
+                let held = self.kube.read(access.binding.target()).await.map_err(failed)?;
+                let before = held.is_some_and(|live| is_ours(&live, subject, &access.binding));
+                (namespace.as_ref().map_or(Answer::Missing, |one| Answer::Label(says(one))), before)
+            }
+        };
         match consent::verdict(self.consent, from, to, answer, before) {
             Verdict::Grant if subject.object.has_finalizer() => Ok(()),
             Verdict::Grant => Err((
@@ -88,8 +97,7 @@ impl Reconciler {
                     name::CONTROL_PLANE
                 ),
             )),
-            Verdict::Freeze(message) => Err((Reason::GrantFrozen, message)),
-            Verdict::Withhold(reason, message) => Err((reason, message)),
+            Verdict::Freeze(reason, message) | Verdict::Withhold(reason, message) => Err((reason, message)),
             Verdict::Revoke(message) => {
                 prune::revoke(&self.kube, subject.object.owner(), to).await.map_err(failed)?;
                 Err((Reason::ConsentRefused, message))

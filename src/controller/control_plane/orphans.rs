@@ -170,7 +170,10 @@ async fn left(kube: &Kube, control_planes: &ControlPlanes) -> Result<Left, CallE
         let (api_version, kind_name, plural) = kind;
         let namespace = if plural == "secrets" { kube.namespace() } else { "" };
         let target = Target { api_version, kind: kind_name, plural, namespace, name: "" };
-        let unseen = |key: &ObjectKey| control_planes.named(&key.namespace, &key.name).is_none();
+        // A control plane that we do not look at may well be there: whoever looks at it answers for what it has.
+        let unseen = |key: &ObjectKey| {
+            kube.scope().contains(&key.namespace) && control_planes.named(&key.namespace, &key.name).is_none()
+        };
         let text = |text: Option<String>| text.unwrap_or_default();
         let look = |metadata: ObjectMeta| {
             let Some(key) = owner(&metadata).filter(unseen) else { return };

@@ -63,6 +63,7 @@ reasons! {
             GrantFrozen: "A workspace namespace no longer agrees: its permissions stay as they are.",
             ConsentRefused: "A workspace namespace takes no workspaces: permissions there were revoked.",
             NamespaceMissing: "A workspace namespace does not exist.",
+            NamespaceUnread: "A workspace namespace cannot be read: permissions there stay as they are.",
             Refused: "The API server refuses the permissions.",
             ServiceNotOurs: "coderd was not asked: no Service of its name is ours.",
             ServiceChanged: "coderd was not asked: somebody changed the type or the selector of its Service.",

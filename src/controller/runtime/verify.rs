@@ -3,18 +3,24 @@
 
 use super::object_reader::ObjectReader;
 use super::queue::Queue;
-use super::watches::Router;
+use super::watches::{Changed, Router};
 use crate::controller::children::ChildKind;
 use crate::controller::identity::ObjectKey;
 use crate::controller::object::ReconciledKind;
-use crate::kubernetes::{CallError, Kube, Target};
+use crate::kubernetes::{CallError, Change, KindName, Kube, Scope, Target};
 use crds::well_known::{MANAGER, label};
+use kube::core::ObjectMeta;
+use serde_json::from_value;
+use std::collections::BTreeMap;
 use std::time::Duration;
+
+const NAMESPACE: KindName = ["v1", "Namespace", "namespaces"];
 
 /// Verifies until it is dropped: one list a kind of child, whoever owns them.
 pub(crate) async fn follow(kube: &Kube, router: &Router, interval: Duration) {
-    let children = router.children();
+    let (children, mut namespaces) = (router.children(), BTreeMap::new());
     loop {
+        look_at_namespaces(kube, router, &mut namespaces).await;
         tokio::time::sleep(interval).await;
         for kind in ChildKind::ALL.iter().copied().filter(|kind| children.is_followed(*kind)) {
             match verify(kube, router, kind).await {
@@ -24,6 +30,25 @@ pub(crate) async fn follow(kube: &Kube, router: &Router, interval: Duration) {
                     children.doubt(kind);
                     tracing::warn!(kind = kind.as_str(), %error, "children could not be verified; it is tried again")
                 }
+            }
+        }
+    }
+}
+
+/// Looks at the labels of namespaces where no watch tells of them: a watch is about all of them at once.
+async fn look_at_namespaces(kube: &Kube, router: &Router, seen: &mut BTreeMap<String, ObjectMeta>) {
+    let Scope::Namespaces(namespaces) = kube.scope() else { return };
+    for name in namespaces.iter() {
+        match kube.read(Target::of(NAMESPACE, "", name)).await {
+            Ok(Some(namespace)) => {
+                let Ok(metadata) = from_value::<ObjectMeta>(namespace["metadata"].clone()) else { continue };
+                if seen.insert(name.clone(), metadata.clone()).as_ref() != Some(&metadata) {
+                    router.changed(Changed::Namespace, &Change { metadata, gone: false });
+                }
+            }
+            Ok(None) => {}
+            Err(error) => {
+                tracing::warn!(name, %error, "a namespace could not be looked at; it is tried again")
             }
         }
     }

@@ -3,7 +3,10 @@
 
 mod grants;
 mod operator;
+mod shapes;
 mod users;
+
+pub use shapes::{SPLIT_ROLES, SplitRole, WATCHED, grants_at_home, grants_in_watched};
 
 /// The ServiceAccount the operator runs as.
 pub const SERVICE_ACCOUNT: &str = "coder-k8s";
@@ -56,6 +59,30 @@ pub enum Holder {
     },
 }
 
+/// A part of the operator that a right is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// The reconcilers.
+    Controller,
+    /// The admission webhooks.
+    Webhooks,
+    /// The aggregated API.
+    AggregatedApi,
+    /// Whoever keeps the CA of our serving certificates and injects it; every process takes part.
+    Authority,
+    /// The port of metrics and log level; every process has it.
+    Metrics,
+}
+
+/// How far a right must reach to be any good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// It counts in each namespace for itself: a Role can give it.
+    Namespace,
+    /// It is about something outside of all namespaces, or about all of them at once: a Role cannot give it.
+    Cluster,
+}
+
 /// One row of the table.
 #[derive(Debug, Clone, Copy)]
 pub struct Grant {
@@ -63,6 +90,10 @@ pub struct Grant {
     pub on: On,
     /// What may be done with it.
     pub verbs: &'static [&'static str],
+    /// The parts of the operator that need it; none for a right of users.
+    pub parts: &'static [Part],
+    /// How far it must reach.
+    pub extent: Extent,
     /// Why the right is needed.
     pub reason: &'static str,
 }
@@ -107,6 +138,14 @@ pub const ROLES: &[Role] = &[
 mod tests {
     use super::*;
     use crds::well_known;
+
+    #[test]
+    fn every_right_of_ours_names_the_parts_that_need_it_and_no_right_of_users_does() {
+        for (role, grant) in rows() {
+            let is_of_users = matches!(role.holder, Holder::Users { .. });
+            assert_eq!(grant.parts.is_empty(), is_of_users, "{grant:?}");
+        }
+    }
 
     fn rows() -> impl Iterator<Item = (&'static Role, &'static Grant)> {
         ROLES.iter().flat_map(|role| role.grants.iter().map(move |grant| (role, grant)))

@@ -1,7 +1,7 @@
 //! What the operator itself may do: in every namespace, in kube-system by one name, and in its own namespace.
 //! It never holds what is only to be handed on: another account does.
 
-use super::{GRANTS_ACCOUNT, Grant, Holder, KINDS, OPERATOR, OWNERS_OF_CHILDREN, On, Role};
+use super::{Extent, GRANTS_ACCOUNT, Grant, Holder, KINDS, OPERATOR, OWNERS_OF_CHILDREN, On, Part, Role};
 use crate::kubernetes::lease::{AUTHORITY_LEASE, CONTROLLER_LEASE};
 use crate::serving::authority::SECRET as CA_SECRET;
 use crds::well_known;
@@ -14,11 +14,15 @@ pub(super) const EVERYWHERE: Role = Role {
         Grant {
             on: On::Resources { group: well_known::GROUP, resources: KINDS },
             verbs: &["list", "watch"],
+            parts: &[Part::Controller],
+            extent: Extent::Namespace,
             reason: "The operator follows the objects it is there for.",
         },
         Grant {
             on: On::Resources { group: well_known::GROUP, resources: KINDS },
             verbs: &["get", "patch"],
+            parts: &[Part::Controller],
+            extent: Extent::Namespace,
             reason: "A reconcile reads the object as it is now; the patch is for our finalizer alone.",
         },
         Grant {
@@ -31,74 +35,114 @@ pub(super) const EVERYWHERE: Role = Role {
                 ],
             },
             verbs: &["patch"],
+            parts: &[Part::Controller],
+            extent: Extent::Namespace,
             reason: "It says what it observed; of a provisioner's keys and a proxy's registration before it makes or deletes one.",
         },
         Grant {
             on: On::Resources { group: well_known::GROUP, resources: OWNERS_OF_CHILDREN },
             verbs: &["update"],
+            parts: &[Part::Controller],
+            extent: Extent::Namespace,
             reason: "Children hold back a deletion in the foreground until they are gone. Clusters that guard this \
                      (OpenShift does) ask for the right when a child is made; nothing is ever called with it.",
         },
         Grant {
-            on: On::Resources { group: "", resources: &["secrets", "configmaps", "namespaces"] },
+            on: On::Resources { group: "", resources: &["secrets", "configmaps"] },
             verbs: &["get", "list", "watch"],
+            parts: &[Part::Controller],
+            extent: Extent::Namespace,
             reason: "Objects refer to Secrets and ConfigMaps by name: those are read when they are needed and never \
-                     kept. Lists and watches ask for metadata only; namespaces say by a label whose workspaces \
-                     they take.",
+                     kept. Lists and watches ask for metadata only.",
+        },
+        Grant {
+            on: On::Resources { group: "", resources: &["namespaces"] },
+            verbs: &["get"],
+            parts: &[Part::Controller],
+            extent: Extent::Namespace,
+            reason: "A namespace says by its labels whose workspaces it takes and whether admission is disabled there. A Role \
+                     gives this right for the namespace that it is in.",
+        },
+        Grant {
+            on: On::Resources { group: "", resources: &["namespaces"] },
+            verbs: &["list", "watch"],
+            parts: &[Part::Controller],
+            extent: Extent::Cluster,
+            reason: "What a namespace says by its labels is followed, by metadata only.",
         },
         Grant {
             on: On::Resources { group: "", resources: &["secrets"] },
             verbs: &["create", "patch", "delete"],
+            parts: &[Part::Controller],
+            extent: Extent::Namespace,
             reason: "The key of a provisioner and the token of a workspace proxy are kept in a Secret beside it, under a name that \
                      the spec may give. Only Secrets that the object controls are changed or removed.",
         },
         Grant {
             on: On::Resources { group: "", resources: &["services"] },
             verbs: &["get", "list", "watch", "create", "patch"],
+            parts: &[Part::Controller],
+            extent: Extent::Namespace,
             reason: "A child of every control plane and workspace proxy; it goes with its owner.",
         },
         Grant {
             on: On::Resources { group: "", resources: &["serviceaccounts"] },
             verbs: &["get", "list", "watch", "create", "patch", "delete"],
+            parts: &[Part::Controller],
+            extent: Extent::Namespace,
             reason: "Another child; one that the spec names no more is removed.",
         },
         Grant {
             on: On::Resources { group: "apps", resources: &["deployments"] },
             verbs: &["get", "list", "watch", "create", "patch", "delete"],
+            parts: &[Part::Controller],
+            extent: Extent::Namespace,
             reason: "The same for its pods. Before the key of a provisioner that goes is deleted, its Deployment is removed, so \
                      that daemons finish their builds.",
         },
         Grant {
             on: On::Resources { group: "", resources: &["pods"] },
             verbs: &["list"],
+            parts: &[Part::Controller],
+            extent: Extent::Namespace,
             reason: "Whether a rollout that is late is slow or stuck, whether the daemons of a provisioner that goes have \
                      ended, and which pod coderd does not hear of; asked only then, for the pods of one object.",
         },
         Grant {
             on: On::Resources { group: "", resources: &["pods"] },
             verbs: &["delete"],
+            parts: &[Part::Controller],
+            extent: Extent::Namespace,
             reason: "A daemon that coderd refused once never dials again: a pod of a provisioner that is ready, and that coderd \
                      has not heard of for minutes, is deleted, one a minute at most.",
         },
         Grant {
             on: On::Resources { group: "rbac.authorization.k8s.io", resources: &["roles", "rolebindings"] },
             verbs: &["get", "list", "watch"],
+            parts: &[Part::Controller],
+            extent: Extent::Namespace,
             reason: "What coderd may do where it runs workspaces. It is written and taken back as another account, \
                      coder-k8s-grants, which holds only what may be granted.",
         },
         Grant {
             on: On::Resources { group: "networking.k8s.io", resources: &["ingresses"] },
             verbs: &["get", "list", "watch", "create", "patch", "delete"],
+            parts: &[Part::Controller],
+            extent: Extent::Namespace,
             reason: "How users reach coderd and its proxies from outside the cluster; removed when it is no longer asked for.",
         },
         Grant {
             on: On::Resources { group: "gateway.networking.k8s.io", resources: &["httproutes"] },
             verbs: &["get", "list", "watch", "create", "patch", "delete"],
+            parts: &[Part::Controller],
+            extent: Extent::Namespace,
             reason: "The same by the Gateway API, where the cluster has it.",
         },
         Grant {
             on: On::Resources { group: "policy", resources: &["poddisruptionbudgets"] },
             verbs: &["get", "list", "watch", "create", "patch", "delete"],
+            parts: &[Part::Controller],
+            extent: Extent::Namespace,
             reason: "Keeps replicas apart from drains, where it is asked for.",
         },
         Grant {
@@ -107,6 +151,8 @@ pub(super) const EVERYWHERE: Role = Role {
                 resources: &["servicemonitors", "podmonitors"],
             },
             verbs: &["get", "list", "watch", "create", "patch", "delete"],
+            parts: &[Part::Controller],
+            extent: Extent::Namespace,
             reason: "Tells the Prometheus operator where to look, where there is one.",
         },
         Grant {
@@ -120,6 +166,8 @@ pub(super) const EVERYWHERE: Role = Role {
                 ],
             },
             verbs: &["list", "watch"],
+            parts: &[Part::Controller],
+            extent: Extent::Cluster,
             reason: "The last three kinds come with these definitions: nothing is asked about a kind that is not there, and \
                      its objects are followed as soon as it is.",
         },
@@ -129,29 +177,46 @@ pub(super) const EVERYWHERE: Role = Role {
                 resources: &["mutatingwebhookconfigurations", "validatingwebhookconfigurations"],
             },
             verbs: &["list", "watch", "patch"],
+            parts: &[Part::Authority],
+            extent: Extent::Cluster,
             reason: "It puts its CA in the caBundle of configurations labelled coder.com/inject-ca and reads the \
                      names of the Services they call. Their names carry the prefix of an overlay, so the right \
                      cannot be limited by name.",
         },
         Grant {
             on: On::Resources { group: "apiregistration.k8s.io", resources: &["apiservices"] },
-            verbs: &["list", "watch", "patch"],
-            reason: "The same for the aggregated API.",
+            verbs: &["list", "watch"],
+            parts: &[Part::Controller, Part::Authority],
+            extent: Extent::Cluster,
+            reason: "The same for the aggregated API; whether there is one also decides who needs access to coderd.",
+        },
+        Grant {
+            on: On::Resources { group: "apiregistration.k8s.io", resources: &["apiservices"] },
+            verbs: &["patch"],
+            parts: &[Part::Authority],
+            extent: Extent::Cluster,
+            reason: "Its CA goes in the caBundle of those as well.",
         },
         Grant {
             on: On::Resources { group: "events.k8s.io", resources: &["events"] },
             verbs: &["create", "patch"],
+            parts: &[Part::Controller],
+            extent: Extent::Namespace,
             reason: "It tells in Events, which are kept beside the object they are about, what it did and what went wrong, and \
                      counts repetitions in the Event that is there.",
         },
         Grant {
             on: On::Resources { group: "authentication.k8s.io", resources: &["tokenreviews"] },
             verbs: &["create"],
+            parts: &[Part::Metrics],
+            extent: Extent::Cluster,
             reason: "It asks the API server whose bearer token a caller shows.",
         },
         Grant {
             on: On::Resources { group: "authorization.k8s.io", resources: &["subjectaccessreviews"] },
             verbs: &["create"],
+            parts: &[Part::Webhooks, Part::Metrics],
+            extent: Extent::Cluster,
             reason: "It asks the API server whether a caller may do what it asks for.",
         },
     ],
@@ -170,6 +235,8 @@ pub(super) const FRONT_PROXY_READER: Role = Role {
             names: &["extension-apiserver-authentication"],
         },
         verbs: &["list", "watch"],
+        parts: &[Part::AggregatedApi],
+        extent: Extent::Cluster,
         reason: "It holds the CA and the names by which the API server proves that a request to the aggregated \
                  API comes from it.",
     }],
@@ -183,36 +250,62 @@ pub(super) const AT_HOME: Role = Role {
         Grant {
             on: On::Resources { group: "coordination.k8s.io", resources: &["leases"] },
             verbs: &["create"],
+            parts: &[Part::Controller, Part::Authority],
+            extent: Extent::Namespace,
             reason: "The first replica makes the leases; RBAC cannot limit a create by name.",
         },
         Grant {
             on: On::Named {
                 group: "coordination.k8s.io",
                 resources: &["leases"],
-                names: &[CONTROLLER_LEASE, AUTHORITY_LEASE],
+                names: &[CONTROLLER_LEASE],
             },
             verbs: &["get", "update"],
-            reason: "Replicas agree by these leases on who reconciles and who keeps the CA.",
+            parts: &[Part::Controller],
+            extent: Extent::Namespace,
+            reason: "Replicas agree by this lease on who reconciles.",
+        },
+        Grant {
+            on: On::Named { group: "coordination.k8s.io", resources: &["leases"], names: &[AUTHORITY_LEASE] },
+            verbs: &["get", "update"],
+            parts: &[Part::Authority],
+            extent: Extent::Namespace,
+            reason: "Replicas agree by this lease on who keeps the CA.",
+        },
+        Grant {
+            on: On::Resources { group: "events.k8s.io", resources: &["events"] },
+            verbs: &["create", "patch"],
+            parts: &[Part::Controller, Part::Authority],
+            extent: Extent::Namespace,
+            reason: "Events beside a lease tell who leads, those beside the Secret of the CA what became of it.",
         },
         Grant {
             on: On::Resources { group: "", resources: &["secrets"] },
             verbs: &["create"],
+            parts: &[Part::Authority],
+            extent: Extent::Namespace,
             reason: "The first replica makes the Secret of the CA; RBAC cannot limit a create by name.",
         },
         Grant {
             on: On::Named { group: "", resources: &["secrets"], names: &[CA_SECRET] },
             verbs: &["get", "list", "watch", "update"],
+            parts: &[Part::Authority],
+            extent: Extent::Namespace,
             reason: "Every replica follows the CA that signs its certificate; one of them rotates it.",
         },
         Grant {
             on: On::Named { group: "", resources: &["serviceaccounts"], names: &[GRANTS_ACCOUNT] },
             verbs: &["impersonate"],
+            parts: &[Part::Controller],
+            extent: Extent::Namespace,
             reason: "Roles and RoleBindings are written as this account, so that nothing can be granted that it \
                      does not hold, whatever the operator itself may do. No other account can be impersonated.",
         },
         Grant {
             on: On::Resources { group: "", resources: &["secrets"] },
-            verbs: &["get", "create", "update", "delete"],
+            verbs: &["get", "list", "watch", "create", "update", "delete"],
+            parts: &[Part::Controller],
+            extent: Extent::Namespace,
             reason: "Its own token for each control plane, which it makes, renews and takes back, and the key of its \
                      checksums, which it makes once. The name of a token is derived from the control plane's, so \
                      the right cannot be limited by name.",

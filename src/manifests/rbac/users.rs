@@ -1,7 +1,7 @@
 //! What people and programs that are not ours may do with what the operator offers them.
 //! It never lets them write a status.
 
-use super::{Grant, Holder, KINDS, On, Role, SCALES};
+use super::{Extent, Grant, Holder, KINDS, On, Role, SCALES};
 use crds::well_known;
 
 pub(super) const VIEW: Role = Role {
@@ -11,6 +11,8 @@ pub(super) const VIEW: Role = Role {
     grants: &[Grant {
         on: On::Resources { group: well_known::GROUP, resources: KINDS },
         verbs: &["get", "list", "watch"],
+        parts: &[],
+        extent: Extent::Namespace,
         reason: "Secrets belong into Secrets, which these kinds refer to; a value written into extraEnv is readable here.",
     }],
 };
@@ -23,11 +25,15 @@ pub(super) const EDIT: Role = Role {
         Grant {
             on: On::Resources { group: well_known::GROUP, resources: KINDS },
             verbs: &["create", "update", "patch", "delete", "deletecollection"],
+            parts: &[],
+            extent: Extent::Namespace,
             reason: "The same verbs the built-in role has for a Deployment.",
         },
         Grant {
             on: On::Resources { group: well_known::GROUP, resources: SCALES },
             verbs: &["get", "update", "patch"],
+            parts: &[],
+            extent: Extent::Namespace,
             reason: "kubectl scale reads and writes this subresource.",
         },
     ],
@@ -40,6 +46,8 @@ pub(super) const METRICS_READER: Role = Role {
     grants: &[Grant {
         on: On::Urls(&["/metrics"]),
         verbs: &["get"],
+        parts: &[],
+        extent: Extent::Namespace,
         reason: "The metrics port asks the API server whether the caller may read this path.",
     }],
 };
@@ -51,6 +59,8 @@ pub(super) const LOG_LEVEL: Role = Role {
     grants: &[Grant {
         on: On::Urls(&["/loglevel"]),
         verbs: &["put"],
+        parts: &[],
+        extent: Extent::Namespace,
         reason: "The metrics port asks the API server whether the caller may change the log level.",
     }],
 };

@@ -1,4 +1,4 @@
-//! The one set of watches for all kinds: children by our label, Secrets, ConfigMaps and Namespaces of the cluster. What
+//! The one set of watches for all kinds: children by our label, Secrets, ConfigMaps and Namespaces, of all that we look at. What
 //! changes is handed to each kind, which decides whom it concerns; nothing is kept here, and no object is looked into.
 
 mod optional;
@@ -8,14 +8,17 @@ pub(crate) use router::{Router, WatchHandler};
 
 use crate::controller::children::{ChildKind, Presence};
 use crate::controller::workload::consumed::Source;
-use crate::kubernetes::{Kube, MetadataEvent, Selection};
+use crate::kubernetes::{KindName, Kube, MetadataEvent, Selection};
 use crds::well_known::{MANAGER, label};
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
+use k8s_openapi::api::core::v1::Namespace;
 use kube::runtime::watcher;
 use std::sync::Arc;
 use tokio::task::JoinSet;
+
+const SECRET: KindName = ["v1", "Secret", "secrets"];
+const CONFIG_MAP: KindName = ["v1", "ConfigMap", "configmaps"];
 
 /// What changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,11 +57,14 @@ pub(crate) async fn follow(kube: &Kube, router: Arc<Router>, on_error: OnWatchEr
     let (always, optional): (Vec<ChildKind>, Vec<ChildKind>) =
         ChildKind::ALL.iter().partition(|kind| kind.presence() == Presence::Always);
     for kind in always {
-        hear(kube.changes_of(kind.names(), &ours).boxed(), Changed::Child(kind));
+        hear(kube.changes_of(kind.names(), &ours), Changed::Child(kind));
     }
-    hear(kube.changes::<Secret>(&everything).boxed(), Changed::Consumed(Source::Secret));
-    hear(kube.changes::<ConfigMap>(&everything).boxed(), Changed::Consumed(Source::ConfigMap));
-    hear(kube.changes::<Namespace>(&everything).boxed(), Changed::Namespace);
+    // The records of our tokens are Secrets of our own namespace.
+    hear(kube.changes_here_too(SECRET, &everything), Changed::Consumed(Source::Secret));
+    hear(kube.changes_of(CONFIG_MAP, &everything), Changed::Consumed(Source::ConfigMap));
+    if kube.scope().is_cluster() {
+        hear(kube.changes::<Namespace>(&everything).boxed(), Changed::Namespace);
+    }
     for kind in optional {
         let (router, on_error) = (router.clone(), on_error.clone());
         followed.spawn(optional::follow(kube.clone(), kind, ours.clone(), router, on_error));

@@ -1,11 +1,14 @@
 //! Follows a kind that a cluster may lack, such as HTTPRoute, while the cluster knows it.
-//! Nothing is asked about a kind that nobody has defined: a watch on its one CustomResourceDefinition tells when it comes.
+//! Nothing is asked about a kind that nobody has defined: a watch on its one CustomResourceDefinition tells when it comes, where
+//! we look at the whole cluster.
 
 use super::{Changed, OnWatchError, Router, dispatch};
 use crate::controller::children::ChildKind;
-use crate::kubernetes::{KindName, Kube, MetadataEvent, Selection, is_unknown};
+use crate::kubernetes::{Change, KindName, Kube, MetadataEvent, Selection, is_unknown};
+use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt, TryStreamExt};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::core::ObjectMeta;
 use kube::runtime::watcher;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,9 +25,8 @@ pub(super) async fn follow(
     router: Arc<Router>,
     on_error: OnWatchError,
 ) {
-    let changes = kube.changes::<CustomResourceDefinition>(&Selection::Named(definition(kind.names())));
-    let changes = changes.inspect_err(|_| on_error("CustomResourceDefinition"));
-    let mut definition = Definition { changes: std::pin::pin!(changes), shown: false };
+    let definitions = definitions(&kube, kind).inspect_err(|_| on_error("CustomResourceDefinition"));
+    let mut definition = Definition { changes: std::pin::pin!(definitions), shown: false };
     let mut pause = FIRST_PAUSE;
     let mut defined = definition.is_there().await;
     loop {
@@ -44,6 +46,17 @@ pub(super) async fn follow(
             () = definition.is_gone() => defined = false,
         }
     }
+}
+
+/// What is told of the definition of a kind. It belongs to no namespace: where we look at a few namespaces only, it is taken to be
+/// there, and the kind itself is asked for now and then.
+fn definitions(kube: &Kube, kind: ChildKind) -> BoxStream<'static, EventResult> {
+    if kube.scope().is_cluster() {
+        let named = Selection::Named(definition(kind.names()));
+        return kube.changes::<CustomResourceDefinition>(&named).boxed();
+    }
+    let assumed = Change { metadata: ObjectMeta::default(), gone: false };
+    stream::iter([Ok(MetadataEvent::Changed(Box::new(assumed)))]).chain(stream::pending()).boxed()
 }
 
 /// The name of what defines a kind.
@@ -118,9 +131,6 @@ pub(super) async fn listen(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kubernetes::Change;
-    use futures::stream;
-    use kube::core::ObjectMeta;
 
     #[tokio::test]
     async fn a_definition_that_a_list_does_not_show_is_not_there() {

@@ -51,7 +51,7 @@ impl Router {
     }
 
     /// Something changed.
-    pub(super) fn changed(&self, changed: Changed, change: &Change) {
+    pub(crate) fn changed(&self, changed: Changed, change: &Change) {
         if let Changed::Child(kind) = changed {
             // Whoever changed it may have taken off what says whose it is.
             self.enqueue(self.children.seen(kind, change));
