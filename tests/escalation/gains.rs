@@ -85,6 +85,17 @@ impl Gain {
         self.too_little.push(lines.iter().map(|line| (*line).to_owned()).collect());
         self
     }
+
+    /// Pods of a proxy are told the address that it is exposed under: what is enough for the way in is too little for that.
+    fn telling_address(self) -> Self {
+        if self.kind != WorkspaceProxy {
+            return self;
+        }
+        let mut gain = self.refused("spec.expose", "CODER0509");
+        gain.too_little.extend(gain.enough.clone());
+        gain.enough.iter_mut().for_each(|lines| lines.push("create pods".to_owned()));
+        gain
+    }
 }
 
 fn rules(rules: Value) -> Value {
@@ -227,6 +238,7 @@ fn exposure() -> Vec<Gain> {
         let spec = json!({ "expose": { "ingress": spec } });
         open(kind, "spec.expose.ingress", "ingresses.networking.k8s.io", spec)
             .too_little(&["create ingresses"])
+            .telling_address()
     };
     let gateway = json!({ "expose": { "gateway": { "host": "c.example.com",
         "parentRefs": [{ "name": "public", "namespace": "gateways" }] } } });
@@ -238,12 +250,10 @@ fn exposure() -> Vec<Gain> {
         gains.push(ingress(kind, json!({ "host": "c.example.com" })));
         gains.push(ingress(kind, snippet.clone()));
         gains.push(ingress(kind, tls.clone()).too_little(&["get secrets payroll"]));
-        gains.push(open(
-            kind,
-            "spec.expose.gateway",
-            "httproutes.gateway.networking.k8s.io",
-            gateway.clone(),
-        ));
+        gains.push(
+            open(kind, "spec.expose.gateway", "httproutes.gateway.networking.k8s.io", gateway.clone())
+                .telling_address(),
+        );
         for service in [
             json!({ "type": "NodePort" }),
             json!({ "type": "LoadBalancer" }),
