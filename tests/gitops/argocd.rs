@@ -97,6 +97,19 @@ async fn refused(site: &Site, argo: &ArgoCd, how: &str) {
     assert_eq!(site.identities().await, before, "nor does what follows");
 }
 
+/// What somebody deletes by hand comes back from Git, by itself.
+async fn heals(site: &Site, argo: &ArgoCd) {
+    let (kind, name) = KINDS[2];
+    let before = site.get(kind, name).await["metadata"]["uid"].clone();
+    site.cluster.kubectl(&format!("delete {kind} {name} -n {TEAM} --timeout=120s")).await.expect_ok();
+    argo.until(INSTANCES_APP, "what was deleted by hand to be there again", LIMIT, |object| {
+        object["status"]["sync"]["status"] == "Synced" && health_in(object, name) == "Healthy"
+    })
+    .await;
+    let after = site.get(kind, name).await["metadata"]["uid"].clone();
+    assert!(after.is_string() && after != before, "{after} after {before}");
+}
+
 /// The place in which an Application tells a refusal.
 fn told(object: &Value) -> String {
     let status = &object["status"];
@@ -126,6 +139,7 @@ async fn argo_cd_runs_coder_from_git_with_client_side_diff() {
     assert_eq!(plane["metadata"]["labels"]["app.kubernetes.io/instance"], INSTANCES_APP, "tracked by label");
     assert_eq!(site.identities().await, before, "another way of tracking deletes nothing");
     nobody_writes(&site, &argo, "client-side diff, tracking by label").await;
+    heals(&site, &argo).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
