@@ -45,6 +45,10 @@ test-faults: cluster-tools ## every fault of coderd and its database, and a deat
 	RUST_BACKTRACE=0 cargo test --locked --test error_matrix -- --ignored
 	RUST_BACKTRACE=0 cargo test --locked --test crashes -- --ignored --nocapture --test-threads=1
 
+.PHONY: test-gitops
+test-gitops: cluster-tools gitops-tools ## Coder from a Git repository, by the real Flux and the real Argo CD (a quarter of an hour once, then ten minutes)
+	RUST_BACKTRACE=0 cargo test --locked --test gitops -- --ignored --nocapture --test-threads=1
+
 .PHONY: cluster-tools
 cluster-tools: ## build the test cluster's programs that are missing (about 11 minutes, once)
 	@tests/cluster-tools/build.sh

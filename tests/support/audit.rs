@@ -30,6 +30,11 @@ impl Request {
         ["get", "list", "watch"].contains(&self.verb.as_str())
     }
 
+    /// Whether it asks what would become of a change, and for none.
+    pub fn is_dry_run(&self) -> bool {
+        self.uri.contains("dryRun=All")
+    }
+
     /// `verb resource`, as people count requests.
     pub fn sort(&self) -> String {
         format!("{} {}", self.verb, self.resource)
@@ -60,6 +65,20 @@ pub fn rights_of(event: &Value) -> &str {
 }
 
 impl Cluster {
+    /// How much of the audit log there is: what comes later is counted from here.
+    pub fn audit_mark(&self) -> usize {
+        self.audit_log().len()
+    }
+
+    /// Everything that anybody but an administrator asked since that mark, in order.
+    pub fn requests_since(&self, mark: usize) -> Vec<Request> {
+        let (log, mut seen) = (self.audit_log(), BTreeSet::new());
+        assert!(!log.is_empty(), "this cluster writes no audit log");
+        let events = log[mark..].lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let once = events.filter(|event| seen.insert(event["auditID"].to_string()));
+        once.map(|event| Request::of(&event)).collect()
+    }
+
     /// Everything this user asked, as itself or as somebody else, in order; the cluster must have been started with an audit log.
     pub fn requests_of(&self, user: &str) -> Vec<Request> {
         let (log, mut seen) = (self.audit_log(), BTreeSet::new());

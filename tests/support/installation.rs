@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const ADMIT_LIMIT: Duration = Duration::from_secs(30);
+const FROM_GIT_LIMIT: Duration = Duration::from_secs(120);
 
 /// The manifests of `kustomize/overlays/local`, applied under a prefix, so that many fit into one cluster.
 pub struct Installation {
@@ -78,6 +79,26 @@ impl Installation {
             service_account,
             grants_account,
             manifests,
+            admission: Vec::new(),
+        }
+    }
+
+    /// What somebody else applies from Git into `coder-system`: returns when the operator's accounts are there.
+    pub async fn from_git(cluster: &Cluster) -> Self {
+        let (namespace, accounts) = ("coder-system", ["coder-k8s", "coder-k8s-grants"]);
+        let words = format!("get serviceaccount {} -n {namespace}", accounts.join(" "));
+        wait::until("the operator's accounts to be applied from Git", FROM_GIT_LIMIT, async || {
+            let answer = cluster.kubectl(&words).await;
+            wait::holds(answer.ok, answer.stderr)
+        })
+        .await;
+        cluster.forget_discovery();
+        Self {
+            cluster: cluster.clone(),
+            namespace: namespace.to_owned(),
+            service_account: accounts[0].to_owned(),
+            grants_account: accounts[1].to_owned(),
+            manifests: String::new(),
             admission: Vec::new(),
         }
     }

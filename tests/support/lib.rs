@@ -15,6 +15,7 @@ pub mod fault_proxy;
 pub mod figures;
 pub mod fleet;
 pub mod floor;
+pub mod gitops;
 pub mod https;
 pub mod installation;
 pub mod memory;

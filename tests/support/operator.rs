@@ -58,6 +58,11 @@ impl Operator {
         Self::start_on(binary, options, ANY).listening().await
     }
 
+    /// The same with the webhooks on a port that something in the cluster already names.
+    pub async fn start_answering(binary: &str, options: &OperatorOptions, webhooks: u16) -> Self {
+        Self::start_on(binary, options, Ports { webhooks, ..ANY }).listening().await
+    }
+
     /// The same without `--kubeconfig`: the environment of the command has to say where the API server is.
     pub async fn start_found(command: &mut Command, options: &OperatorOptions) -> Self {
         Self::run(command, options, ANY).listening().await

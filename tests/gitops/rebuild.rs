@@ -1,0 +1,126 @@
+//! A cluster that is lost and built again from Git, beside the database that survived and beside an empty one; another release of
+//! the operator; and the way out, after which nothing is left.
+
+use crate::coder::Coder;
+use crate::flux::install;
+use crate::site::{LIMIT, Site, TEAM};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use support::gitops::flux::NAMESPACE;
+use support::gitops::rest::Moment;
+use support::wait::{holds, until};
+
+/// What an instance consists of.
+const KINDS: &str = "codercontrolplanes,coderprovisioners,coderworkspaceproxies,deployments,services,serviceaccounts,secrets,\
+    configmaps,roles,rolebindings,ingresses,poddisruptionbudgets";
+
+fn keys(object: &Value) -> Value {
+    Value::from(object.as_object().into_iter().flat_map(Map::keys).cloned().collect::<Vec<_>>())
+}
+
+/// The label whose value tells of which versions of its Secrets and ConfigMaps an object knows.
+const VERSIONS: &str = "coder.com/consumed-versions";
+
+/// An object without what is another one's in every cluster: identity, addresses, and the values of secrets, of their checksums
+/// and of versions.
+fn lasting(object: &Value) -> Value {
+    let (mut spec, mut labels) = (object["spec"].clone(), object["metadata"]["labels"].clone());
+    if let Some(versions) = labels.get_mut(VERSIONS) {
+        *versions = Value::Null;
+    }
+    for field in ["clusterIP", "clusterIPs"] {
+        spec.as_object_mut().and_then(|spec| spec.remove(field));
+    }
+    if let Some(annotations) = spec.pointer_mut("/template/metadata/annotations") {
+        *annotations = keys(annotations);
+    }
+    json!({ "labels": labels, "annotations": keys(&object["metadata"]["annotations"]),
+        "spec": spec, "data": keys(&object["data"]), "rules": object["rules"], "subjects": object["subjects"],
+        "roleRef": object["roleRef"], "type": object["type"] })
+}
+
+async fn objects(site: &Site) -> BTreeMap<String, Value> {
+    let list = site.list(KINDS).await;
+    list.iter().map(|one| (format!("{} {}", one["kind"], one["metadata"]["name"]), lasting(one))).collect()
+}
+
+/// Holds the objects of a rebuilt cluster against those of the first.
+async fn same_as(first: &BTreeMap<String, Value>, site: &Site, how: &str) {
+    let now = objects(site).await;
+    let all = first.keys().chain(now.keys().filter(|key| !first.contains_key(*key)));
+    let other = all.filter(|key| first.get(*key) != now.get(*key));
+    let other: Vec<String> =
+        other.map(|key| format!("{key}\n  {:?}\n  {:?}", first.get(key), now.get(key))).collect();
+    assert!(other.is_empty(), "{how}, first and then:\n{}", other.join("\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs Flux: make test-gitops"]
+async fn a_cluster_is_rebuilt_from_git() {
+    let mut site = Site::new(Coder::fresh().await).await;
+    drop(install(&mut site).await);
+    let first = objects(&site).await;
+    assert!(first.len() > 10, "{:?}", first.keys());
+
+    let mut site = site.rebuilt().await;
+    drop(install(&mut site).await);
+    same_as(&first, &site, "beside the database that survived").await;
+    let (made, proxies) = site.coder.registered();
+    assert_eq!(proxies, ["sydney"], "the proxy was taken over");
+    println!("Rebuilt beside the surviving database: {} objects, keys {made:?}", first.len());
+
+    site.coder.lose_database();
+    let mut site = site.rebuilt().await;
+    drop(install(&mut site).await);
+    same_as(&first, &site, "beside an empty database").await;
+    assert_eq!(site.coder.registered(), (vec!["builders".to_owned()], vec!["sydney".to_owned()]));
+    println!("Rebuilt beside an empty database: {} objects", first.len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs Flux: make test-gitops"]
+async fn an_upgrade_restarts_no_pod_and_uninstalling_leaves_nothing() {
+    let mut site = Site::new(Coder::fresh().await).await;
+    let empty = Moment::of(&site.cluster).await;
+    let flux = install(&mut site).await;
+
+    let before = site.identities().await;
+    site.stop_operator().await;
+    site.start_operator_with(&["--default-image=ghcr.io/coder/coder:v2.36.0"]).await;
+    for request in ["after-the-upgrade", "and-again"] {
+        let words = format!(
+            "annotate codercontrolplane/coder -n {TEAM} --overwrite coder.com/reconcile-at={request}"
+        );
+        site.cluster.kubectl(&words).await.expect_ok();
+        until("the other operator to reconcile", LIMIT, async || {
+            let object = site.get("codercontrolplane", "coder").await;
+            holds(object["status"]["lastHandledReconcileAt"] == request, object["status"].to_string())
+        })
+        .await;
+    }
+    site.ready().await;
+    assert_eq!(site.identities().await, before, "an upgrade of the operator restarts nothing");
+
+    // In the documented order: what is registered in coderd, coderd, the operator, and the definitions.
+    let commit = site.keep(&["control-plane"]);
+    flux.applied("instances", &commit, LIMIT).await;
+    until("coderd to know of nothing any more", LIMIT, async || {
+        let registered = site.coder.registered();
+        holds(registered == (vec![], vec![]), format!("{registered:?}"))
+    })
+    .await;
+    flux.delete("instances").await;
+    let gone = format!("wait --for=delete namespace/{TEAM} --timeout=120s");
+    site.cluster.kubectl(&gone).await.expect_ok();
+    site.stop_operator().await;
+    flux.delete("operator").await;
+    site.cluster.kubectl("wait --for=delete namespace/coder-system --timeout=120s").await.expect_ok();
+    flux.delete("crds").await;
+    until("nothing to be left", LIMIT, async || {
+        let left = empty.left_behind(&[NAMESPACE, "fluxcd.io"]).await;
+        holds(left.is_empty(), format!("{left:?}"))
+    })
+    .await;
+    site.cluster.kubectl("create namespace unrelated").await.expect_ok();
+    site.cluster.kubectl("delete namespace unrelated --timeout=60s").await.expect_ok();
+}
