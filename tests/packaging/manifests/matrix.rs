@@ -74,7 +74,9 @@ impl Case {
 
     /// As it is.
     fn plain(&self) -> PathBuf {
-        self.kustomization(&json!({}))
+        // Where a component takes the place of accounts, bindings follow a namespace that is set in the same layer, as it says.
+        let replaces = self.components.iter().any(|folder| folder.ends_with("split-roles"));
+        self.kustomization(&if replaces { json!({ "namespace": self.namespace }) } else { json!({}) })
     }
 }
 
@@ -99,7 +101,9 @@ fn folders_in(folder: &Path) -> Vec<String> {
 }
 
 fn cases() -> Vec<Case> {
-    let overlays = folders_in(&repository().join("kustomize/overlays"));
+    // One overlay is in two namespaces on purpose and cannot be moved into one; it has tests of its own.
+    let mut overlays = folders_in(&repository().join("kustomize/overlays"));
+    overlays.retain(|name| name != "namespaced");
     let mut cases: Vec<_> =
         overlays.iter().map(|name| Case::of(&format!("kustomize/overlays/{name}"), "coder-system")).collect();
     cases.push(Case::of("kustomize/operator", "coder-system"));
