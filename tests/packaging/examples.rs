@@ -77,10 +77,7 @@ async fn an_api_server_takes_operator_and_instances() {
             &format!("namespace: {namespace}"),
         );
         let taken = cluster
-            .kubectl_with_input(
-                "apply --server-side --dry-run=server --field-manager=example -f -",
-                &text_of(&moved).await,
-            )
+            .kubectl_with_input("apply --server-side --dry-run=server -f -", &text_of(&moved).await)
             .await
             .expect_ok();
         if folder == "coder" {
