@@ -13,3 +13,4 @@ mod made_anew;
 mod site;
 mod take_over;
 mod trouble;
+mod unreadable;
