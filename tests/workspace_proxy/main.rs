@@ -14,3 +14,4 @@ mod site;
 mod take_over;
 mod trouble;
 mod unreadable;
+mod ways;
