@@ -7,6 +7,7 @@ mod break_glass;
 mod brought;
 mod consumed;
 mod deletion;
+mod exposure;
 mod lies;
 mod life;
 mod made_anew;

@@ -61,7 +61,7 @@ async fn start() -> Env {
         doubles.push(Double { port, coderd: Arc::new(coderd) });
     }
     let cluster =
-        Cluster::start(ClusterOptions { nodes: 2, ..Default::default() }).await;
+        Cluster::start(ClusterOptions { nodes: 2, optional_kinds: true, ..Default::default() }).await;
     let services = doubles
         .iter()
         .map(|double| format!("--resolve=*.svc.cluster.local:{}={}", double.port, double.coderd.addr()));
@@ -90,6 +90,7 @@ fn api(client: &Client, kind: &str, namespace: &str) -> Api<DynamicObject> {
         "coderworkspaceproxy" => ("coder.com", "v1alpha1", "CoderWorkspaceProxy", "coderworkspaceproxies"),
         "codercontrolplane" => ("coder.com", "v1alpha1", "CoderControlPlane", "codercontrolplanes"),
         "deployment" => ("apps", "v1", "Deployment", "deployments"),
+        "httproute" => ("gateway.networking.k8s.io", "v1", "HTTPRoute", "httproutes"),
         "ingress" => ("networking.k8s.io", "v1", "Ingress", "ingresses"),
         "configmap" => ("", "v1", "ConfigMap", "configmaps"),
         "secret" => ("", "v1", "Secret", "secrets"),
