@@ -28,13 +28,20 @@ impl Reconciler {
     /// one of them could be what this object has or asks for.
     pub(super) fn of_others(&self, object: &Object<CoderWorkspaceProxy>, sealing: &hmac::Key) -> OfOthers {
         let sees_all = may_share(object);
-        let counts = |meta: &ObjectMeta| {
-            let is_other = meta.uid.as_deref() != Some(&object.uid);
-            is_other && (sees_all || meta.namespace.as_ref() == Some(&object.key.namespace))
-        };
+        let is_near = |meta: &ObjectMeta| meta.namespace.as_ref() == Some(&object.key.namespace);
+        let is_other = |meta: &ObjectMeta| meta.uid.as_deref() != Some(&object.uid);
+        let mut of_others = OfOthers::default();
         let all = self.all.all();
-        let others = all.iter().filter(|one| counts(one.meta()));
-        others.filter_map(|one| recorded(one, sealing)).flatten().collect()
+        for one in all.iter().filter(|one| is_other(one.meta()) && (sees_all || is_near(one.meta()))) {
+            match recorded(one, sealing) {
+                Some(known) => of_others.know(known),
+                None if is_near(one.meta()) => {
+                    of_others.miss(one.meta().name.as_deref().unwrap_or_default());
+                }
+                None => of_others.miss_elsewhere(),
+            }
+        }
+        of_others
     }
 
     /// The older proxy that asks for the same name in the same coderd, as a person would name it.
