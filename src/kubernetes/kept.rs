@@ -56,6 +56,16 @@ impl<K> Kept<K> {
     pub(crate) fn spec<S: DeserializeOwned>(&self) -> Option<Result<S, serde_json::Error>> {
         self.spec.as_ref().map(|spec| serde_json::from_str(spec.get()))
     }
+
+    /// A field of its status as a read would show it, null if there is none; nothing if that is not kept, or too large for us to
+    /// have written it.
+    pub(crate) fn status_field(&self, field: &str) -> Option<Value> {
+        match &self.status {
+            Status::Absent => Some(Value::Null),
+            Status::Text(text) => own::status_field(text.get(), field),
+            Status::TooLong => None,
+        }
+    }
 }
 
 impl<K: DeserializeOwned> Kept<K> {
@@ -172,6 +182,16 @@ mod tests {
         let long = text(metadata, json!({"url": "x".repeat(LONGEST_STATUS)}));
         assert_eq!(kept(&long), None, "its status is not kept");
         assert!(format!("{:?}", from_str::<Kept<CoderControlPlane>>(&long).unwrap()).len() < 2000);
+        let field = |text: &str| from_str::<Kept<CoderControlPlane>>(text).unwrap().status_field("url");
+        assert_eq!(field(&bare), Some(Value::Null));
+        assert_eq!(
+            field(&text(json!({"name": "a"}), json!({"url": {"a": 1}, "b": 2}))),
+            Some(json!({"a": 1}))
+        );
+        assert_eq!(
+            (field(&text(json!({"name": "a"}), json!({"url": "x".repeat(9000)}))), field(&long)),
+            (None, None)
+        );
         let many: Vec<String> = (0..MOST + 1).map(|number| format!("a/{number}")).collect();
         assert_eq!(
             kept(&text(json!({"name": "a", "finalizers": many}), json!({}))),

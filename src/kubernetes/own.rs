@@ -97,6 +97,16 @@ fn status(text: &str) -> Result<Value, Unread> {
     Ok(Value::Object(status))
 }
 
+/// One field of a status, null if there is none; nothing if it is too large for us to have recorded it.
+pub(super) fn status_field(text: &str, field: &str) -> Option<Value> {
+    let fields: BTreeMap<String, &RawValue> = from_str(text).ok()?;
+    match fields.get(field) {
+        Some(raw) if raw.get().len() > LARGEST_FIELD => None,
+        Some(raw) => from_str(raw.get()).ok(),
+        None => Some(Value::Null),
+    }
+}
+
 /// One that our types cannot read would cost the whole status.
 fn conditions(raw: &RawValue) -> Result<Vec<Value>, Unread> {
     let all: Option<Vec<&RawValue>> = from_str(raw.get())?;

@@ -4,7 +4,7 @@
 use crate::site::{NAME, SECRET, Site, wait};
 use serde_json::json;
 use support::coderd::{Fault, Occurrence};
-use support::objects::{self, condition};
+use support::objects::{self, condition, is_ready};
 use support::wait::holds;
 
 /// A proxy that was taken over once, whose annotation was tidied away afterwards.
@@ -73,6 +73,47 @@ async fn the_way_out_that_is_told_is_one_that_works() {
     let message = condition(&stalled, "Stalled")["message"].as_str().unwrap().to_owned();
     assert!(!message.contains("adopt-proxy"), "the annotation acts once: {message}");
     assert!(message.contains("proxyName"), "{message}");
+}
+
+/// An annotation that stands in Git acts once for each object: one that is made anew takes over again.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_that_is_made_anew_takes_over_again() {
+    let site = adopted("adopts-again").await;
+    site.apply(&json!({ "deletionPolicy": "Orphan" })).await;
+    site.remove("coderworkspaceproxy", NAME).await;
+    site.until_gone("coderworkspaceproxy", NAME).await;
+    site.until_gone("secret", SECRET).await;
+    assert_eq!((site.names(), site.only().regenerations), (vec![NAME.to_owned()], 1), "it is left behind");
+    site.put(&json!({ "apiVersion": "coder.com/v1alpha1", "kind": "CoderWorkspaceProxy",
+        "metadata": { "name": NAME, "namespace": site.ns, "annotations": { "coder.com/adopt-proxy": NAME } },
+        "spec": { "controlPlaneRef": { "name": "coder" } } }))
+        .await;
+    site.comes().await;
+    site.ready().await;
+    assert_eq!((site.names(), site.only().regenerations), (vec![NAME.to_owned()], 2));
+}
+
+/// Whoever may write a status does not have a proxy taken over twice: that it was is written beside the token, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_status_that_somebody_empties_takes_nothing_over_again() {
+    let site = adopted("emptied").await;
+    let token = site.token(SECRET).await;
+    site.patch_status(&json!({ "status": { "registration": null } })).await;
+    site.until("recorded anew", |object| {
+        is_ready(object) && !object["status"]["registration"]["current"].is_null()
+    })
+    .await;
+    assert_eq!((site.only().regenerations, site.token(SECRET).await), (1, token));
+
+    // Somebody registers another one of that name, by hand.
+    site.apply(&json!({ "suspend": true })).await;
+    site.until_reason("Suspended", "Suspended").await;
+    site.coderd().remove_workspace_proxy(NAME);
+    let theirs = site.coderd().add_workspace_proxy(NAME);
+    site.patch_status(&json!({ "status": { "registration": null } })).await;
+    site.apply(&json!({})).await;
+    site.until_reason("Stalled", "ProxyNameConflict").await;
+    assert_eq!((site.only().regenerations, site.coderd().token_of_proxy(NAME)), (0, Some(theirs)));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -55,6 +55,39 @@ async fn an_orphan_stays_and_is_named() {
     assert!(told.contains("coder wsproxy delete eu"), "{told}");
 }
 
+/// Has a proxy registered in a coderd outside, and deletes the namespace. The credentials are there as long as the proxy is, which
+/// the namespace does not promise.
+async fn delete_namespace(purpose: &str, fault: Option<Fault>) -> Site {
+    let (site, url) = Site::outside(purpose).await;
+    site.apply_spec(NAME, &Site::bootstrap(&url)).await;
+    site.comes().await;
+    site.ready().await;
+    let finalizers = |all: &[&str]| json!({ "metadata": { "finalizers": all } });
+    site.patch("secret", "operator-token", &finalizers(&["example.com/stays"])).await;
+    if let Some(fault) = fault {
+        site.coderd().inject("*", Occurrence::Every, fault);
+    }
+    let path = format!("/api/v1/namespaces/{}", site.ns);
+    let request = http::Request::delete(path).body(Vec::new()).unwrap();
+    site.client.request::<serde_json::Value>(request).await.expect("a namespace can be deleted");
+    site.until_gone("coderworkspaceproxy", NAME).await;
+    site.patch("secret", "operator-token", &finalizers(&[])).await;
+    site.coderd().clear_faults();
+    site
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_registration_outside_goes_with_its_namespace() {
+    let site = delete_namespace("ns-goes", None).await;
+    assert!(site.names().is_empty(), "{:?}", site.names());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_coderd_outside_that_is_away_holds_no_namespace() {
+    let site = delete_namespace("ns-held", Some(Fault::cut_before_processing())).await;
+    assert_eq!(site.names(), [NAME], "it is left behind");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn without_its_control_plane_or_a_license_nothing_holds_it() {
     let gone = Site::with_proxy("plane-gone").await;

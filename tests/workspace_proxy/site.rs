@@ -19,8 +19,8 @@ use tokio::sync::OnceCell;
 const BINARY: &str = env!("CARGO_BIN_EXE_coder-k8s");
 const DOUBLES: usize = 64;
 const FIRST_PORT: u16 = 8100;
-/// An address of another namespace that the operator may dial; it leads to the first double.
-pub const ALLOWED: &str = "http://coder.elsewhere.svc.cluster.local:8100";
+/// The first doubles have an address in another namespace that the operator may dial.
+const OUTSIDE: usize = 4;
 /// How long a test waits: many of them wait at the same time.
 const LIMIT: Duration = Duration::from_secs(120);
 const PACE: Duration = Duration::from_millis(100);
@@ -38,10 +38,18 @@ pub struct Double {
     pub coderd: Arc<Coderd>,
 }
 
+impl Double {
+    /// Its address in another namespace.
+    fn elsewhere(&self) -> String {
+        format!("http://coder.elsewhere.svc.cluster.local:{}", self.port)
+    }
+}
+
 struct Env {
     env: TestEnv,
     doubles: Vec<Double>,
     taken: AtomicUsize,
+    taken_outside: AtomicUsize,
 }
 
 static SHARED: OnceCell<Env> = OnceCell::const_new();
@@ -52,14 +60,16 @@ async fn start() -> Env {
         let coderd = Coderd::builder().api_rate_limit(None).start().await;
         doubles.push(Double { port, coderd: Arc::new(coderd) });
     }
-    let cluster = Cluster::start(ClusterOptions { nodes: 2, ..Default::default() }).await;
+    let cluster =
+        Cluster::start(ClusterOptions { nodes: 2, optional_kinds: true, ..Default::default() }).await;
     let services = doubles
         .iter()
         .map(|double| format!("--resolve=*.svc.cluster.local:{}={}", double.port, double.coderd.addr()));
-    let flags = services.chain([format!("--allow-url={ALLOWED}")]);
+    let allowed = doubles.iter().take(OUTSIDE).map(|double| format!("--allow-url={}", double.elsewhere()));
+    let flags = services.chain(allowed);
     let builder = TestEnv::builder(BINARY).in_cluster(&cluster).flags(flags);
     let env = builder.flag("--verify-interval=4s").start().await;
-    Env { env, doubles, taken: AtomicUsize::new(1) }
+    Env { env, doubles, taken: AtomicUsize::new(OUTSIDE), taken_outside: AtomicUsize::new(0) }
 }
 
 /// Waits until the answer is yes.
@@ -80,6 +90,7 @@ fn api(client: &Client, kind: &str, namespace: &str) -> Api<DynamicObject> {
         "coderworkspaceproxy" => ("coder.com", "v1alpha1", "CoderWorkspaceProxy", "coderworkspaceproxies"),
         "codercontrolplane" => ("coder.com", "v1alpha1", "CoderControlPlane", "codercontrolplanes"),
         "deployment" => ("apps", "v1", "Deployment", "deployments"),
+        "httproute" => ("gateway.networking.k8s.io", "v1", "HTTPRoute", "httproutes"),
         "ingress" => ("networking.k8s.io", "v1", "Ingress", "ingresses"),
         "configmap" => ("", "v1", "ConfigMap", "configmaps"),
         "secret" => ("", "v1", "Secret", "secrets"),
@@ -119,10 +130,14 @@ impl Site {
             .await
     }
 
-    /// The same with the coderd that is reached at [`ALLOWED`].
-    pub async fn outside(purpose: &str) -> Self {
+    /// The same with a coderd that the operator may dial in another namespace, and the address that it has there.
+    pub async fn outside(purpose: &str) -> (Self, String) {
         let shared = SHARED.get_or_init(start).await;
-        Self::with(purpose, shared.doubles[0].clone()).await
+        let number = shared.taken_outside.fetch_add(1, Ordering::Relaxed);
+        let double = shared.doubles.iter().take(OUTSIDE).nth(number);
+        let double = double.expect("there are doubles outside for all tests").clone();
+        let url = double.elsewhere();
+        (Self::with(purpose, double).await, url)
     }
 
     async fn with(purpose: &str, double: Double) -> Self {
@@ -181,6 +196,11 @@ impl Site {
         self.put(&json!({ "apiVersion": "coder.com/v1alpha1", "kind": "CoderWorkspaceProxy",
             "metadata": { "name": name, "namespace": self.ns }, "spec": spec }))
             .await;
+    }
+
+    /// A spec that registers the proxy at an address, with the token of an owner.
+    pub fn bootstrap(url: &str) -> Value {
+        json!({ "bootstrap": { "coderURL": url, "credentialsSecretRef": { "name": "operator-token" } } })
     }
 
     /// Applies an object as a GitOps tool does.

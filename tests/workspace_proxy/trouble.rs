@@ -1,9 +1,9 @@
 //! What stands in the way of a workspace proxy: names and Secrets of others, an address that is not allowed, no license, a coderd
 //! that is away, a spec that is suspended.
 
-use crate::site::{ALLOWED, NAME, SECRET, Site, WORKLOAD, wait};
+use crate::site::{NAME, SECRET, Site, WORKLOAD, wait};
 use serde_json::{Value, json};
-use support::coderd::{Fault, Occurrence, ProxyStatus, Role};
+use support::coderd::{Fault, Occurrence, ProxyStatus};
 use support::objects::{self, condition, is_ready};
 use support::wait::holds;
 
@@ -44,25 +44,22 @@ async fn a_secret_of_others_is_never_taken() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn credentials_go_to_a_control_plane_or_an_address_that_is_allowed() {
-    let site = Site::outside("bootstrap").await;
-    let token = site.coderd().token_for(&[Role::Owner]);
-    site.put(&objects::secret(&site.ns, "registrar", &json!({ "token": token }))).await;
-    let bootstrap = |url: &str| json!({ "bootstrap": { "coderURL": url, "credentialsSecretRef": { "name": "registrar" } } });
-    site.apply_spec(NAME, &bootstrap("https://coder.elsewhere.example.com")).await;
+    let (site, allowed) = Site::outside("bootstrap").await;
+    site.apply_spec(NAME, &Site::bootstrap("https://coder.elsewhere.example.com")).await;
     let stalled = site.until_reason("Stalled", "URLNotAllowed").await;
     assert!(condition(&stalled, "Stalled")["message"].as_str().unwrap().contains("--allow-url="));
-    site.apply_spec(NAME, &bootstrap(ALLOWED)).await;
+    site.apply_spec(NAME, &Site::bootstrap(&allowed)).await;
     site.comes().await;
     let ready = site.ready().await;
     assert_eq!(condition(&ready, "BootstrapSecretReady")["status"], "True");
     let deployment = site.get("deployment", WORKLOAD).await.unwrap();
     let env = &deployment["spec"]["template"]["spec"]["containers"][0]["env"];
-    assert_eq!(env[0], json!({ "name": "CODER_PRIMARY_ACCESS_URL", "value": ALLOWED }));
+    assert_eq!(env[0], json!({ "name": "CODER_PRIMARY_ACCESS_URL", "value": allowed }));
     // Where it is not allowed any more what runs goes on.
-    site.apply_spec(NAME, &bootstrap("https://coder.elsewhere.example.com")).await;
+    site.apply_spec(NAME, &Site::bootstrap("https://coder.elsewhere.example.com")).await;
     site.until_reason("Stalled", "URLNotAllowed").await;
     assert!(site.get("deployment", WORKLOAD).await.is_some() && site.names() == [NAME]);
-    site.apply_spec(NAME, &bootstrap(ALLOWED)).await;
+    site.apply_spec(NAME, &Site::bootstrap(&allowed)).await;
     site.ready().await;
     site.remove("coderworkspaceproxy", NAME).await;
     site.until_gone("coderworkspaceproxy", NAME).await;

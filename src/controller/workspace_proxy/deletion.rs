@@ -21,6 +21,7 @@ use crate::control_plane_access::credentials::Credentials;
 use crate::control_plane_access::reach::Reached;
 use crate::control_plane_access::unreached::Unreached;
 use crate::controller::attached::coderds::{Coderd, Coderds, TimeLimit};
+use crate::controller::attached::ending::Release;
 use crate::controller::attached::secret::{Content, Secrets};
 use crate::controller::object::{Object, Origin, complete};
 use crate::controller::runtime::deadline::Deadline;
@@ -32,6 +33,9 @@ use crds::well_known::annotation;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
+
+/// How long a coderd elsewhere is asked to remove a registration while the namespace goes.
+const WHILE_NAMESPACE_GOES: Duration = Duration::from_secs(10);
 
 /// Registrations that are named when nobody knows whose they are.
 const MOST_NAMED: usize = 16;
@@ -110,31 +114,70 @@ impl Reconciler {
         of_others: OfOthers,
         registered: &mut Registered,
     ) -> Result<End, RegistrationError> {
-        let is_released = self.is_released(object).await?;
+        let release = self.release(object).await?;
         let Some(complete) = complete::<CoderWorkspaceProxy>(&object.value, &self.config).ok() else {
-            return self.end_unreadable(store, is_released);
+            return self.end_unreadable(store, release != Release::No);
         };
-        let time = TimeLimit { until: Deadline::from(Instant::now()).until(), reserved: Duration::ZERO };
+        if release != Release::Namespace {
+            return self.take_back(object, &complete, store, of_others, registered, release).await;
+        }
+        if self.is_outside(object, &complete) {
+            let others = of_others.clone();
+            let tried = self.take_back(object, &complete, store, others, registered, release).await;
+            let why = match tried {
+                Ok(End::LetGo(left)) => return Ok(End::LetGo(left)),
+                Ok(End::Held(why)) => why,
+                Err(RegistrationError::Kubernetes(error)) if error.is_outdated() => return Err(error.into()),
+                Err(error) => error.to_string(),
+            };
+            // Whatever comes of it holds no namespace, in which no Event can be written any more either.
+            tracing::warn!(why, "a workspace proxy is left in coderd: its namespace is being deleted");
+        }
+        self.take_back(object, &complete, store, of_others, registered, Release::Asked).await
+    }
+
+    /// Whether an object registers in a coderd that does not go with its namespace.
+    fn is_outside(&self, object: &Object<CoderWorkspaceProxy>, complete: &CoderWorkspaceProxy) -> bool {
+        let is_bootstrap = matches!(Way::of(&complete.spec), Way::Bootstrap(_));
+        is_bootstrap && self.control_plane_of(&object.key.namespace, complete).is_none()
+    }
+
+    /// Takes back what is recorded, unless that is to be left. While the namespace goes there is little time for it.
+    async fn take_back(
+        &self,
+        object: &Object<CoderWorkspaceProxy>,
+        complete: &CoderWorkspaceProxy,
+        store: &mut RecordStore<'_>,
+        of_others: OfOthers,
+        registered: &mut Registered,
+        release: Release,
+    ) -> Result<End, RegistrationError> {
+        let (now, is_released) = (Instant::now(), release == Release::Asked);
+        let until = match release {
+            Release::Namespace => now + WHILE_NAMESPACE_GOES,
+            Release::No | Release::Asked => Deadline::from(now).until(),
+        };
+        let time = TimeLimit { until, reserved: Duration::ZERO };
         let limit = time.left() * 2 / 3;
-        let here = if is_released { Here::Gone } else { self.here(object, &complete, limit).await };
+        let here = if is_released { Here::Gone } else { self.here(object, complete, limit).await };
         let (client, home, unreachable) = match &here {
             Here::Reached(reached, uid) => {
-                (Some(&reached.client), home_of(uid.clone(), &complete, reached), None)
+                (Some(&reached.client), home_of(uid.clone(), complete, reached), None)
             }
             Here::Unreachable(why) => (None, nowhere(), Some(why.clone())),
             Here::Gone => (None, nowhere(), None),
         };
-        let owner = owner(&complete);
+        let owner = owner(complete);
         let secrets = Secrets { kube: &self.kube, owner: &owner, mark: annotation::TOKEN_OF };
-        let desired = desired(object, &complete, home);
+        let desired = desired(object, complete, home);
         let namespace = &object.key.namespace;
         let mut coderds = Coderds::new(&self.access, &self.control_planes, namespace, time);
-        let plane = self.control_plane_of(namespace, &complete);
+        let plane = self.control_plane_of(namespace, complete);
         if let (Some(why), Some(plane)) = (&unreachable, &plane) {
             coderds.fail_control_plane(&uid_of(plane), why);
         }
         let mut work = RegistrationWork::for_end(secrets, coderds, client, &desired);
-        (work.claimed, work.of_others) = (self.rival(object, &complete).is_some(), of_others);
+        (work.claimed, work.of_others) = (self.rival(object, complete).is_some(), of_others);
         work.former = former(object);
         if let Some(client) = client {
             let coderds = Coderds::new(&self.access, &self.control_planes, namespace, time);

@@ -3,6 +3,7 @@
 
 use super::observed::{Outside, State};
 use super::reasons::Reason;
+use super::registration::end;
 use super::registration::steps::Wait;
 use super::registration::work::{Registered, RegistrationError};
 use crate::coderd::Error;
@@ -195,6 +196,12 @@ fn registration(registered: &Registered, works: bool, name: &str, rival: Option<
             State::Pending(Reason::RegistrationFailed, why.to_owned())
         }
         Some(Wait::Contested) => contested(name),
+        Some(Wait::Others) if works => {
+            let why = unread(registered);
+            let why = format!("the proxy is registered; a former registration cannot be removed yet: {why}");
+            State::Yes(Reason::ProxyMoving, why)
+        }
+        Some(Wait::Others) => State::Pending(Reason::RegistrationFailed, unread(registered)),
         Some(Wait::Elsewhere) if works => {
             let why = registered.elsewhere.as_deref().unwrap_or("its control plane cannot be asked");
             let why = format!("the proxy is registered; a former registration cannot be removed yet: {why}");
@@ -232,6 +239,16 @@ fn name_taken(registered: &Registered, name: &str) -> State {
         ),
     };
     State::Refused(Reason::ProxyNameConflict, why)
+}
+
+/// What is said of other objects of which it is not known what they have recorded; one of another namespace is not named.
+fn unread(registered: &Registered) -> String {
+    match &registered.unread {
+        Some(name) => end::unread(name),
+        None => "nothing is taken over: a CoderWorkspaceProxy of another namespace has a status that is longer than any that the \
+                 operator writes, so that nobody knows which registrations it has"
+            .to_owned(),
+    }
 }
 
 /// What is said while admission is disabled. Ready names the namespace and the command where more is held back.
@@ -361,7 +378,8 @@ mod tests {
 
     #[test]
     fn what_works_is_registered_whatever_is_left_to_tidy() {
-        for wait in [None, Some(Wait::Rollout), Some(Wait::Elsewhere), Some(Wait::Entitlement)] {
+        let tidying = [Wait::Rollout, Wait::Elsewhere, Wait::Entitlement, Wait::Others].map(Some);
+        for wait in tidying.into_iter().chain([None]) {
             assert!(matches!(said(wait, true).0, State::Yes(..)), "{wait:?}");
             assert!(matches!(said(wait, false), (State::Pending(..), State::Pending(..))), "{wait:?}");
         }

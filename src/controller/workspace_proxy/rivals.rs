@@ -3,8 +3,10 @@
 
 use super::reconciler::Reconciler;
 use super::registration::others::OfOthers;
+use super::registration::record::Home;
 use super::registration::stored;
 use super::way::{Way, registrar};
+use crate::coderd::Uuid;
 use crate::control_plane_access::control_planes::Found;
 use crate::controller::attached::claims::{self, Claim};
 use crate::controller::attached::seal::Sealer;
@@ -12,23 +14,34 @@ use crate::controller::object::Object;
 use crate::kubernetes::Kept;
 use crds::CoderWorkspaceProxy;
 use crds::names::workspace_proxy::registration;
+use crds::well_known::annotation;
 use kube::Resource;
+use kube::core::ObjectMeta;
 use ring::hmac;
 use serde_json::Value;
 
+/// The field of a status that registrations are recorded in.
+const RECORD: &str = "registration";
+
 impl Reconciler {
-    /// The registrations that other proxies of the cluster have recorded, and where.
+    /// The registrations that other proxies have recorded, and where: those of the namespace, and of the whole cluster where
+    /// one of them could be what this object has or asks for.
     pub(super) fn of_others(&self, object: &Object<CoderWorkspaceProxy>, sealing: &hmac::Key) -> OfOthers {
-        let recorded = |one: &Kept<CoderWorkspaceProxy>| {
-            let (value, uid) = (one.object()?, one.meta().uid.clone()?);
-            let sealer = Sealer { key: sealing, uid: &uid };
-            let (record, _) = stored::read(&value["status"]["registration"], sealer);
-            let known = record.registrations().filter_map(|one| Some((one.home.clone(), one.id?)));
-            Some(known.collect::<Vec<_>>())
-        };
-        let is_other = |one: &Kept<CoderWorkspaceProxy>| one.meta().uid.as_deref() != Some(&object.uid);
+        let sees_all = may_share(object);
+        let is_near = |meta: &ObjectMeta| meta.namespace.as_ref() == Some(&object.key.namespace);
+        let is_other = |meta: &ObjectMeta| meta.uid.as_deref() != Some(&object.uid);
+        let mut of_others = OfOthers::default();
         let all = self.all.all();
-        all.iter().filter(|one| is_other(one)).filter_map(|one| recorded(one)).flatten().collect()
+        for one in all.iter().filter(|one| is_other(one.meta()) && (sees_all || is_near(one.meta()))) {
+            match recorded(one, sealing) {
+                Some(known) => of_others.know(known),
+                None if is_near(one.meta()) => {
+                    of_others.miss(one.meta().name.as_deref().unwrap_or_default());
+                }
+                None => of_others.miss_elsewhere(),
+            }
+        }
+        of_others
     }
 
     /// The older proxy that asks for the same name in the same coderd, as a person would name it.
@@ -37,12 +50,13 @@ impl Reconciler {
         object: &Object<CoderWorkspaceProxy>,
         complete: &CoderWorkspaceProxy,
     ) -> Option<String> {
-        let mine = self.claim(&object.key.namespace, complete, is_registered(&object.value))?;
+        let is_registered = is_registered(&object.value["status"][RECORD]);
+        let mine = self.claim(&object.key.namespace, complete, is_registered)?;
         let all = self.all.all();
         let is_here =
             |one: &Kept<CoderWorkspaceProxy>| one.meta().namespace.as_ref() == Some(&object.key.namespace);
         let claim = |one: &Kept<CoderWorkspaceProxy>| {
-            let has_it = one.object().is_some_and(|object| is_registered(&object));
+            let has_it = one.status_field(RECORD).is_some_and(|record| self::is_registered(&record));
             self.claim(&object.key.namespace, &one.read().ok()?, has_it)
         };
         let others: Vec<Claim> = all.iter().filter(|one| is_here(one)).filter_map(|one| claim(one)).collect();
@@ -68,7 +82,68 @@ impl Reconciler {
     }
 }
 
+/// The registrations that the operator has recorded on a proxy; none if its status is so long that it is not kept.
+fn recorded(kept: &Kept<CoderWorkspaceProxy>, sealing: &hmac::Key) -> Option<Vec<(Home, Uuid)>> {
+    let (written, uid) = (kept.status_field(RECORD)?, kept.meta().uid.as_deref()?);
+    let (record, _) = stored::read(&written, Sealer { key: sealing, uid });
+    Some(record.registrations().filter_map(|one| Some((one.home.clone(), one.id?))).collect())
+}
+
+/// Whether what an object has or asks for may be recorded in another namespace, too. References stay within one, and so do the
+/// registrations behind its control planes; an address leads anywhere, and so does the name that an annotation takes over.
+fn may_share(object: &Object<CoderWorkspaceProxy>) -> bool {
+    let record = &object.value["status"][RECORD];
+    let retiring = record["retiring"].as_array().into_iter().flatten();
+    let mut entries = [&record["current"], &record["pending"]].into_iter().chain(retiring);
+    let is_at_address = |entry: &Value| !entry.is_null() && entry["controlPlaneUID"].is_null();
+    object.annotation(annotation::ADOPT_PROXY).is_some()
+        || !object.value["spec"]["bootstrap"].is_null()
+        || entries.any(is_at_address)
+}
+
 /// Whether a registration is recorded. A status decides nothing here but which of two of one age waits.
-fn is_registered(object: &Value) -> bool {
-    !object["status"]["registration"]["current"].is_null()
+fn is_registered(record: &Value) -> bool {
+    !record["current"].is_null()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controller::identity::ObjectKey;
+    use crate::controller::object::Origin;
+    use serde_json::json;
+
+    #[test]
+    fn others_of_the_whole_cluster_count_where_a_registration_could_be_theirs() {
+        let shares = |annotations: Value, spec: Value, record: Value| {
+            let object = json!({ "metadata": { "name": "a", "namespace": "b", "annotations": annotations },
+                "spec": spec, "status": { "registration": record } });
+            let key = ObjectKey { namespace: "b".to_owned(), name: "a".to_owned() };
+            may_share(&Object::new(key, Origin::Read, object))
+        };
+        let plane = || json!({ "controlPlaneRef": { "name": "coder" } });
+        let (behind, at) = (json!({ "controlPlaneUID": "u" }), json!({ "address": "https://a:443" }));
+        assert!(!shares(json!({}), plane(), Value::Null));
+        assert!(!shares(json!({}), plane(), json!({ "current": behind, "retiring": [behind] })));
+        assert!(shares(json!({ "coder.com/adopt-proxy": "eu" }), plane(), Value::Null));
+        assert!(shares(json!({}), json!({ "bootstrap": { "coderURL": "https://a" } }), Value::Null));
+        for record in
+            [json!({ "current": at }), json!({ "pending": at }), json!({ "retiring": [behind, at] })]
+        {
+            assert!(shares(json!({}), plane(), record.clone()), "{record}");
+        }
+    }
+
+    #[test]
+    fn what_is_recorded_is_known_of_everybody_but_those_whose_status_is_too_long() {
+        let sealing = hmac::Key::new(hmac::HMAC_SHA256, b"operator");
+        let kept = |status: Value| -> Kept<CoderWorkspaceProxy> {
+            let object =
+                json!({ "metadata": { "name": "b", "namespace": "team", "uid": "u" }, "status": status });
+            serde_json::from_str(&object.to_string()).unwrap()
+        };
+        assert_eq!(recorded(&kept(json!({})), &sealing), Some(Vec::new()));
+        assert_eq!(recorded(&kept(json!({ "url": "x".repeat(70_000) })), &sealing), None);
+        assert_eq!(recorded(&kept(json!({ "registration": "x".repeat(9_000) })), &sealing), None);
+    }
 }

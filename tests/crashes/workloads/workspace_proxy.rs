@@ -13,8 +13,13 @@ const NAME: &str = "eu";
 const TOKEN_SECRET: &str = "eu-proxy-token";
 /// The value of the annotation that asks for another token.
 const ROTATION: &str = "2026-11";
-/// The workloads in which somebody asks for another token, or takes the one there is.
-const REPLACING: [&str; 3] = ["rotate-token", "token-emptied", "token-deleted"];
+/// An address outside of the namespace that leads to the first coderd, and the flag that allows it.
+const OUTSIDE: &str = "http://coder.elsewhere.svc.cluster.local";
+const ALLOWED: &str = "--allow-url=http://coder.elsewhere.svc.cluster.local";
+/// The workloads in which somebody asks for another token, or takes the one there is, or a proxy of others is taken over.
+const REPLACING: [&str; 4] = ["rotate-token", "token-emptied", "token-deleted", "adopt"];
+/// The proxy of others that is taken over.
+const ADOPTABLE: &str = "asia";
 
 /// The operator as its reconciler of workspace proxies. It verifies registrations every second, which is what it waits by for
 /// proxies that come: coderd does not tell of them by itself. What it logs is searched for tokens, so that it logs much.
@@ -23,12 +28,12 @@ pub const TARGET: Target = Target {
     subject: Subject { kind: KIND, name: NAME },
     names: |home| [names_of(home, "coder"), names_of(home, "other")].concat(),
     email: |_| String::new(),
-    flags: &["--verify-interval=1s", "--log-level=debug"],
+    flags: &["--verify-interval=1s", "--log-level=debug", ALLOWED],
     key_names: &[],
     tolerance,
     attached: Some(Attached {
         control_planes: &["coder", "other"],
-        makes: Makes::Proxies { of_others: &["others", "eu-2"], replacements },
+        makes: Makes::Proxies { of_others: &["others", "eu-2"], adoptable: ADOPTABLE, replacements },
     }),
 };
 
@@ -55,6 +60,23 @@ fn proxy(fields: &Value) -> Value {
     for (field, value) in fields.as_object().into_iter().flatten() {
         object["spec"][field] = value.clone();
     }
+    object
+}
+
+/// The proxy at an address and with credentials of its author.
+fn bootstrapped() -> Value {
+    let mut object = proxy(&json!({ "bootstrap": { "coderURL": OUTSIDE,
+        "credentialsSecretRef": { "name": "coder-token" } } }));
+    let spec = object["spec"].as_object_mut().expect("a proxy has a spec");
+    spec.remove("controlPlaneRef");
+    spec.remove("registration");
+    object
+}
+
+/// The proxy with the annotation that takes over one of others.
+fn adopting() -> Value {
+    let mut object = proxy(&json!({ "registration": { "proxyName": ADOPTABLE } }));
+    object["metadata"]["annotations"] = json!({ "coder.com/adopt-proxy": ADOPTABLE });
     object
 }
 
@@ -104,6 +126,15 @@ fn applying(name: &'static str, fields: &Value, done: fn(Option<&Value>) -> bool
     changing(name, Change::Apply(vec![proxy(fields)]), done)
 }
 
+/// A proxy that was not there before.
+fn creating(name: &'static str, object: Value) -> Workload {
+    Workload {
+        before: control_plane("coder"),
+        prepared: Prepared::Other(CONTROL_PLANE, is_ready),
+        ..changing(name, Change::Apply(vec![object]), is_settled)
+    }
+}
+
 /// Everything a workspace proxy goes through.
 pub fn all() -> Vec<Workload> {
     [lifetime(), changes(), tokens()].concat()
@@ -111,11 +142,9 @@ pub fn all() -> Vec<Workload> {
 
 fn lifetime() -> Vec<Workload> {
     vec![
-        Workload {
-            before: control_plane("coder"),
-            prepared: Prepared::Other(CONTROL_PLANE, is_ready),
-            ..applying("create", &json!({}), is_settled)
-        },
+        creating("create", proxy(&json!({}))),
+        creating("bootstrap", bootstrapped()),
+        creating("adopt", adopting()),
         changing("delete", Change::Delete, is_gone),
         changing("delete-namespace", Change::DeleteNamespace, is_gone),
     ]

@@ -23,6 +23,8 @@ pub(super) struct RunCoderd {
     pub(super) foreign: Vec<Uuid>,
     /// The proxies of others with their tokens, as they were.
     pub(super) foreign_tokens: Vec<(&'static str, String)>,
+    /// The proxy of others that may be taken over.
+    adoptable: Option<&'static str>,
     organizations: Vec<&'static str>,
 }
 
@@ -35,7 +37,7 @@ impl RunCoderd {
     ) -> Self {
         let double = Arc::new(Coderd::builder().api_rate_limit(None).start().await);
         let (mut organizations, mut foreign_tokens) = (vec![DEFAULT], Vec::new());
-        let mut role = Role::TemplateAdmin;
+        let (mut role, mut to_adopt) = (Role::TemplateAdmin, None);
         match makes {
             Some(Makes::Keys { organizations: more, of_others }) => {
                 for organization in *more {
@@ -46,7 +48,8 @@ impl RunCoderd {
                     double.add_provisioner_key(organization, name, &[]);
                 });
             }
-            Some(Makes::Proxies { of_others, .. }) => {
+            Some(Makes::Proxies { of_others, adoptable, .. }) => {
+                to_adopt = Some(*adoptable);
                 foreign_tokens.extend(of_others.iter().map(|name| (*name, double.add_workspace_proxy(name))));
                 role = Role::Owner;
             }
@@ -55,10 +58,13 @@ impl RunCoderd {
         let proxy = FaultProxy::before_coderd(double.addr(), journal.clone()).await;
         let token = double.token_for(&[role]);
         let foreign = Vec::new();
-        let mut coderd = Self { control_plane, double, proxy, token, foreign, foreign_tokens, organizations };
+        let adoptable = to_adopt;
+        let mut coderd =
+            Self { control_plane, double, proxy, token, foreign, foreign_tokens, adoptable, organizations };
         let keys = coderd.keys().into_iter().map(|(_, key)| key.id);
         coderd.foreign =
             keys.chain(coderd.double.workspace_proxies().into_iter().map(|one| one.id)).collect();
+        to_adopt.iter().for_each(|name| drop(coderd.double.add_workspace_proxy(name)));
         coderd
     }
 
@@ -85,10 +91,12 @@ impl RunCoderd {
         self.keys().into_iter().filter(|(_, key)| !self.foreign.contains(&key.id)).collect()
     }
 
-    /// The proxies that are not of others.
+    /// The proxies that are not of others. One that may be taken over is ours once its token was replaced.
     pub(super) fn own_proxies(&self) -> Vec<RegisteredProxy> {
         let all = self.double.workspace_proxies().into_iter();
-        all.filter(|one| !self.foreign.contains(&one.id)).collect()
+        let is_theirs =
+            |one: &RegisteredProxy| self.adoptable == Some(one.name.as_str()) && one.regenerations == 0;
+        all.filter(|one| !self.foreign.contains(&one.id) && !is_theirs(one)).collect()
     }
 
     /// The proxies in it, as lines that are the same in every run: how they appear, and whether they have come.

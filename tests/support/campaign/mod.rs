@@ -87,6 +87,8 @@ pub enum Makes {
     Proxies {
         /// Proxies of others in each coderd.
         of_others: &'static [&'static str],
+        /// One more of others in each coderd, which a workload may take over.
+        adoptable: &'static str,
         /// How often tokens are replaced in a workload of this name, if nobody dies in it.
         replacements: fn(&str) -> usize,
     },

@@ -28,6 +28,14 @@ pub(crate) struct Circumstances {
     pub unreachable: Option<String>,
 }
 
+/// What is said of another object of which it is not known what it has recorded.
+pub(crate) fn unread(name: &str) -> String {
+    format!(
+        "CoderWorkspaceProxy {name} has a status that is longer than any that the operator writes, so that nobody knows which \
+         registrations it has; empty its status, or delete it"
+    )
+}
+
 impl RegistrationWork<'_> {
     /// Goes on until nothing is left, or something holds it.
     pub(crate) async fn end(
@@ -52,6 +60,7 @@ impl RegistrationWork<'_> {
                 }
                 EndStep::Blocked => {
                     let why = unreachable.or_else(|| self.told());
+                    let why = why.or_else(|| self.of_others.unread().map(unread));
                     return Ok(End::Held(why.unwrap_or_else(|| "coderd is unreachable".to_owned())));
                 }
                 EndStep::LetGo(left) => return Ok(End::LetGo(left)),

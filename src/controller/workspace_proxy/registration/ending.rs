@@ -78,6 +78,8 @@ pub(crate) fn next(ending: &Ending<'_>) -> EndStep {
             return without(vec![Left::of(one)]);
         }
         match sight {
+            // It may be what another object of the namespace has recorded.
+            Sight::There if ending.of_others.unread().is_some() => is_blocked = true,
             Sight::There => return EndStep::Delete(one.clone()),
             Sight::Absent => return without(Vec::new()),
             Sight::HomeGone | Sight::OtherDatabase | Sight::NotLicensed => {
@@ -169,6 +171,11 @@ mod tests {
         };
         let others: OfOthers = [(ours.home.clone(), id)].into_iter().collect();
         assert_eq!(step(&others), EndStep::Record(Box::default(), vec![Left::of(&ours)]));
+        let mut unread = OfOthers::default();
+        unread.miss_elsewhere();
+        assert_eq!(step(&unread), EndStep::Delete(ours.clone()), "a long status elsewhere stops nobody");
+        unread.miss("long");
+        assert_eq!(step(&unread), EndStep::Blocked, "nobody knows what the other has");
         let elsewhere = Home { control_plane: Some("v".to_owned()), ..ours.home.clone() };
         let others: OfOthers = [(elsewhere, id)].into_iter().collect();
         assert_eq!(

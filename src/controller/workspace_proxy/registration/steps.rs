@@ -36,6 +36,8 @@ pub(crate) enum Wait {
     Contested,
     /// Admission is disabled in the namespace: nobody was asked whether the author may have more than there is.
     AdmissionDisabled,
+    /// It is not known what another object has recorded: this could be among it.
+    Others,
     /// Too many registrations are on their way out of control planes that cannot be asked.
     TooMany,
 }
@@ -121,6 +123,11 @@ impl Seen<'_> {
     /// Whether another object has recorded this proxy of the coderd that is asked for.
     fn is_of_others(&self, id: Uuid) -> bool {
         self.of_others.has(&self.desired.home, id)
+    }
+
+    /// Why nothing is made, moved or deleted: it may be what another object of the namespace has recorded.
+    fn is_unread(&self) -> Option<Wait> {
+        self.of_others.unread().map(|_| Wait::Others)
     }
 
     fn of_id(&self, id: Uuid) -> Option<&ProxyFacts> {

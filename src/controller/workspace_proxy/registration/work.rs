@@ -70,6 +70,8 @@ pub(crate) struct Registered {
     pub gave_up: bool,
     /// The proxy of others that has the name, as it is written, where that may be taken over.
     pub taken: Option<String>,
+    /// Another object of the namespace of which it is not known what it has recorded.
+    pub unread: Option<String>,
     /// What failed.
     pub error: Option<RegistrationError>,
     /// Registrations that were left behind.
@@ -188,6 +190,7 @@ impl RegistrationWork<'_> {
         let has_made =
             registered.done.iter().any(|done| !matches!(done, Done::Removed(_) | Done::Renamed(..)));
         registered.gave_up |= has_made && matches!(look.material, Material::Rejected | Material::Ended(_));
+        registered.unread = self.of_others.unread().map(str::to_owned);
         registered.taken = look.taken(&store.record, self.desired, &self.of_others);
         let seen = self.seen(&store.record, &look);
         let (step, cause) = (next(&seen), cause(&seen));
@@ -232,6 +235,9 @@ impl RegistrationWork<'_> {
         store: &RecordStore<'_>,
     ) -> Result<Unrecorded, RegistrationError> {
         let look = self.look(&store.record).await?;
+        if matches!(look.material, Material::Is(..)) && self.of_others.unread().is_some() {
+            return Ok(Unrecorded::Unknown);
+        }
         let seen = self.seen(&store.record, &look);
         let is_untold = match look.material {
             Material::Is(id, _) => {

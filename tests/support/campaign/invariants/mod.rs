@@ -20,7 +20,7 @@ use super::Makes;
 use super::coderds::RunCoderd;
 use crate::canary::Canary;
 use crate::coderd::Credential;
-use crate::daemons::KeyUsers;
+use crate::daemons::{KeyUsers, by_service};
 use crate::fault_proxy::{Exchange, Inspector};
 use futures::future::BoxFuture;
 use http::StatusCode;
@@ -208,7 +208,11 @@ impl Invariants {
     /// wants anything.
     pub(super) fn judge_end(&self, coderds: &[RunCoderd], subject: Option<&Value>, plaintext: Option<&str>) {
         for coderd in coderds {
-            let wanted = subject.filter(|one| one["spec"]["controlPlaneRef"]["name"] == coderd.control_plane);
+            let leads_here = |one: &&Value| match one["spec"]["bootstrap"]["coderURL"].as_str() {
+                Some(url) => by_service(url) == coderd.control_plane,
+                None => one["spec"]["controlPlaneRef"]["name"] == coderd.control_plane,
+            };
+            let wanted = subject.filter(leads_here);
             let broken = match self.makes {
                 Makes::Keys { .. } => keys::in_the_end(coderd, wanted, plaintext.unwrap_or_default()),
                 Makes::Proxies { .. } => {

@@ -49,7 +49,7 @@ impl Seen<'_> {
     /// plane is taken for one in front of the same database only with a proof.
     fn leave(&self, current: &Registration) -> Step {
         let is_same_database = current.home.deployment == self.desired.home.deployment;
-        if let Some(wait) = self.is_unseen().filter(|_| is_same_database) {
+        if let Some(wait) = self.is_unseen().filter(|_| is_same_database).or_else(|| self.is_unread()) {
             return Step::Wait(wait);
         }
         if self.is_proven_here && self.is_as_recorded(current) {
@@ -181,6 +181,7 @@ impl Seen<'_> {
             match sight {
                 Sight::Absent => return without(Vec::new()),
                 Sight::HomeGone => return without(vec![Left::of(one)]),
+                Sight::There if self.is_unread().is_some() => wait = Some(Wait::Others),
                 Sight::There if self.rolled => return Some(Step::Delete(one.clone())),
                 Sight::There => wait = Some(Wait::Rollout),
                 // It is known again when its database is back.

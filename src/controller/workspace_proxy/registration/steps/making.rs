@@ -19,9 +19,10 @@ impl Seen<'_> {
         if let Some(wait) = self.is_unseen() {
             return Step::Wait(wait);
         }
-        match pending.id {
-            Some(id) => self.go_on_with_token(pending, id),
-            None => self.go_on_with_creation(pending),
+        match (pending.id, self.is_unread()) {
+            (Some(id), _) => self.go_on_with_token(pending, id),
+            (None, Some(wait)) => Step::Wait(wait),
+            (None, None) => self.go_on_with_creation(pending),
         }
     }
 
@@ -69,6 +70,7 @@ impl Seen<'_> {
             // What belongs to others still is taken only as long as somebody asks for it.
             _ if self.record.is_adopting(pending) => match self.may_make() {
                 _ if !self.is_asked_for(pending, id) => Step::record(self.record.not_adopting()),
+                _ if self.of_others.is_any_unread() => Step::Wait(Wait::Others),
                 wait => wait.map_or(Step::Regenerate(id), Step::Wait),
             },
             _ => self.may_write().map_or(Step::Regenerate(id), Step::Wait),
@@ -116,7 +118,7 @@ impl Seen<'_> {
 
     /// Nothing is in use here: what the Secret proves to be ours is used, else a registration is made.
     pub(super) fn begin(&self) -> Step {
-        if let Some(wait) = self.is_unseen() {
+        if let Some(wait) = self.is_unseen().or_else(|| self.is_unread()) {
             return Step::Wait(wait);
         }
         if let Some(ours) = unrecorded(self) {
@@ -164,6 +166,9 @@ impl Seen<'_> {
             self.is_primary(found.id) || self.of_others.has_in_database(&self.desired.home, found.id);
         if !is_named || is_done || is_taken {
             return Step::Wait(Wait::NameTaken);
+        }
+        if self.of_others.is_any_unread() {
+            return Step::Wait(Wait::Others);
         }
         let adopted = Some(found.name.clone());
         Step::record(Record { adopted, adopting: Some(found.id), ..self.record.intending(self.found(found)) })

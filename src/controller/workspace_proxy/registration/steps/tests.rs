@@ -194,6 +194,52 @@ fn a_name_of_others_is_a_conflict_unless_an_annotation_names_it() {
 }
 
 #[test]
+fn what_another_object_may_have_recorded_is_waited_for() {
+    let unread = |miss: fn(&mut OfOthers)| {
+        let mut of_others = OfOthers::default();
+        miss(&mut of_others);
+        of_others
+    };
+    let (here, elsewhere) = (unread(|others| others.miss("long")), unread(OfOthers::miss_elsewhere));
+    let wait = Step::Wait(Wait::Others);
+    let begun = Record { pending: Some(registration(None, true)), ..Record::default() };
+    let mut moved = in_use();
+    moved.current.as_mut().unwrap().home = home("u2", "d1");
+    let retiring = Registration { home: home("u2", "d2"), ..registration(Some(THEIRS), true) };
+    let left = Record { retiring: vec![retiring.clone()], ..in_use() };
+    let ours = || [facts(MINE, "eu")];
+    let cases = [
+        ("a free name", Case::new(Record::default(), Material::Absent, &[])),
+        ("a token that nobody recorded", Case::new(Record::default(), token(MINE), &ours())),
+        ("an answer that was lost", Case::new(begun, Material::Absent, &[made_by("uid-1", MINE, "eu")])),
+        ("another control plane", Case::new(moved, Material::Absent, &[])),
+        ("a former one", Case { retiring: vec![Sight::There], ..Case::new(left, token(MINE), &ours()) }),
+    ];
+    for (what, mut case) in cases {
+        case.of_others = here.clone();
+        assert_eq!(case.next(), wait, "{what}");
+        case.of_others = elsewhere.clone();
+        assert_ne!(case.next(), wait, "{what}: a long status elsewhere stops nobody");
+    }
+    // What is in use is recorded here, whatever others have.
+    let mut used = Case::new(in_use(), Material::Rejected, &ours());
+    used.of_others = here.clone();
+    used.record = used.recorded();
+    assert_eq!(used.next(), Step::Regenerate(uuid(MINE)));
+
+    let mut adopting = Case::new(Record::default(), Material::Absent, &[facts(THEIRS, "eu")]);
+    adopting.desired.adopt = Some("eu".to_owned());
+    let intended = adopting.recorded();
+    for of_others in [here, elsewhere] {
+        adopting.of_others = of_others;
+        for record in [Record::default(), intended.clone()] {
+            adopting.record = record;
+            assert_eq!(adopting.next(), wait, "nothing is taken over");
+        }
+    }
+}
+
+#[test]
 fn what_this_object_made_is_its_own_though_it_took_over_a_proxy_of_that_name_before() {
     let before = Record { adopted: Some("eu".to_owned()), adopting: Some(uuid(THEIRS)), ..Record::default() };
     let mine = || [made_by("uid-1", MINE, "eu")];
