@@ -12,6 +12,7 @@ pub(crate) mod dereference;
 mod ending;
 pub(crate) mod facts;
 pub(crate) mod followed_image;
+pub(crate) mod observed;
 pub(crate) mod outside;
 pub(crate) mod pause;
 pub(crate) mod pruning;

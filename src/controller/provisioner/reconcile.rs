@@ -105,7 +105,8 @@ impl ReconcileKind<CoderProvisioner> for Reconciler {
         };
         let late = external.keyed.as_ref().is_some_and(|keyed| keyed.is_cut);
         let late = late.then(|| deadline.told(Instant::now())).flatten();
-        let mut observed = Observed::new(subject, &gate, &applied, &external, &finalizing, late);
+        let mut observed =
+            Observed::new(subject, &gate, &applied, external.outside.clone(), &finalizing, late);
         observed.object.problems.unimportant.extend(silent.told);
         observed.unaddressed = read.unaddressed().or_else(|| redirected(&read, &external));
         self.write(subject, &read, &applied, &external, &observed).await?;

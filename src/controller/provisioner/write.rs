@@ -3,12 +3,13 @@
 use super::dereference::Dereferenced;
 use super::key_event::KeyEvent;
 use super::observe::{External, organization_name, place};
-use super::observed::Observed;
+use super::observed::{Observed, Outside};
 use super::pending_jobs::Jobs;
 use super::reconciler::Reconciler;
 use super::resolve::owner;
 use super::status::findings;
 use crate::controller::attached::apply::Applied;
+use crate::controller::attached::outside::AccessStates;
 use crate::controller::attached::reconciler::now;
 use crate::controller::object::{Object, Origin, Subject};
 use crate::controller::status::conditions::Finding;
@@ -56,7 +57,7 @@ impl Reconciler {
 
 /// What is said of an object of which nothing but this was found out.
 pub(super) fn only(object: ObservedObject) -> Vec<Finding> {
-    findings(&Observed::only(object))
+    findings(&Observed::only(object, Outside::of(AccessStates::unasked(false))))
 }
 
 /// What there is to report besides conditions. What could not be asked now stays as it was told.

@@ -98,7 +98,8 @@ impl ReconcileKind<CoderWorkspaceProxy> for Reconciler {
             (read, gate, applied)
         };
         let late = external.is_cut.then(|| deadline.told(Instant::now())).flatten();
-        let mut observed = Observed::new(subject, &gate, &applied, &external, &finalizing, late);
+        let mut observed =
+            Observed::new(subject, &gate, &applied, external.outside.clone(), &finalizing, late);
         observed.unaddressed = read.unaddressed();
         self.write(subject, &read, &applied, &external, &observed).await?;
         let pause = self.patience(&object.key, is_waiting(&observed));

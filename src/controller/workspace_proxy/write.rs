@@ -2,7 +2,7 @@
 
 use super::dereference::Dereferenced;
 use super::observe::External;
-use super::observed::Observed;
+use super::observed::{Observed, Outside};
 use super::proxy_event;
 use super::reconciler::Reconciler;
 use super::resolve::{owner, resolve, service_url};
@@ -10,6 +10,7 @@ use super::running_values;
 use super::status::findings;
 use super::way::{Way, place};
 use crate::controller::attached::apply::Applied;
+use crate::controller::attached::outside::AccessStates;
 use crate::controller::attached::reconciler::now;
 use crate::controller::object::{Object, Origin, Subject};
 use crate::controller::status::conditions::Finding;
@@ -56,7 +57,7 @@ impl Reconciler {
 
 /// What is said of an object of which nothing but this was found out.
 pub(super) fn only(object: ObservedObject) -> Vec<Finding> {
-    findings(&Observed::only(object))
+    findings(&Observed::only(object, Outside::of(AccessStates::unasked(false))))
 }
 
 /// Whether nothing is left to do about the registration and its token.
