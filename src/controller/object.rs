@@ -23,7 +23,7 @@ pub(crate) trait ReconciledKind:
     type Status: KindStatus + Send + Sync;
 
     /// Why its conditions are what they are.
-    type Reason: KindReason;
+    type Reason: KindReason + Send;
 
     /// Its apiVersion, kind and the plural of its path.
     const NAME: KindName;

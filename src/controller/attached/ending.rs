@@ -1,13 +1,18 @@
-//! Finds out what every deletion of an object asks that has something in coderd: whether that is to be left there, and whether its
-//! control plane is gone. What follows is decided by the kind.
+//! The deletion of an object that has something in coderd, as far as it is the same for every kind: whether that is to be left there,
+//! whether its control plane is gone, how it is let go and how held. What is taken back, and when, is decided by the kind.
 
 use super::coderds::CONTROL_PLANE;
-use super::reconciler::AttachedReconciler;
+use super::outside::AccessReason;
+use super::reconcile::ReconcileKind;
+use super::reconciler::{AttachedKind, AttachedReconciler};
 use crate::controller::object::{Object, ReconciledKind};
+use crate::controller::runtime::schedule::Action;
+use crate::kubernetes::events::EventDraft;
 use crate::kubernetes::{CallError, KindName, Target};
 use crds::shared::DeletionPolicy;
 use crds::well_known::annotation;
 use serde_json::from_value;
+use std::time::Duration;
 
 const NAMESPACE: KindName = ["v1", "Namespace", "namespaces"];
 
@@ -35,4 +40,48 @@ impl<K: ReconciledKind> AttachedReconciler<K> {
         let target = Target::of(CONTROL_PLANE, &object.key.namespace, name);
         Ok(self.kube.read(target).await?.is_none())
     }
+}
+
+/// One reconcile of an object that is being deleted.
+pub(super) async fn delete<K: AttachedKind, R: ReconcileKind<K>>(
+    reconciler: &R,
+    object: &Object<K>,
+) -> Result<Action, CallError> {
+    if !object.has_finalizer() {
+        return Ok(Action::AwaitChange);
+    }
+    reconciler.note_going(&object.key);
+    let checksum_key = reconciler.checksum_key();
+    match checksum_key.get(&reconciler.kube).await {
+        Ok(sealing) => reconciler.delete(object, sealing).await,
+        // What is left anyway is only named, for which it need not be known whose it is.
+        Err(_) if reconciler.is_released(object).await? => {
+            let_go(reconciler, object, &R::named(object)).await
+        }
+        Err(error) => hold(reconciler, object, &error.to_string()).await,
+    }
+}
+
+/// Tells what is left behind, and lets an object go.
+pub(crate) async fn let_go<K: AttachedKind, R: ReconcileKind<K>>(
+    reconciler: &R,
+    object: &Object<K>,
+    told: &[EventDraft],
+) -> Result<Action, CallError> {
+    reconciler.writer().publish(object, told).await;
+    if reconciler.release(object).await? {
+        reconciler.forget_object(&object.key);
+        return Ok(Action::AwaitChange);
+    }
+    Ok(Action::BackOff(Duration::ZERO))
+}
+
+/// Says why an object that is going is still there, and tries again later.
+pub(crate) async fn hold<K: AttachedKind, R: ReconcileKind<K>>(
+    reconciler: &R,
+    object: &Object<K>,
+    why: &str,
+) -> Result<Action, CallError> {
+    reconciler.tell_held(object, AccessReason::CleanupFailed.into(), &R::held(why)).await?;
+    Ok(Action::BackOff(Duration::ZERO))
 }

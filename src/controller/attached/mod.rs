@@ -9,7 +9,7 @@ pub(crate) mod claims;
 pub(crate) mod coderds;
 pub(crate) mod commands;
 pub(crate) mod dereference;
-mod ending;
+pub(crate) mod ending;
 pub(crate) mod facts;
 pub(crate) mod followed_image;
 pub(crate) mod observed;

@@ -10,7 +10,6 @@ use crate::controller::finalizer::Finalizer;
 use crate::controller::identity::ObjectKey;
 use crate::controller::object::ReconciledKind;
 use crate::controller::runtime::context::ReconcilerContext;
-use crate::controller::runtime::object_reader::ObjectReader;
 use crate::kubernetes::{Kept, KindName, Reflected};
 use crate::serving::metrics::JobCount;
 use crds::well_known::finalizer;
@@ -84,9 +83,8 @@ impl Reconciler {
         self.jobs.clear();
     }
 
-    /// Forgets an object that is gone.
-    pub(crate) fn forget(&self, key: &ObjectKey) {
-        self.base.forget(key);
+    /// Forgets what is remembered of the daemons of an object.
+    pub(super) fn forget_daemons(&self, key: &ObjectKey) {
         lock(&self.silences).remove(key);
         self.jobs.forget(key);
     }
@@ -95,11 +93,6 @@ impl Reconciler {
     pub(crate) fn job_counts(&self) -> impl Fn() -> Vec<JobCount> + Send + Sync + 'static {
         let jobs = self.jobs.clone();
         move || jobs.counts()
-    }
-
-    /// Reads provisioners, for whoever follows the cluster.
-    pub(crate) fn objects(&self) -> &ObjectReader<CoderProvisioner> {
-        &self.objects
     }
 
     /// What is remembered of pods whose daemons coderd does not hear of.

@@ -7,7 +7,6 @@ use crate::controller::attached::reconciler::{AttachedKind, AttachedReconciler};
 use crate::controller::finalizer::Finalizer;
 use crate::controller::object::ReconciledKind;
 use crate::controller::runtime::context::ReconcilerContext;
-use crate::controller::runtime::object_reader::ObjectReader;
 use crate::kubernetes::{Kept, KindName, Reflected};
 use crds::well_known::finalizer;
 use crds::{CoderWorkspaceProxy, CoderWorkspaceProxyStatus};
@@ -59,10 +58,5 @@ impl Reconciler {
         verify_interval: Duration,
     ) -> Self {
         Self(AttachedReconciler::new(context, proxies, control_planes, verify_interval))
-    }
-
-    /// Reads workspace proxies, for whoever follows the cluster.
-    pub(crate) fn objects(&self) -> &ObjectReader<CoderWorkspaceProxy> {
-        &self.objects
     }
 }

@@ -2,7 +2,7 @@
 
 use super::dereference::Dereferenced;
 use super::observe::External;
-use super::observed::{Observed, Outside};
+use super::observed::Observed;
 use super::proxy_event;
 use super::reconciler::Reconciler;
 use super::resolve::{owner, resolve, service_url};
@@ -10,11 +10,8 @@ use super::running_values;
 use super::status::findings;
 use super::way::{Way, place};
 use crate::controller::attached::apply::Applied;
-use crate::controller::attached::outside::AccessStates;
 use crate::controller::attached::reconciler::now;
 use crate::controller::object::{Object, Origin, Subject};
-use crate::controller::status::conditions::Finding;
-use crate::controller::status::observed::ObservedObject;
 use crate::controller::status::summary;
 use crate::controller::workload::rollout;
 use crate::kubernetes::CallError;
@@ -53,11 +50,6 @@ impl Reconciler {
         let drafts: Vec<EventDraft> = done.chain(left).take(MOST_EVENTS).collect();
         self.writer().publish(object, &drafts).await;
     }
-}
-
-/// What is said of an object of which nothing but this was found out.
-pub(super) fn only(object: ObservedObject) -> Vec<Finding> {
-    findings(&Observed::only(object, Outside::of(AccessStates::unasked(false))))
 }
 
 /// Whether nothing is left to do about the registration and its token.
