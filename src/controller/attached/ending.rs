@@ -5,16 +5,37 @@ use super::coderds::CONTROL_PLANE;
 use super::outside::AccessReason;
 use super::reconcile::ReconcileKind;
 use super::reconciler::{AttachedKind, AttachedReconciler};
+use crate::controller::identity::ObjectKey;
 use crate::controller::object::{Object, ReconciledKind};
 use crate::controller::runtime::schedule::Action;
 use crate::kubernetes::events::EventDraft;
 use crate::kubernetes::{CallError, KindName, Target};
 use crds::shared::DeletionPolicy;
 use crds::well_known::annotation;
+use ring::hmac;
 use serde_json::from_value;
 use std::time::Duration;
 
 const NAMESPACE: KindName = ["v1", "Namespace", "namespaces"];
+
+/// A kind's own part of a deletion.
+pub(crate) trait DeleteKind<K: AttachedKind> {
+    /// Forgets what is not to be told any more of an object that is going.
+    fn note_going(&self, _key: &ObjectKey) {}
+
+    /// What is told of the things in coderd that the status of an object names, where they are left there, whoever wrote it.
+    fn named(object: &Object<K>) -> Vec<EventDraft>;
+
+    /// What is said of an object that stays for this cause, with the way out.
+    fn held(why: &str) -> String;
+
+    /// Takes back what an object that is being deleted has in coderd, then lets it go; `sealing` is the key of its records.
+    fn delete(
+        &self,
+        object: &Object<K>,
+        sealing: &hmac::Key,
+    ) -> impl Future<Output = Result<Action, CallError>> + Send;
+}
 
 impl<K: ReconciledKind> AttachedReconciler<K> {
     /// Whether what an object has in coderd is to be left: the spec or an annotation says so, or the namespace goes, with its

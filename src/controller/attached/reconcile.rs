@@ -1,7 +1,7 @@
 //! How a reconcile begins of any kind that belongs to a control plane: its object is read, and is going, unreadable, suspended or
 //! worked on. What is done with it is for the kind.
 
-use super::ending;
+use super::ending::{self, DeleteKind};
 use super::reconciler::{AttachedKind, AttachedReconciler, Unread};
 use crate::controller::identity::ObjectKey;
 use crate::controller::object::{Object, Subject, broken_rules, complete};
@@ -10,40 +10,22 @@ use crate::controller::runtime::{reconcile, telemetry};
 use crate::controller::status::conditions::Finding;
 use crate::controller::status::observed::ObservedObject;
 use crate::kubernetes::CallError;
-use crate::kubernetes::events::EventDraft;
-use ring::hmac;
 use std::ops::Deref;
 
 /// A kind's own part of a reconcile.
 pub(crate) trait ReconcileKind<K: AttachedKind>:
-    Deref<Target = AttachedReconciler<K>> + Send + Sync + 'static
+    DeleteKind<K> + Deref<Target = AttachedReconciler<K>> + Send + Sync + 'static
 {
     /// Forgets an object that is gone.
     fn forget_object(&self, key: &ObjectKey) {
         self.forget(key);
     }
 
-    /// Forgets what is not to be told any more of an object that is going.
-    fn note_going(&self, _key: &ObjectKey) {}
-
     /// What the status of a suspended object says, and why; none of one that is not suspended.
     fn suspended(&self, object: &Object<K>, complete: &K) -> Option<(K::Status, K::Reason)>;
 
     /// What is said of an object of which nothing but this was found out.
     fn only(object: ObservedObject) -> Vec<Finding>;
-
-    /// What is told of the things in coderd that the status of an object names, where they are left there, whoever wrote it.
-    fn named(object: &Object<K>) -> Vec<EventDraft>;
-
-    /// What is said of an object that stays for this cause, with the way out.
-    fn held(why: &str) -> String;
-
-    /// Takes back what an object that is being deleted has in coderd, then lets it go; `sealing` is the key of its records.
-    fn delete(
-        &self,
-        object: &Object<K>,
-        sealing: &hmac::Key,
-    ) -> impl Future<Output = Result<Action, CallError>> + Send;
 
     /// The path: dereference, resolve, build, apply, observe, status, write.
     fn work_on(&self, subject: &Subject<K>) -> impl Future<Output = Result<Action, Unfinished>> + Send;

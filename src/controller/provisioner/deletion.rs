@@ -13,7 +13,7 @@ use super::key::work::{KeyError, KeyWork};
 use super::key_event::KeyEvent;
 use super::observe::{desired, left_elsewhere, organization_name, place, told_place};
 use super::reasons::Reason;
-use super::reconciler::{KIND, Reconciler};
+use super::reconciler::Reconciler;
 use super::resolve::owner;
 use crate::coderd::client::{Deletion, Organization};
 use crate::coderd::{Client, Error, Operation};
@@ -22,11 +22,12 @@ use crate::control_plane_access::credentials::Credentials;
 use crate::control_plane_access::reach::within;
 use crate::control_plane_access::unreached::Unreached;
 use crate::controller::attached::coderds::{Coderds, TimeLimit};
-use crate::controller::attached::ending::{hold, let_go};
+use crate::controller::attached::ending::{DeleteKind, hold, let_go};
 use crate::controller::attached::seal::Sealer;
 use crate::controller::attached::secret::{Content, Secrets};
 use crate::controller::children::{ChildKind, drift};
-use crate::controller::object::{Object, Origin, complete};
+use crate::controller::identity::ObjectKey;
+use crate::controller::object::{Object, Origin, ReconciledKind, complete};
 use crate::controller::runtime::deadline::Deadline;
 use crate::controller::runtime::schedule::Action;
 use crate::controller::workload::pods::is_of_deployment;
@@ -63,15 +64,32 @@ enum End {
     Late,
 }
 
-impl Reconciler {
-    /// Takes back the keys of an object that is being deleted, then lets it go.
-    pub(super) async fn finalize(
+impl DeleteKind<CoderProvisioner> for Reconciler {
+    fn note_going(&self, key: &ObjectKey) {
+        // Nobody counts for it any more, and an autoscaler would follow a number of before.
+        self.jobs.forget(key);
+    }
+
+    fn named(object: &Object<CoderProvisioner>) -> Vec<EventDraft> {
+        told(&named(object))
+    }
+
+    fn held(why: &str) -> String {
+        // The way out comes first: a long cause is cut.
+        format!(
+            "the provisioner key cannot be deleted yet; to leave it in coderd, set the annotation \
+             coder.com/release-external: \"true\". Cause: {why}"
+        )
+    }
+
+    async fn delete(
         &self,
         object: &Object<CoderProvisioner>,
         sealing: &hmac::Key,
     ) -> Result<Action, CallError> {
         let sealer = Sealer { key: sealing, uid: &object.uid };
-        let mut store = RecordStore::new(&self.kube, KIND, &object.key, object.value.clone(), sealer);
+        let mut store =
+            RecordStore::new(&self.kube, CoderProvisioner::NAME, &object.key, object.value.clone(), sealer);
         let end = self.end(object, &mut store).await;
         let object: Object<CoderProvisioner> =
             Object::new(object.key.clone(), Origin::Read, store.object().clone());
@@ -91,7 +109,9 @@ impl Reconciler {
             Err(error) => hold(self, &object, &error.to_string()).await,
         }
     }
+}
 
+impl Reconciler {
     async fn end(
         &self,
         object: &Object<CoderProvisioner>,
@@ -324,7 +344,7 @@ async fn sights(homes: &mut Homes<'_>, record: &Record, is_released: bool) -> Ve
 }
 
 /// The keys that a status names, whoever wrote it.
-pub(super) fn named(object: &Object<CoderProvisioner>) -> Vec<Left> {
+fn named(object: &Object<CoderProvisioner>) -> Vec<Left> {
     let status = stored::parsed(&object.value["status"]["key"]);
     let recorded = status.iter().flat_map(|key| key.current.iter().chain(&key.pending).chain(&key.retiring));
     let recorded = recorded.map(|key| key.name.clone());
@@ -333,17 +353,8 @@ pub(super) fn named(object: &Object<CoderProvisioner>) -> Vec<Left> {
 }
 
 /// What is told of keys that are left in coderd.
-pub(super) fn told(all: &[Left]) -> Vec<EventDraft> {
+fn told(all: &[Left]) -> Vec<EventDraft> {
     all.iter().map(|left| KeyEvent::Left(left).draft()).collect()
-}
-
-/// What is said of an object that stays, with the way out.
-pub(super) fn held(why: &str) -> String {
-    // The way out comes first: a long cause is cut.
-    format!(
-        "the provisioner key cannot be deleted yet; to leave it in coderd, set the annotation \
-         coder.com/release-external: \"true\". Cause: {why}"
-    )
 }
 
 /// What is said while daemons finish their builds, with the way out.

@@ -3,7 +3,6 @@
 
 use super::apply::apply;
 use super::build::build;
-use super::deletion::{held, named, told};
 use super::dereference::Dereferenced;
 use super::key::steps::Wait;
 use super::observe::External;
@@ -25,21 +24,13 @@ use crate::controller::runtime::deadline::Deadline;
 use crate::controller::runtime::schedule::Action;
 use crate::controller::status::conditions::Finding;
 use crate::controller::status::observed::ObservedObject;
-use crate::kubernetes::CallError;
-use crate::kubernetes::events::EventDraft;
 use crds::{CoderProvisioner, CoderProvisionerStatus};
-use ring::hmac;
 use std::time::{Duration, Instant};
 
 impl ReconcileKind<CoderProvisioner> for Reconciler {
     fn forget_object(&self, key: &ObjectKey) {
         self.forget(key);
         self.forget_daemons(key);
-    }
-
-    fn note_going(&self, key: &ObjectKey) {
-        // Nobody counts for it any more, and an autoscaler would follow a number of before.
-        self.jobs.forget(key);
     }
 
     fn suspended(
@@ -58,22 +49,6 @@ impl ReconcileKind<CoderProvisioner> for Reconciler {
 
     fn only(object: ObservedObject) -> Vec<Finding> {
         findings(&Observed::only(object, Outside::of(AccessStates::unasked(false))))
-    }
-
-    fn named(object: &Object<CoderProvisioner>) -> Vec<EventDraft> {
-        told(&named(object))
-    }
-
-    fn held(why: &str) -> String {
-        held(why)
-    }
-
-    async fn delete(
-        &self,
-        object: &Object<CoderProvisioner>,
-        sealing: &hmac::Key,
-    ) -> Result<Action, CallError> {
-        self.finalize(object, sealing).await
     }
 
     /// The path: dereference, resolve, build, apply, observe, status, write.
@@ -132,11 +107,11 @@ impl Reconciler {
         subject: &Subject<CoderProvisioner>,
         read: &Dereferenced,
     ) -> Result<(Gate, Applied), Unread> {
-        let resolved = resolve(&read.complete, read.facts());
-        let (children, account) = (build(&resolved), &resolved.pods.account.name);
+        let provisioner = resolve(&read.complete, read.facts());
+        let (children, account) = (build(&provisioner), &provisioner.pods.account.name);
         let listed = (children.all().collect(), children.absent());
-        let (work, gate) = self.gated(&subject.object, &resolved.owner, read, account, listed).await?;
-        let applied = apply(&work, &gate, &resolved, &children).await;
+        let (work, gate) = self.gated(&subject.object, &provisioner.owner, read, account, listed).await?;
+        let applied = apply(&work, &gate, &provisioner, &children).await;
         Ok((gate, applied))
     }
 }

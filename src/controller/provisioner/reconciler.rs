@@ -20,16 +20,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use webhooks::Kind;
 
-/// Our kind: apiVersion, kind and the plural of its path.
-pub(super) const KIND: KindName = ["coder.com/v1alpha1", "CoderProvisioner", "coderprovisioners"];
-
-/// Every provisioner of the cluster, as the shared watch has it.
-pub(crate) type Provisioners = Reflected<Kept<CoderProvisioner>>;
-
 impl ReconciledKind for CoderProvisioner {
-    type Status = CoderProvisionerStatus;
     type Reason = Reason;
-    const NAME: KindName = KIND;
+    const NAME: KindName = ["coder.com/v1alpha1", "CoderProvisioner", "coderprovisioners"];
     const RULES: Kind = Kind::Provisioner;
     const FINALIZER: Finalizer = Finalizer(finalizer::PROVISIONER);
 }
@@ -46,6 +39,9 @@ impl AttachedKind for CoderProvisioner {
         }
     }
 }
+
+/// Every provisioner of the cluster, as the shared watch has it.
+pub(crate) type Provisioners = Reflected<Kept<CoderProvisioner>>;
 
 /// Reconciles provisioners.
 pub(crate) struct Reconciler {

@@ -20,7 +20,7 @@ use crate::control_plane_access::credentials::Credentials;
 use crate::control_plane_access::reach::Reached;
 use crate::control_plane_access::unreached::Unreached;
 use crate::controller::attached::coderds::{Coderd, Coderds, TimeLimit};
-use crate::controller::attached::ending::{hold, let_go};
+use crate::controller::attached::ending::{DeleteKind, hold, let_go};
 use crate::controller::attached::secret::{Content, Secrets};
 use crate::controller::object::{Object, Origin, complete};
 use crate::controller::runtime::deadline::Deadline;
@@ -47,9 +47,20 @@ enum Here {
     Gone,
 }
 
-impl Reconciler {
-    /// Takes back the registrations of an object that is being deleted, then lets it go.
-    pub(super) async fn finalize(
+impl DeleteKind<CoderWorkspaceProxy> for Reconciler {
+    fn held(why: &str) -> String {
+        // The way out comes first: a long cause is cut.
+        format!(
+            "the workspace proxy cannot be removed from coderd yet; to leave it there, set the annotation \
+             coder.com/release-external: \"true\". Cause: {why}"
+        )
+    }
+
+    fn named(object: &Object<CoderWorkspaceProxy>) -> Vec<EventDraft> {
+        told(&named(object))
+    }
+
+    async fn delete(
         &self,
         object: &Object<CoderWorkspaceProxy>,
         sealing: &hmac::Key,
@@ -80,7 +91,9 @@ impl Reconciler {
         };
         hold(self, &object, &why).await
     }
+}
 
+impl Reconciler {
     async fn end(
         &self,
         object: &Object<CoderWorkspaceProxy>,
@@ -276,7 +289,7 @@ fn without_coderd(content: &Content, is_unreachable: bool) -> Unrecorded {
 }
 
 /// The registrations that a status names, whoever wrote it.
-pub(super) fn named(object: &Object<CoderWorkspaceProxy>) -> Vec<Left> {
+fn named(object: &Object<CoderWorkspaceProxy>) -> Vec<Left> {
     let status = &object.value["status"]["registration"];
     let retiring = status["retiring"].as_array().into_iter().flatten();
     let all = [&status["current"], &status["pending"]].into_iter().chain(retiring);
@@ -290,17 +303,8 @@ pub(super) fn nowhere() -> Home {
 }
 
 /// What is told of registrations that are left in coderd.
-pub(super) fn told(all: &[Left]) -> Vec<EventDraft> {
+fn told(all: &[Left]) -> Vec<EventDraft> {
     all.iter().map(proxy_event::of_left).collect()
-}
-
-/// What is said of an object that stays, with the way out.
-pub(super) fn held(why: &str) -> String {
-    // The way out comes first: a long cause is cut.
-    format!(
-        "the workspace proxy cannot be removed from coderd yet; to leave it there, set the annotation \
-         coder.com/release-external: \"true\". Cause: {why}"
-    )
 }
 
 #[cfg(test)]

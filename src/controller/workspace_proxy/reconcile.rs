@@ -3,7 +3,6 @@
 
 use super::apply::{ABSENCE, apply};
 use super::build::build;
-use super::deletion::{held, named, told};
 use super::dereference::Dereferenced;
 use super::observed::{Observed, Outside};
 use super::reasons::Reason;
@@ -25,10 +24,7 @@ use crate::controller::runtime::deadline::Deadline;
 use crate::controller::runtime::schedule::Action;
 use crate::controller::status::conditions::Finding;
 use crate::controller::status::observed::ObservedObject;
-use crate::kubernetes::CallError;
-use crate::kubernetes::events::EventDraft;
 use crds::{CoderWorkspaceProxy, CoderWorkspaceProxyStatus};
-use ring::hmac;
 use std::time::{Duration, Instant};
 
 impl ReconcileKind<CoderWorkspaceProxy> for Reconciler {
@@ -42,22 +38,6 @@ impl ReconcileKind<CoderWorkspaceProxy> for Reconciler {
 
     fn only(object: ObservedObject) -> Vec<Finding> {
         findings(&Observed::only(object, Outside::of(AccessStates::unasked(false))))
-    }
-
-    fn held(why: &str) -> String {
-        held(why)
-    }
-
-    fn named(object: &Object<CoderWorkspaceProxy>) -> Vec<EventDraft> {
-        told(&named(object))
-    }
-
-    async fn delete(
-        &self,
-        object: &Object<CoderWorkspaceProxy>,
-        sealing: &hmac::Key,
-    ) -> Result<Action, CallError> {
-        self.finalize(object, sealing).await
     }
 
     /// The path: dereference, resolve, build, apply, observe, status, write.
@@ -107,10 +87,10 @@ impl Reconciler {
         subject: &Subject<CoderWorkspaceProxy>,
         read: &Dereferenced,
     ) -> Result<(Gate, Applied), Unread> {
-        let resolved = resolve(&read.complete, read.facts());
-        let (children, account) = (build(&resolved), &resolved.pods.account.name);
+        let proxy = resolve(&read.complete, read.facts());
+        let (children, account) = (build(&proxy), &proxy.pods.account.name);
         let listed = (children.all().collect(), children.absent());
-        let (work, gate) = self.gated(&subject.object, &resolved.owner, read, account, listed).await?;
+        let (work, gate) = self.gated(&subject.object, &proxy.owner, read, account, listed).await?;
         let applied = apply(&work.with_hint(ABSENCE), &gate, &children).await;
         Ok((gate, applied))
     }
