@@ -18,7 +18,7 @@ impl Concerned for CoderWorkspaceProxy {
     fn names_secret(proxy: &Kept<Self>, secret: &ObjectMeta) -> bool {
         let here = proxy.meta().namespace == secret.namespace;
         let name = secret.name.as_deref().unwrap_or_default();
-        let is_named = |spec: &CoderWorkspaceProxy| match Way::of(&spec.spec) {
+        let is_named = |spec: &Self| match Way::of(&spec.spec) {
             Way::Bootstrap(bootstrap) => bootstrap.credentials_secret_ref.name.trim() == name,
             Way::Given(given) => given.name.trim() == name,
             Way::ControlPlane(_) | Way::Nowhere => false,
