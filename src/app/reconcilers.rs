@@ -8,7 +8,9 @@ use crate::coderd::{Egress, Observer};
 use crate::control_plane_access::ControlPlaneAccess;
 use crate::control_plane_access::control_planes::ControlPlanes;
 use crate::control_plane_access::holds::Holds;
-use crate::controller::attached::triggers::{Triggers, follow_control_planes};
+use crate::controller::attached::reconcile::{ReconcileKind, reconcile};
+use crate::controller::attached::reconciler::AttachedKind;
+use crate::controller::attached::triggers::{Concerned, Triggers, follow_control_planes};
 use crate::controller::children::{ChildCache, SharedChildCache};
 use crate::controller::control_plane::{self, Dependants, follow_dependants, orphans};
 use crate::controller::identity::ObjectKey;
@@ -119,8 +121,8 @@ impl Reconcilers {
             () = watches::follow(kube, router.clone(), on_watch_error(&self.metrics)) => {}
             () = verify::follow(kube, &router, self.verify_interval) => {}
             () = self.reconcile_control_planes(&planes, stop.clone()) => {}
-            () = self.reconcile_provisioners(&daemons, stop.clone()) => {}
-            () = self.reconcile_proxies(&proxies, stop) => {}
+            () = self.reconcile_attached(&self.of_provisioners, &daemons, stop.clone()) => {}
+            () = self.reconcile_attached(&self.of_proxies, &proxies, stop) => {}
             () = orphans::remove(kube, &self.events, &self.control_planes, self.orphan_times) => {}
         }
     }
@@ -159,32 +161,22 @@ impl Reconcilers {
         }
     }
 
-    async fn reconcile_provisioners(&self, queue: &Keys, stop: CancellationToken) {
-        let (reconciler, interval) = (&self.of_provisioners, self.verify_interval);
+    /// Reconciles all objects of a kind that belongs to a control plane.
+    async fn reconcile_attached<K: AttachedKind + Concerned, R: ReconcileKind<K>>(
+        &self,
+        reconciler: &Arc<R>,
+        queue: &Keys,
+        stop: CancellationToken,
+    ) {
         let reconciles = queue.run(stop, |key| {
             let reconciler = reconciler.clone();
-            async move { reconciler.reconcile(key).await }
+            async move { reconcile(&*reconciler, key).await }
         });
-        let (all, planes) = (self.dependants.provisioners.clone(), self.control_planes.clone());
+        let (all, planes) = (reconciler.all.clone(), self.control_planes.clone());
         tokio::select! {
             () = reconciles => {}
-            () = verify::follow_objects(reconciler.objects(), queue, interval) => {}
-            () = objects::follow(all.clone(), queue.clone(), |key| reconciler.forget(key)) => {}
-            () = follow_control_planes(planes, all, queue.clone()) => {}
-        }
-    }
-
-    async fn reconcile_proxies(&self, queue: &Keys, stop: CancellationToken) {
-        let (reconciler, interval) = (&self.of_proxies, self.verify_interval);
-        let reconciles = queue.run(stop, |key| {
-            let reconciler = reconciler.clone();
-            async move { reconciler.reconcile(key).await }
-        });
-        let (all, planes) = (self.dependants.proxies.clone(), self.control_planes.clone());
-        tokio::select! {
-            () = reconciles => {}
-            () = verify::follow_objects(reconciler.objects(), queue, interval) => {}
-            () = objects::follow(all.clone(), queue.clone(), |key| reconciler.forget(key)) => {}
+            () = verify::follow_objects(&reconciler.objects, queue, self.verify_interval) => {}
+            () = objects::follow(all.clone(), queue.clone(), |key| reconciler.forget_object(key)) => {}
             () = follow_control_planes(planes, all, queue.clone()) => {}
         }
     }

@@ -10,6 +10,7 @@ use crate::kubernetes::{KindName, Target};
 use crds::KindStatus;
 use crds::well_known::annotation;
 use kube::Resource;
+use kube::core::object::HasStatus;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, from_value};
 use std::fmt::Debug;
@@ -17,13 +18,17 @@ use webhooks::{Config, Kind, Operation, Verdict};
 
 /// A kind of ours that is reconciled.
 pub(crate) trait ReconciledKind:
-    Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static
+    Resource<DynamicType = ()>
+    + HasStatus<Status: KindStatus + Send + Sync>
+    + Clone
+    + Debug
+    + DeserializeOwned
+    + Send
+    + Sync
+    + 'static
 {
-    /// What it reports.
-    type Status: KindStatus + Send + Sync;
-
     /// Why its conditions are what they are.
-    type Reason: KindReason;
+    type Reason: KindReason + Send;
 
     /// Its apiVersion, kind and the plural of its path.
     const NAME: KindName;

@@ -1,6 +1,7 @@
 //! Applies what every kind has that belongs to a control plane: an account, one Deployment and what goes with it; and says what
 //! stands afterwards. What else a kind consists of, and in which order it comes, is said by the kind.
 
+use super::dereference::ObjectRead;
 use super::pruning::Pruning;
 use super::reconciler::AttachedReconciler;
 use crate::controller::children::account_use::AccountUse;
@@ -122,7 +123,7 @@ impl Running {
 
 impl<K: ReconciledKind> AttachedReconciler<K> {
     /// What the children of an object are applied with: all there should be, and the kinds of which there should be none.
-    pub(crate) fn work<'a>(
+    fn work<'a>(
         &'a self,
         object: &'a Object<K>,
         owner: &'a ChildOwner,
@@ -149,24 +150,33 @@ impl<K: ReconciledKind> AttachedReconciler<K> {
     }
 }
 
+impl<K: ReconciledKind> AttachedReconciler<K> {
+    /// The same for an object that was read, with what of it may be applied.
+    pub(crate) async fn gated<'a>(
+        &'a self,
+        object: &'a Object<K>,
+        owner: &'a ChildOwner,
+        read: &'a ObjectRead<K>,
+        account: &'a str,
+        listed: (Vec<&'a Child>, Vec<ChildKind>),
+    ) -> Result<(Work<'a>, Gate), CallError> {
+        let work = self.work(object, owner, &read.deployment, account, listed);
+        let work = Work { contents: Some(&read.contents), ..work };
+        // Only an object of the watch is let through nowhere, and this one was read.
+        let gate = work.gate(object.origin, &read.deployment).await?.unwrap_or_default();
+        Ok((work, gate))
+    }
+}
+
 impl<'a> Work<'a> {
     /// The same, with something that may keep pods from being ready.
     pub(crate) fn with_hint(self, hint: &'static str) -> Self {
         Self { hint: Some(hint), ..self }
     }
 
-    /// The same, with what the spec lets pods read.
-    pub(crate) fn with_contents(self, contents: &'a Contents) -> Self {
-        Self { contents: Some(contents), ..self }
-    }
-
     /// Finds out what may be applied. Nothing is read where nothing would be applied: nothing is widened then. None where something
     /// would be, and the object was not read.
-    pub(crate) async fn gate(
-        &self,
-        origin: Origin,
-        deployment: &FoundDeployment,
-    ) -> Result<Option<Gate>, CallError> {
+    async fn gate(&self, origin: Origin, deployment: &FoundDeployment) -> Result<Option<Gate>, CallError> {
         let Pruning { kube, cache, key, uid, children, .. } = &self.pruning;
         let snapshot = gate::unchanged(cache, children.iter().copied(), deployment);
         let snapshot = snapshot.filter(|_| self.pruning.is_done());

@@ -11,7 +11,10 @@ pub(crate) mod commands;
 pub(crate) mod dereference;
 pub(crate) mod ending;
 pub(crate) mod facts;
+#[cfg(test)]
+pub(crate) mod fixtures;
 pub(crate) mod followed_image;
+pub(crate) mod observed;
 pub(crate) mod outside;
 pub(crate) mod pause;
 pub(crate) mod pruning;

@@ -32,6 +32,7 @@ pub(crate) enum AccessReason {
     AdmissionDisabled,
     BootstrapSecretReady,
     BootstrapSecretUnavailable,
+    CleanupFailed,
     ControlPlaneAvailable,
     ControlPlaneUnavailable,
     Entitled,
@@ -58,8 +59,8 @@ pub(crate) enum AccessReason {
 macro_rules! access_reasons {
     ($name:ident) => {
         $crate::controller::attached::outside::access_reasons! { $name:
-            AdmissionDisabled, BootstrapSecretReady, BootstrapSecretUnavailable, ControlPlaneAvailable,
-            ControlPlaneUnavailable, Entitled, EntitlementsQueryFailed, Forbidden, InGracePeriod, MinimumReplicasReady,
+            AdmissionDisabled, BootstrapSecretReady, BootstrapSecretUnavailable, CleanupFailed,
+            ControlPlaneAvailable, ControlPlaneUnavailable, Entitled, EntitlementsQueryFailed, Forbidden, InGracePeriod, MinimumReplicasReady,
             NoReplicasReady, NotEntitled,
             NotRequested, NotSupported, OperatorAccessDisabled, OperatorAccessNotReady, OperatorAccessReady,
             OperatorTokenSecretRefInvalid, OperatorTokenSecretRefMissing, OperatorTokenSecretUnavailable,

@@ -1,7 +1,7 @@
 //! What every reconcile of a kind works with that belongs to a control plane, and what is remembered between two of them. Nothing
 //! that is remembered is an authority: a restart forgets all of it.
 
-use super::outside::{AttachedReason, deployment, removed};
+use super::outside::{AccessReason, AttachedReason, deployment, removed};
 use super::pause::Pause;
 use super::secret::Proven;
 use crate::control_plane_access::ControlPlaneAccess;
@@ -26,7 +26,7 @@ use crate::controller::status::partial;
 use crate::controller::status::reasons::SharedReason;
 use crate::controller::workload::consumed::Consumed;
 use crate::controller::workload::rollout;
-use crate::kubernetes::events::{EventDraft, Events};
+use crate::kubernetes::events::Events;
 use crate::kubernetes::{CallError, Kept, Kube, Reflected, Target};
 use crds::well_known::condition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -298,10 +298,7 @@ impl<K: ReconciledKind> AttachedReconciler<K> {
     }
 }
 
-impl<K: AttachedKind> AttachedReconciler<K>
-where
-    K::Reason: AttachedReason,
-{
+impl<K: AttachedKind> AttachedReconciler<K> {
     /// Says on an object that is going why it is still there: whoever waits for the deletion looks at it, not at our log.
     pub(crate) async fn tell_held(
         &self,
@@ -315,20 +312,13 @@ where
         self.writer().write_status(object, &status, &[]).await
     }
 
-    /// Tells what is left behind and takes our finalizer off; returns whether the object is gone. If it is held all the same, that
-    /// is told on it, with `failed` where it did not work this time.
-    pub(crate) async fn let_go(
-        &self,
-        object: &Object<K>,
-        told: &[EventDraft],
-        failed: K::Reason,
-    ) -> Result<bool, CallError> {
-        self.writer().publish(object, told).await;
+    /// Takes our finalizer off; returns whether the object is gone. If it is held all the same, that is told on it.
+    pub(super) async fn let_finalizer_go(&self, object: &Object<K>) -> Result<bool, CallError> {
         let (reason, why) = match self.writer().release(object).await {
             Ok(None) => return Ok(true),
             Ok(Some(why)) => (SharedReason::FinalizerRefused.into(), why),
             Err(error) if error.is_outdated() || error.is_not_found() => return Err(error),
-            Err(error) => (failed, error.to_string()),
+            Err(error) => (AccessReason::CleanupFailed.into(), error.to_string()),
         };
         self.tell_held(object, reason, &why).await?;
         Ok(false)
@@ -352,7 +342,7 @@ where
 }
 
 /// A kind that belongs to a control plane.
-pub(crate) trait AttachedKind: ReconciledKind {
+pub(crate) trait AttachedKind: ReconciledKind<Reason: AttachedReason> {
     /// What the Deployment of an object is called.
     fn workload(name: &str) -> String;
 

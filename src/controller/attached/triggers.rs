@@ -61,6 +61,27 @@ pub(crate) struct Reference {
     pub(crate) name: Option<String>,
 }
 
+/// What the spec of an object refers to.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct References {
+    /// The control plane.
+    pub(crate) control_plane_ref: Option<Reference>,
+    /// Where else coderd is, and with which credentials.
+    pub(crate) bootstrap: Option<BootstrapReferences>,
+}
+
+/// What `bootstrap` refers to.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct BootstrapReferences {
+    /// The address of coderd.
+    #[serde(rename = "coderURL")]
+    pub(crate) url: Option<String>,
+    /// The Secret with the credentials.
+    pub(crate) credentials_secret_ref: Option<Reference>,
+}
+
 /// What a control plane serves with.
 #[derive(Deserialize)]
 struct Serving {

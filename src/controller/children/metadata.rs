@@ -28,6 +28,24 @@ pub struct ChildOwner {
 }
 
 impl ChildOwner {
+    /// The object of this metadata and kind; `workload` names its Deployment.
+    pub fn of(
+        metadata: &ObjectMeta,
+        kind: &'static str,
+        app_name: &'static str,
+        workload: fn(&str) -> String,
+    ) -> Self {
+        let name = metadata.name.clone().unwrap_or_default();
+        Self {
+            kind,
+            app_name,
+            namespace: metadata.namespace.clone().unwrap_or_default(),
+            uid: metadata.uid.clone(),
+            workload: workload(&name),
+            name,
+        }
+    }
+
     /// The three labels of every child in the owner's namespace, which are also the selector of the pods.
     pub fn labels(&self) -> StringMap {
         names::child_labels(self.app_name, &self.name)

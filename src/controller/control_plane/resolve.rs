@@ -93,16 +93,9 @@ pub fn resolve(complete: &CoderControlPlane, facts: Facts<'_>) -> ResolvedContro
 
 /// Whom the children of a control plane belong to.
 pub(crate) fn owner(control_plane: &CoderControlPlane) -> ChildOwner {
-    let metadata = &control_plane.metadata;
-    let name = metadata.name.clone().unwrap_or_default();
-    ChildOwner {
-        kind: "CoderControlPlane",
-        app_name: app_name::CONTROL_PLANE,
-        namespace: metadata.namespace.clone().unwrap_or_default(),
-        uid: metadata.uid.clone(),
-        workload: workload(&name).to_owned(),
-        name,
-    }
+    ChildOwner::of(&control_plane.metadata, "CoderControlPlane", app_name::CONTROL_PLANE, |name| {
+        workload(name).to_owned()
+    })
 }
 
 fn permissions(own_namespace: &str, spec: &CoderControlPlaneSpec) -> Option<WorkspacePermissions> {

@@ -5,8 +5,8 @@ use super::reasons::Reason;
 use crate::controller::finalizer::Finalizer;
 use crate::controller::object::{self, ReconciledKind};
 use crate::kubernetes::KindName;
+use crds::CoderControlPlane;
 use crds::well_known::finalizer;
-use crds::{CoderControlPlane, CoderControlPlaneStatus};
 use webhooks::Kind;
 
 /// A control plane as the API server has it.
@@ -15,7 +15,6 @@ pub(super) type Object = object::Object<CoderControlPlane>;
 pub(super) type Subject = object::Subject<CoderControlPlane>;
 
 impl ReconciledKind for CoderControlPlane {
-    type Status = CoderControlPlaneStatus;
     type Reason = Reason;
 
     const NAME: KindName = KIND;

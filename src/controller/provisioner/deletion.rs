@@ -13,7 +13,7 @@ use super::key::work::{KeyError, KeyWork};
 use super::key_event::KeyEvent;
 use super::observe::{desired, left_elsewhere, organization_name, place, told_place};
 use super::reasons::Reason;
-use super::reconciler::{KIND, Reconciler};
+use super::reconciler::Reconciler;
 use super::resolve::owner;
 use crate::coderd::client::{Deletion, Organization};
 use crate::coderd::{Client, Error, Operation};
@@ -22,10 +22,12 @@ use crate::control_plane_access::credentials::Credentials;
 use crate::control_plane_access::reach::within;
 use crate::control_plane_access::unreached::Unreached;
 use crate::controller::attached::coderds::{Coderds, TimeLimit};
+use crate::controller::attached::ending::{DeleteKind, hold, let_go};
 use crate::controller::attached::seal::Sealer;
 use crate::controller::attached::secret::{Content, Secrets};
 use crate::controller::children::{ChildKind, drift};
-use crate::controller::object::{Object, Origin, complete};
+use crate::controller::identity::ObjectKey;
+use crate::controller::object::{Object, Origin, ReconciledKind, complete};
 use crate::controller::runtime::deadline::Deadline;
 use crate::controller::runtime::schedule::Action;
 use crate::controller::workload::pods::is_of_deployment;
@@ -35,6 +37,7 @@ use crds::well_known::annotation;
 use crds::{CoderProvisioner, CoderProvisionerSpec};
 use jiff::SignedDuration;
 use k8s_openapi::jiff::Timestamp;
+use ring::hmac;
 use serde_json::{Value, from_value};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -61,66 +64,54 @@ enum End {
     Late,
 }
 
-impl Reconciler {
-    /// One reconcile of an object that is being deleted.
-    pub(super) async fn finalize(&self, object: &Object<CoderProvisioner>) -> Result<Action, CallError> {
-        if !object.has_finalizer() {
-            return Ok(Action::AwaitChange);
-        }
+impl DeleteKind<CoderProvisioner> for Reconciler {
+    fn note_going(&self, key: &ObjectKey) {
         // Nobody counts for it any more, and an autoscaler would follow a number of before.
-        self.jobs.forget(&object.key);
-        let checksum_key = self.checksum_key();
-        let sealing = match checksum_key.get(&self.kube).await {
-            Ok(sealing) => sealing,
-            // What is left anyway is only named, for which it need not be known whose it is.
-            Err(_) if self.is_released(object).await? => return self.end_with(object, &named(object)).await,
-            Err(error) => {
-                self.tell_held(object, Reason::CleanupFailed, &held(&error.to_string())).await?;
-                return Ok(Action::BackOff(Duration::ZERO));
-            }
-        };
+        self.jobs.forget(key);
+    }
+
+    fn named(object: &Object<CoderProvisioner>) -> Vec<EventDraft> {
+        told(&named(object))
+    }
+
+    fn held(why: &str) -> String {
+        // The way out comes first: a long cause is cut.
+        format!(
+            "the provisioner key cannot be deleted yet; to leave it in coderd, set the annotation \
+             coder.com/release-external: \"true\". Cause: {why}"
+        )
+    }
+
+    async fn delete(
+        &self,
+        object: &Object<CoderProvisioner>,
+        sealing: &hmac::Key,
+    ) -> Result<Action, CallError> {
         let sealer = Sealer { key: sealing, uid: &object.uid };
-        let mut store = RecordStore::new(&self.kube, KIND, &object.key, object.value.clone(), sealer);
+        let mut store =
+            RecordStore::new(&self.kube, CoderProvisioner::NAME, &object.key, object.value.clone(), sealer);
         let end = self.end(object, &mut store).await;
         let object: Object<CoderProvisioner> =
             Object::new(object.key.clone(), Origin::Read, store.object().clone());
         match end {
-            Ok(End::LetGo(all)) => self.end_with(&object, &all).await,
+            Ok(End::LetGo(all)) => let_go(self, &object, &told(&all)).await,
             Ok(End::Stopping(working)) => {
                 self.tell_held(&object, Reason::Stopping, &stopping(&working)).await?;
                 Ok(Action::RequeueAfter(SOON))
             }
-            Ok(End::Held(why)) => {
-                self.tell_held(&object, Reason::CleanupFailed, &held(&why)).await?;
-                Ok(Action::BackOff(Duration::ZERO))
-            }
+            Ok(End::Held(why)) => hold(self, &object, &why).await,
             // Somebody else was faster: what they wrote is looked at next time.
             Err(KeyError::Kubernetes(error)) if error.is_outdated() => Err(error),
             Ok(End::Late) => {
-                self.tell_held(
-                    &object,
-                    Reason::CleanupFailed,
-                    &held("there was no time for all of its keys"),
-                )
-                .await?;
+                hold(self, &object, "there was no time for all of its keys").await?;
                 Ok(Action::RequeueAfter(Duration::ZERO))
             }
-            Err(error) => {
-                self.tell_held(&object, Reason::CleanupFailed, &held(&error.to_string())).await?;
-                Ok(Action::BackOff(Duration::ZERO))
-            }
+            Err(error) => hold(self, &object, &error.to_string()).await,
         }
     }
+}
 
-    async fn end_with(&self, object: &Object<CoderProvisioner>, all: &[Left]) -> Result<Action, CallError> {
-        let drafts: Vec<EventDraft> = all.iter().map(|left| KeyEvent::Left(left).draft()).collect();
-        if self.let_go(object, &drafts, Reason::CleanupFailed).await? {
-            self.forget(&object.key);
-            return Ok(Action::AwaitChange);
-        }
-        Ok(Action::BackOff(Duration::ZERO))
-    }
-
+impl Reconciler {
     async fn end(
         &self,
         object: &Object<CoderProvisioner>,
@@ -361,13 +352,9 @@ fn named(object: &Object<CoderProvisioner>) -> Vec<Left> {
     all.into_iter().take(MOST_NAMED).map(Left::Unproven).collect()
 }
 
-/// What is said of an object that stays, with the way out.
-fn held(why: &str) -> String {
-    // The way out comes first: a long cause is cut.
-    format!(
-        "the provisioner key cannot be deleted yet; to leave it in coderd, set the annotation \
-         coder.com/release-external: \"true\". Cause: {why}"
-    )
+/// What is told of keys that are left in coderd.
+fn told(all: &[Left]) -> Vec<EventDraft> {
+    all.iter().map(|left| KeyEvent::Left(left).draft()).collect()
 }
 
 /// What is said while daemons finish their builds, with the way out.

@@ -10,7 +10,7 @@ use super::key::store::RecordStore;
 use super::key::work::{KeyWork, Keyed, Rolled};
 use super::observed::Outside;
 use super::pending_jobs::Jobs;
-use super::reconciler::{KIND, Reconciler};
+use super::reconciler::Reconciler;
 use super::resolve::owner;
 use super::running_values;
 use super::unanswered::{is_unanswered, lost, retry};
@@ -27,7 +27,7 @@ use crate::controller::attached::reconciler::ProvenSecret;
 use crate::controller::attached::seal::Sealer;
 use crate::controller::attached::secret::{Proven, Secrets};
 use crate::controller::children::ChildOwner;
-use crate::controller::object::{Object, Subject};
+use crate::controller::object::{Object, ReconciledKind, Subject};
 use crate::controller::runtime::deadline::Deadline;
 use crate::controller::workload::rollout::{self, Rollout};
 use crate::kubernetes::CallError;
@@ -307,7 +307,7 @@ impl Reconciler {
     fn store<'a>(&'a self, wanted: &'a Wanted<'_>, sealing: &'a hmac::Key) -> RecordStore<'a> {
         let object = &wanted.subject.object;
         let sealer = Sealer { key: sealing, uid: &object.uid };
-        RecordStore::new(&self.kube, KIND, &object.key, object.value.clone(), sealer)
+        RecordStore::new(&self.kube, CoderProvisioner::NAME, &object.key, object.value.clone(), sealer)
     }
 
     fn is_news(&self, wanted: &Wanted<'_>, proven: &Proven) -> bool {

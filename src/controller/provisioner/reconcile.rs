@@ -6,15 +6,16 @@ use super::build::build;
 use super::dereference::Dereferenced;
 use super::key::steps::Wait;
 use super::observe::External;
-use super::observed::Observed;
+use super::observed::{Observed, Outside};
 use super::reasons::Reason;
 use super::reconciler::Reconciler;
 use super::requeue::{action, is_waiting, sooner};
 use super::resolve::resolve;
-use super::write::only;
+use super::status::findings;
 use crate::controller::attached::apply::Applied;
-use crate::controller::attached::reconcile::{ReconcileKind, reconcile};
-use crate::controller::attached::reconciler::is_ready;
+use crate::controller::attached::outside::AccessStates;
+use crate::controller::attached::reconcile::{ReconcileKind, Unfinished};
+use crate::controller::attached::reconciler::{Unread, is_ready};
 use crate::controller::children::gate::Gate;
 use crate::controller::identity::ObjectKey;
 use crate::controller::object::{Object, Subject};
@@ -23,20 +24,13 @@ use crate::controller::runtime::deadline::Deadline;
 use crate::controller::runtime::schedule::Action;
 use crate::controller::status::conditions::Finding;
 use crate::controller::status::observed::ObservedObject;
-use crate::kubernetes::CallError;
 use crds::{CoderProvisioner, CoderProvisionerStatus};
 use std::time::{Duration, Instant};
-
-impl Reconciler {
-    /// One reconcile.
-    pub(crate) async fn reconcile(&self, key: ObjectKey) -> Action {
-        reconcile(self, key).await
-    }
-}
 
 impl ReconcileKind<CoderProvisioner> for Reconciler {
     fn forget_object(&self, key: &ObjectKey) {
         self.forget(key);
+        self.forget_daemons(key);
     }
 
     fn suspended(
@@ -54,30 +48,20 @@ impl ReconcileKind<CoderProvisioner> for Reconciler {
     }
 
     fn only(object: ObservedObject) -> Vec<Finding> {
-        only(object)
-    }
-
-    async fn delete(&self, object: &Object<CoderProvisioner>) -> Result<Action, CallError> {
-        self.finalize(object).await
+        findings(&Observed::only(object, Outside::of(AccessStates::unasked(false))))
     }
 
     /// The path: dereference, resolve, build, apply, observe, status, write.
-    async fn work_on(&self, subject: &Subject<CoderProvisioner>) -> Result<Action, CallError> {
+    async fn work_on(&self, subject: &Subject<CoderProvisioner>) -> Result<Action, Unfinished> {
         let mut deadline = Deadline::from(Instant::now());
-        let read = match self.dereference(subject, &mut deadline).await {
-            Ok(read) => read,
-            Err(unread) => return self.write_unread(&subject.object, unread, only).await,
-        };
+        let mut read = self.dereference(subject, &mut deadline).await?;
         // Before the first key is made, somebody must be there to delete it.
         let object = &subject.object;
         let finalizing = self.writer().set_finalizer(object, true).await?;
         if finalizing == Finalizing::Written {
             return Ok(Action::RequeueAfter(Duration::ZERO));
         }
-        let (gate, applied) = match Box::pin(self.apply(subject, &read)).await {
-            Ok(applied) => applied,
-            Err(error) => return self.write_failed(object, error.to_string(), only).await,
-        };
+        let (mut gate, mut applied) = Box::pin(self.apply(subject, &read)).await?;
         // Children that were slow to come must not keep a key from being made: they would be as slow the next time.
         deadline.begin_next(Instant::now());
         let mut external = Box::pin(self.observe(subject, &read, &applied, &mut deadline)).await?;
@@ -94,18 +78,14 @@ impl ReconcileKind<CoderProvisioner> for Reconciler {
         let is_left_alone = external.is_left_alone && was_ready;
         let external = if is_left_alone { external.with_told(object) } else { external };
         // Pods are started with a key once it is proven: at once.
-        let (read, gate, applied) = if external.is_news {
-            let read = read.with_proven(external.proven());
-            match Box::pin(self.apply(subject, &read)).await {
-                Ok((gate, applied)) => (read, gate, applied),
-                Err(error) => return self.write_failed(object, error.to_string(), only).await,
-            }
-        } else {
-            (read, gate, applied)
-        };
+        if external.is_news {
+            read = read.with_proven(external.proven());
+            (gate, applied) = Box::pin(self.apply(subject, &read)).await?;
+        }
         let late = external.keyed.as_ref().is_some_and(|keyed| keyed.is_cut);
         let late = late.then(|| deadline.told(Instant::now())).flatten();
-        let mut observed = Observed::new(subject, &gate, &applied, &external, &finalizing, late);
+        let mut observed =
+            Observed::new(subject, &gate, &applied, external.outside.clone(), &finalizing, late);
         observed.object.problems.unimportant.extend(silent.told);
         observed.unaddressed = read.unaddressed().or_else(|| redirected(&read, &external));
         self.write(subject, &read, &applied, &external, &observed).await?;
@@ -126,16 +106,12 @@ impl Reconciler {
         &self,
         subject: &Subject<CoderProvisioner>,
         read: &Dereferenced,
-    ) -> Result<(Gate, Applied), CallError> {
-        let (object, resolved) = (&subject.object, resolve(&read.complete, read.facts()));
-        let children = build(&resolved);
+    ) -> Result<(Gate, Applied), Unread> {
+        let provisioner = resolve(&read.complete, read.facts());
+        let (children, account) = (build(&provisioner), &provisioner.pods.account.name);
         let listed = (children.all().collect(), children.absent());
-        let (deployment, account) = (&read.deployment, &resolved.pods.account.name);
-        let work =
-            self.work(object, &resolved.owner, deployment, account, listed).with_contents(&read.contents);
-        // Only an object of the watch is let through nowhere, and this one was read.
-        let gate = work.gate(object.origin, deployment).await?.unwrap_or_default();
-        let applied = apply(&work, &gate, &resolved, &children).await;
+        let (work, gate) = self.gated(&subject.object, &provisioner.owner, read, account, listed).await?;
+        let applied = apply(&work, &gate, &provisioner, &children).await;
         Ok((gate, applied))
     }
 }

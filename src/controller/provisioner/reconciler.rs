@@ -10,7 +10,6 @@ use crate::controller::finalizer::Finalizer;
 use crate::controller::identity::ObjectKey;
 use crate::controller::object::ReconciledKind;
 use crate::controller::runtime::context::ReconcilerContext;
-use crate::controller::runtime::object_reader::ObjectReader;
 use crate::kubernetes::{Kept, KindName, Reflected};
 use crate::serving::metrics::JobCount;
 use crds::well_known::finalizer;
@@ -21,16 +20,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use webhooks::Kind;
 
-/// Our kind: apiVersion, kind and the plural of its path.
-pub(super) const KIND: KindName = ["coder.com/v1alpha1", "CoderProvisioner", "coderprovisioners"];
-
-/// Every provisioner of the cluster, as the shared watch has it.
-pub(crate) type Provisioners = Reflected<Kept<CoderProvisioner>>;
-
 impl ReconciledKind for CoderProvisioner {
-    type Status = CoderProvisionerStatus;
     type Reason = Reason;
-    const NAME: KindName = KIND;
+    const NAME: KindName = ["coder.com/v1alpha1", "CoderProvisioner", "coderprovisioners"];
     const RULES: Kind = Kind::Provisioner;
     const FINALIZER: Finalizer = Finalizer(finalizer::PROVISIONER);
 }
@@ -47,6 +39,9 @@ impl AttachedKind for CoderProvisioner {
         }
     }
 }
+
+/// Every provisioner of the cluster, as the shared watch has it.
+pub(crate) type Provisioners = Reflected<Kept<CoderProvisioner>>;
 
 /// Reconciles provisioners.
 pub(crate) struct Reconciler {
@@ -84,9 +79,8 @@ impl Reconciler {
         self.jobs.clear();
     }
 
-    /// Forgets an object that is gone.
-    pub(crate) fn forget(&self, key: &ObjectKey) {
-        self.base.forget(key);
+    /// Forgets what is remembered of the daemons of an object.
+    pub(super) fn forget_daemons(&self, key: &ObjectKey) {
         lock(&self.silences).remove(key);
         self.jobs.forget(key);
     }
@@ -95,11 +89,6 @@ impl Reconciler {
     pub(crate) fn job_counts(&self) -> impl Fn() -> Vec<JobCount> + Send + Sync + 'static {
         let jobs = self.jobs.clone();
         move || jobs.counts()
-    }
-
-    /// Reads provisioners, for whoever follows the cluster.
-    pub(crate) fn objects(&self) -> &ObjectReader<CoderProvisioner> {
-        &self.objects
     }
 
     /// What is remembered of pods whose daemons coderd does not hear of.

@@ -62,7 +62,7 @@ mod tests {
             is_unasked: false,
         };
         let object = ObservedObject { rollout: Rollout::Complete(1), ..ObservedObject::nothing() };
-        Observed { outside, ..Observed::only(object) }
+        Observed::only(object, outside)
     }
 
     #[test]

@@ -103,16 +103,7 @@ pub(crate) fn resolve(complete: &CoderProvisioner, facts: Facts<'_>) -> Resolved
 
 /// Whom the children of a provisioner belong to.
 pub(crate) fn owner(provisioner: &CoderProvisioner) -> ChildOwner {
-    let metadata = &provisioner.metadata;
-    let name = metadata.name.clone().unwrap_or_default();
-    ChildOwner {
-        kind: "CoderProvisioner",
-        app_name: app_name::PROVISIONER,
-        namespace: metadata.namespace.clone().unwrap_or_default(),
-        uid: metadata.uid.clone(),
-        workload: workload(&name),
-        name,
-    }
+    ChildOwner::of(&provisioner.metadata, "CoderProvisioner", app_name::PROVISIONER, workload)
 }
 
 fn permissions(spec: &CoderProvisionerSpec) -> Option<Permissions> {

@@ -2,7 +2,7 @@
 //! control plane or its Service, their namespace. It keeps no objects: names and labels pass through, contents are read when they are needed.
 
 use super::build;
-use crate::controller::attached::triggers::{Concerned, Reference, read};
+use crate::controller::attached::triggers::{Concerned, References, read};
 use crate::controller::children::ChildKind;
 use crate::controller::identity::ObjectKey;
 use crate::controller::workload::consumed::Consumed;
@@ -10,16 +10,23 @@ use crate::kubernetes::Kept;
 use crds::CoderProvisioner;
 use kube::Resource;
 use kube::core::ObjectMeta;
-use serde::Deserialize;
 use std::collections::BTreeSet;
 
 impl Concerned for CoderProvisioner {
-    fn names_secret(object: &Kept<Self>, secret: &ObjectMeta) -> bool {
-        names_secret(object, secret)
+    fn names_secret(provisioner: &Kept<Self>, secret: &ObjectMeta) -> bool {
+        let here = provisioner.meta().namespace == secret.namespace;
+        let name = secret.name.as_deref().unwrap_or_default();
+        let is_named =
+            |spec: References| spec.bootstrap?.credentials_secret_ref?.name.filter(|one| one.trim() == name);
+        here && provisioner.mentions(name) && read(provisioner).and_then(is_named).is_some()
     }
 
-    fn refers_to(object: &Kept<Self>, control_planes: &BTreeSet<ObjectKey>) -> bool {
-        refers_to(object, control_planes)
+    fn refers_to(provisioner: &Kept<Self>, control_planes: &BTreeSet<ObjectKey>) -> bool {
+        let Some(namespace) = &provisioner.meta().namespace else { return false };
+        let is_here = control_planes.iter().any(|one| one.namespace == *namespace);
+        let name = is_here.then(|| read::<_, References>(provisioner)?.control_plane_ref?.name).flatten();
+        let key = |name: String| ObjectKey { namespace: namespace.clone(), name: name.trim().to_owned() };
+        name.is_some_and(|name| control_planes.contains(&key(name)))
     }
 
     fn consumed(complete: &Self) -> Vec<Consumed> {
@@ -29,38 +36,6 @@ impl Concerned for CoderProvisioner {
     fn field_asking_for(kind: ChildKind) -> Option<&'static str> {
         (kind == ChildKind::PodMonitor).then_some("podMonitor")
     }
-}
-
-/// Whether a provisioner refers to a Secret of this name in its namespace.
-fn names_secret(provisioner: &Kept<CoderProvisioner>, metadata: &ObjectMeta) -> bool {
-    let here = provisioner.meta().namespace == metadata.namespace;
-    let name = metadata.name.as_deref().unwrap_or_default();
-    let is_named =
-        |spec: References| spec.bootstrap?.credentials_secret_ref?.name.filter(|one| one.trim() == name);
-    here && provisioner.mentions(name) && read(provisioner).and_then(is_named).is_some()
-}
-
-/// Whether a provisioner is of one of these control planes. It is read once, however many there are: all watches wait meanwhile.
-fn refers_to(provisioner: &Kept<CoderProvisioner>, control_planes: &BTreeSet<ObjectKey>) -> bool {
-    let Some(namespace) = &provisioner.meta().namespace else { return false };
-    let is_here = control_planes.iter().any(|one| one.namespace == *namespace);
-    let name = is_here.then(|| read::<_, References>(provisioner)?.control_plane_ref?.name).flatten();
-    let key = |name: String| ObjectKey { namespace: namespace.clone(), name: name.trim().to_owned() };
-    name.is_some_and(|name| control_planes.contains(&key(name)))
-}
-
-/// What a provisioner refers to.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct References {
-    control_plane_ref: Option<Reference>,
-    bootstrap: Option<Bootstrap>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Bootstrap {
-    credentials_secret_ref: Option<Reference>,
 }
 
 #[cfg(test)]
@@ -97,9 +72,12 @@ mod tests {
         let key = |namespace: &str, name: &str| {
             BTreeSet::from([ObjectKey { namespace: namespace.to_owned(), name: name.to_owned() }])
         };
-        assert!(refers_to(&provisioner, &key("team", "coder")));
-        assert!(!refers_to(&provisioner, &key("elsewhere", "coder")));
-        assert!(!refers_to(&provisioner, &key("team", "other")), "it is mentioned, and not referred to");
+        assert!(CoderProvisioner::refers_to(&provisioner, &key("team", "coder")));
+        assert!(!CoderProvisioner::refers_to(&provisioner, &key("elsewhere", "coder")));
+        assert!(
+            !CoderProvisioner::refers_to(&provisioner, &key("team", "other")),
+            "it is mentioned, and not referred to"
+        );
     }
 
     #[test]
@@ -110,9 +88,9 @@ mod tests {
         let secret = |namespace: &str, name: &str| -> ObjectMeta {
             from_value(json!({ "name": name, "namespace": namespace })).unwrap()
         };
-        assert!(names_secret(&provisioner, &secret("team", "token")));
-        assert!(!names_secret(&provisioner, &secret("other", "token")));
-        assert!(!names_secret(&provisioner, &secret("team", "else")));
+        assert!(CoderProvisioner::names_secret(&provisioner, &secret("team", "token")));
+        assert!(!CoderProvisioner::names_secret(&provisioner, &secret("other", "token")));
+        assert!(!CoderProvisioner::names_secret(&provisioner, &secret("team", "else")));
     }
 
     #[test]
@@ -122,7 +100,10 @@ mod tests {
         let key = |namespace: &str| {
             BTreeSet::from([ObjectKey { namespace: namespace.to_owned(), name: "coder".to_owned() }])
         };
-        assert!(refers_to(&provisioner, &key("team")) && !refers_to(&provisioner, &key("other")));
+        assert!(
+            CoderProvisioner::refers_to(&provisioner, &key("team"))
+                && !CoderProvisioner::refers_to(&provisioner, &key("other"))
+        );
     }
 
     /// Each provisioner mentions all of them. Were every pair read, this would take minutes.
@@ -137,7 +118,8 @@ mod tests {
         };
         let key = |name: &String| ObjectKey { namespace: "team".to_owned(), name: name.clone() };
         let serving: BTreeSet<ObjectKey> = names.iter().map(key).collect();
-        let concerned = names.iter().filter(|name| refers_to(&provisioner(name), &serving)).count();
+        let concerned =
+            names.iter().filter(|name| CoderProvisioner::refers_to(&provisioner(name), &serving)).count();
         assert_eq!(concerned, 300);
     }
 

@@ -85,8 +85,8 @@ mod tests {
     use super::*;
     use crate::controller::identity::ObjectKey;
     use crate::controller::object::Origin;
-    use crds::CoderControlPlane;
     use crds::well_known::condition::{CLEANED_UP, EXPOSED, READY, RECONCILING, STALLED, SUSPENDED};
+    use crds::{CoderControlPlane, CoderControlPlaneStatus};
     use k8s_openapi::jiff::Timestamp;
     use serde_json::{Value, json};
 
@@ -108,7 +108,7 @@ mod tests {
     }
 
     /// The types and reasons of the conditions, and what else every status says.
-    fn told(status: &<CoderControlPlane as ReconciledKind>::Status) -> (Vec<(&str, &str)>, Option<&str>) {
+    fn told(status: &CoderControlPlaneStatus) -> (Vec<(&str, &str)>, Option<&str>) {
         assert_eq!(status.observed_generation, Some(2));
         assert_eq!(status.last_handled_reconcile_at.as_deref(), Some("now"));
         let conditions = status.conditions.iter().map(|one| (&*one.type_, &*one.reason));

@@ -3,7 +3,6 @@
 
 use super::observe::{credentials, desired, former, home_of};
 use super::proxy_event;
-use super::reasons::Reason;
 use super::reconciler::Reconciler;
 use super::registration::end::{Circumstances, End};
 use super::registration::ending::Unrecorded;
@@ -21,7 +20,7 @@ use crate::control_plane_access::credentials::Credentials;
 use crate::control_plane_access::reach::Reached;
 use crate::control_plane_access::unreached::Unreached;
 use crate::controller::attached::coderds::{Coderd, Coderds, TimeLimit};
-use crate::controller::attached::ending::Release;
+use crate::controller::attached::ending::{DeleteKind, Release, hold, let_go};
 use crate::controller::attached::secret::{Content, Secrets};
 use crate::controller::object::{Object, Origin, complete};
 use crate::controller::runtime::deadline::Deadline;
@@ -30,6 +29,7 @@ use crate::kubernetes::CallError;
 use crate::kubernetes::events::EventDraft;
 use crds::CoderWorkspaceProxy;
 use crds::well_known::annotation;
+use ring::hmac;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
@@ -50,22 +50,24 @@ enum Here {
     Gone,
 }
 
-impl Reconciler {
-    /// One reconcile of an object that is being deleted.
-    pub(super) async fn finalize(&self, object: &Object<CoderWorkspaceProxy>) -> Result<Action, CallError> {
-        if !object.has_finalizer() {
-            return Ok(Action::AwaitChange);
-        }
-        let checksum_key = self.checksum_key();
-        let sealing = match checksum_key.get(&self.kube).await {
-            Ok(sealing) => sealing,
-            // What is left anyway is only named, for which it need not be known whose it is.
-            Err(_) if self.is_released(object).await? => return self.end_with(object, &named(object)).await,
-            Err(error) => {
-                self.tell_held(object, Reason::CleanupFailed, &held(&error.to_string())).await?;
-                return Ok(Action::BackOff(Duration::ZERO));
-            }
-        };
+impl DeleteKind<CoderWorkspaceProxy> for Reconciler {
+    fn held(why: &str) -> String {
+        // The way out comes first: a long cause is cut.
+        format!(
+            "the workspace proxy cannot be removed from coderd yet; to leave it there, set the annotation \
+             coder.com/release-external: \"true\". Cause: {why}"
+        )
+    }
+
+    fn named(object: &Object<CoderWorkspaceProxy>) -> Vec<EventDraft> {
+        told(&named(object))
+    }
+
+    async fn delete(
+        &self,
+        object: &Object<CoderWorkspaceProxy>,
+        sealing: &hmac::Key,
+    ) -> Result<Action, CallError> {
         let mut store = self.store(object, sealing);
         let mut registered = Registered::default();
         let of_others = self.of_others(object, sealing);
@@ -83,30 +85,18 @@ impl Reconciler {
         let why = match end {
             Ok(End::LetGo(mut left)) => {
                 left.extend(unproven.into_iter().map(Left::named));
-                return self.end_with(&object, &left).await;
+                return let_go(self, &object, &told(&left)).await;
             }
             Ok(End::Held(why)) => why,
             // Somebody else was faster: what they wrote is looked at next time.
             Err(RegistrationError::Kubernetes(error)) if error.is_outdated() => return Err(error),
             Err(error) => error.to_string(),
         };
-        self.tell_held(&object, Reason::CleanupFailed, &held(&why)).await?;
-        Ok(Action::BackOff(Duration::ZERO))
+        hold(self, &object, &why).await
     }
+}
 
-    async fn end_with(
-        &self,
-        object: &Object<CoderWorkspaceProxy>,
-        left: &[Left],
-    ) -> Result<Action, CallError> {
-        let drafts: Vec<EventDraft> = left.iter().map(proxy_event::of_left).collect();
-        if self.let_go(object, &drafts, Reason::CleanupFailed).await? {
-            self.forget(&object.key);
-            return Ok(Action::AwaitChange);
-        }
-        Ok(Action::BackOff(Duration::ZERO))
-    }
-
+impl Reconciler {
     async fn end(
         &self,
         object: &Object<CoderWorkspaceProxy>,
@@ -354,13 +344,9 @@ pub(super) fn nowhere() -> Home {
     Home { control_plane: None, address: None, deployment: "none".to_owned() }
 }
 
-/// What is said of an object that stays, with the way out.
-fn held(why: &str) -> String {
-    // The way out comes first: a long cause is cut.
-    format!(
-        "the workspace proxy cannot be removed from coderd yet; to leave it there, set the annotation \
-         coder.com/release-external: \"true\". Cause: {why}"
-    )
+/// What is told of registrations that are left in coderd.
+fn told(all: &[Left]) -> Vec<EventDraft> {
+    all.iter().map(proxy_event::of_left).collect()
 }
 
 #[cfg(test)]

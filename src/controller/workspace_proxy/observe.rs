@@ -3,7 +3,7 @@
 
 use super::dereference::Dereferenced;
 use super::observed::Outside;
-use super::reconciler::{KIND, Reconciler};
+use super::reconciler::Reconciler;
 use super::registration::record::Home;
 use super::registration::seen::Desired;
 use super::registration::steps::Wait;
@@ -25,7 +25,7 @@ use crate::controller::attached::reconciler::{ProvenSecret, is_ready};
 use crate::controller::attached::seal::Sealer;
 use crate::controller::attached::secret::{Proven, SecretPlace, Secrets};
 use crate::controller::attached::status_record::StatusRecord;
-use crate::controller::object::{Object, Subject};
+use crate::controller::object::{Object, ReconciledKind, Subject};
 use crate::controller::runtime::deadline::Deadline;
 use crate::controller::workload::rollout;
 use crate::kubernetes::CallError;
@@ -221,7 +221,13 @@ impl Reconciler {
         object: &'a Object<CoderWorkspaceProxy>,
         sealing: &'a ring::hmac::Key,
     ) -> RecordStore<'a> {
-        let field = StatusRecord::new(&self.kube, KIND, &object.key, "registration", object.value.clone());
+        let field = StatusRecord::new(
+            &self.kube,
+            CoderWorkspaceProxy::NAME,
+            &object.key,
+            "registration",
+            object.value.clone(),
+        );
         RecordStore::new(field, Sealer { key: sealing, uid: &object.uid })
     }
 

@@ -4,42 +4,30 @@
 use super::apply::{ABSENCE, apply};
 use super::build::build;
 use super::dereference::Dereferenced;
-use super::observed::Observed;
+use super::observed::{Observed, Outside};
 use super::reasons::Reason;
 use super::reconciler::Reconciler;
 use super::registration::stored::has_registrations;
 use super::requeue::{action, is_waiting};
 use super::resolve::resolve;
+use super::status::findings;
 use super::way::Way;
-use super::write::only;
 use crate::coderd::Retry;
 use crate::controller::attached::apply::Applied;
-use crate::controller::attached::reconcile::{ReconcileKind, reconcile};
-use crate::controller::attached::reconciler::is_ready;
+use crate::controller::attached::outside::AccessStates;
+use crate::controller::attached::reconcile::{ReconcileKind, Unfinished};
+use crate::controller::attached::reconciler::{Unread, is_ready};
 use crate::controller::children::gate::Gate;
-use crate::controller::identity::ObjectKey;
 use crate::controller::object::{Object, Subject};
 use crate::controller::object_writer::Finalizing;
 use crate::controller::runtime::deadline::Deadline;
 use crate::controller::runtime::schedule::Action;
 use crate::controller::status::conditions::Finding;
 use crate::controller::status::observed::ObservedObject;
-use crate::kubernetes::CallError;
 use crds::{CoderWorkspaceProxy, CoderWorkspaceProxyStatus};
 use std::time::{Duration, Instant};
 
-impl Reconciler {
-    /// One reconcile.
-    pub(crate) async fn reconcile(&self, key: ObjectKey) -> Action {
-        reconcile(self, key).await
-    }
-}
-
 impl ReconcileKind<CoderWorkspaceProxy> for Reconciler {
-    fn forget_object(&self, key: &ObjectKey) {
-        self.forget(key);
-    }
-
     fn suspended(
         &self,
         object: &Object<CoderWorkspaceProxy>,
@@ -49,21 +37,14 @@ impl ReconcileKind<CoderWorkspaceProxy> for Reconciler {
     }
 
     fn only(object: ObservedObject) -> Vec<Finding> {
-        only(object)
-    }
-
-    async fn delete(&self, object: &Object<CoderWorkspaceProxy>) -> Result<Action, CallError> {
-        self.finalize(object).await
+        findings(&Observed::only(object, Outside::of(AccessStates::unasked(false))))
     }
 
     /// The path: dereference, resolve, build, apply, observe, status, write.
-    async fn work_on(&self, subject: &Subject<CoderWorkspaceProxy>) -> Result<Action, CallError> {
+    async fn work_on(&self, subject: &Subject<CoderWorkspaceProxy>) -> Result<Action, Unfinished> {
         let mut deadline = Deadline::from(Instant::now());
         let object = &subject.object;
-        let read = match self.dereference(subject, &mut deadline).await {
-            Ok(read) => read,
-            Err(unread) => return self.write_unread(&subject.object, unread, only).await,
-        };
+        let mut read = self.dereference(subject, &mut deadline).await?;
         // Before anything is registered, somebody must be there to remove it.
         let is_recorded = has_registrations(&object.value["status"]["registration"]);
         let needs_finalizer = Way::of(&read.complete.spec).registers() || is_recorded;
@@ -71,10 +52,7 @@ impl ReconcileKind<CoderWorkspaceProxy> for Reconciler {
         if finalizing == Finalizing::Written {
             return Ok(Action::RequeueAfter(Duration::ZERO));
         }
-        let (gate, applied) = match Box::pin(self.apply(subject, &read)).await {
-            Ok(applied) => applied,
-            Err(error) => return self.write_failed(object, error.to_string(), only).await,
-        };
+        let (mut gate, mut applied) = Box::pin(self.apply(subject, &read)).await?;
         // Children that were slow to come must not keep a proxy from being registered: they would be as slow the next time.
         deadline.begin_next(Instant::now());
         let external = Box::pin(self.observe(subject, &read, &applied, &mut deadline)).await?;
@@ -88,17 +66,13 @@ impl ReconcileKind<CoderWorkspaceProxy> for Reconciler {
         }
         let external = external.unless_left_alone(object);
         // Pods are started with a token once it is proven: at once.
-        let (read, gate, applied) = if external.is_news {
-            let read = read.with_proven(external.proven.clone());
-            match Box::pin(self.apply(subject, &read)).await {
-                Ok((gate, applied)) => (read, gate, applied),
-                Err(error) => return self.write_failed(object, error.to_string(), only).await,
-            }
-        } else {
-            (read, gate, applied)
-        };
+        if external.is_news {
+            read = read.with_proven(external.proven.clone());
+            (gate, applied) = Box::pin(self.apply(subject, &read)).await?;
+        }
         let late = external.is_cut.then(|| deadline.told(Instant::now())).flatten();
-        let mut observed = Observed::new(subject, &gate, &applied, &external, &finalizing, late);
+        let mut observed =
+            Observed::new(subject, &gate, &applied, external.outside.clone(), &finalizing, late);
         observed.unaddressed = read.unaddressed();
         self.write(subject, &read, &applied, &external, &observed).await?;
         let pause = self.patience(&object.key, is_waiting(&observed));
@@ -112,16 +86,12 @@ impl Reconciler {
         &self,
         subject: &Subject<CoderWorkspaceProxy>,
         read: &Dereferenced,
-    ) -> Result<(Gate, Applied), CallError> {
-        let (object, resolved) = (&subject.object, resolve(&read.complete, read.facts()));
-        let children = build(&resolved);
+    ) -> Result<(Gate, Applied), Unread> {
+        let proxy = resolve(&read.complete, read.facts());
+        let (children, account) = (build(&proxy), &proxy.pods.account.name);
         let listed = (children.all().collect(), children.absent());
-        let (deployment, account) = (&read.deployment, &resolved.pods.account.name);
-        let work = self.work(object, &resolved.owner, deployment, account, listed);
-        let work = work.with_hint(ABSENCE).with_contents(&read.contents);
-        // Only an object of the watch is let through nowhere, and this one was read.
-        let gate = work.gate(object.origin, deployment).await?.unwrap_or_default();
-        let applied = apply(&work, &gate, &children).await;
+        let (work, gate) = self.gated(&subject.object, &proxy.owner, read, account, listed).await?;
+        let applied = apply(&work.with_hint(ABSENCE), &gate, &children).await;
         Ok((gate, applied))
     }
 }

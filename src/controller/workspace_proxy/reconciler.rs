@@ -7,7 +7,6 @@ use crate::controller::attached::reconciler::{AttachedKind, AttachedReconciler};
 use crate::controller::finalizer::Finalizer;
 use crate::controller::object::ReconciledKind;
 use crate::controller::runtime::context::ReconcilerContext;
-use crate::controller::runtime::object_reader::ObjectReader;
 use crate::kubernetes::{Kept, KindName, Reflected};
 use crds::well_known::finalizer;
 use crds::{CoderWorkspaceProxy, CoderWorkspaceProxyStatus};
@@ -15,28 +14,11 @@ use std::ops::Deref;
 use std::time::Duration;
 use webhooks::Kind;
 
-/// Our kind: apiVersion, kind and the plural of its path.
-pub(super) const KIND: KindName = ["coder.com/v1alpha1", "CoderWorkspaceProxy", "coderworkspaceproxies"];
-
-/// Every workspace proxy of the cluster, as the shared watch has it.
-pub(crate) type WorkspaceProxies = Reflected<Kept<CoderWorkspaceProxy>>;
-
 impl ReconciledKind for CoderWorkspaceProxy {
-    type Status = CoderWorkspaceProxyStatus;
     type Reason = Reason;
-    const NAME: KindName = KIND;
+    const NAME: KindName = ["coder.com/v1alpha1", "CoderWorkspaceProxy", "coderworkspaceproxies"];
     const RULES: Kind = Kind::WorkspaceProxy;
     const FINALIZER: Finalizer = Finalizer(finalizer::WORKSPACE_PROXY);
-}
-
-impl AttachedKind for CoderWorkspaceProxy {
-    fn workload(name: &str) -> String {
-        crds::names::workspace_proxy::workload(name)
-    }
-
-    fn set_pods(status: &mut CoderWorkspaceProxyStatus, replicas: i32, ready_replicas: i32) {
-        (status.replicas, status.ready_replicas) = (Some(replicas), Some(ready_replicas));
-    }
 }
 
 /// Reconciles workspace proxies.
@@ -50,6 +32,9 @@ impl Deref for Reconciler {
     }
 }
 
+/// Every workspace proxy of the cluster, as the shared watch has it.
+pub(crate) type WorkspaceProxies = Reflected<Kept<CoderWorkspaceProxy>>;
+
 impl Reconciler {
     /// A reconciler of workspace proxies.
     pub(crate) fn new(
@@ -60,9 +45,14 @@ impl Reconciler {
     ) -> Self {
         Self(AttachedReconciler::new(context, proxies, control_planes, verify_interval))
     }
+}
 
-    /// Reads workspace proxies, for whoever follows the cluster.
-    pub(crate) fn objects(&self) -> &ObjectReader<CoderWorkspaceProxy> {
-        &self.objects
+impl AttachedKind for CoderWorkspaceProxy {
+    fn workload(name: &str) -> String {
+        crds::names::workspace_proxy::workload(name)
+    }
+
+    fn set_pods(status: &mut CoderWorkspaceProxyStatus, replicas: i32, ready_replicas: i32) {
+        (status.replicas, status.ready_replicas) = (Some(replicas), Some(ready_replicas));
     }
 }

@@ -47,7 +47,7 @@ mod tests {
         let yes = || State::Yes(Reason::Accepted, String::new());
         let object = ObservedObject { rollout: Rollout::Complete(1), ..ObservedObject::nothing() };
         let outside = Outside::given(yes());
-        let settled = Observed { outside, ..Observed::only(object) };
+        let settled = Observed::only(object, outside);
         let (recheck, after) =
             (Duration::from_secs(300), |seconds| Action::RequeueAfter(Duration::from_secs(seconds)));
         assert_eq!(action(&settled, true, None, recheck), after(300));

@@ -110,16 +110,7 @@ pub(crate) fn resolve(complete: &CoderWorkspaceProxy, facts: Facts<'_>) -> Resol
 
 /// Whom the children of a workspace proxy belong to.
 pub(crate) fn owner(proxy: &CoderWorkspaceProxy) -> ChildOwner {
-    let metadata = &proxy.metadata;
-    let name = metadata.name.clone().unwrap_or_default();
-    ChildOwner {
-        kind: "CoderWorkspaceProxy",
-        app_name: app_name::WORKSPACE_PROXY,
-        namespace: metadata.namespace.clone().unwrap_or_default(),
-        uid: metadata.uid.clone(),
-        workload: workload(&name),
-        name,
-    }
+    ChildOwner::of(&proxy.metadata, "CoderWorkspaceProxy", app_name::WORKSPACE_PROXY, workload)
 }
 
 impl ResolvedProxy {

@@ -142,7 +142,7 @@ mod tests {
         };
         let outside = Outside { registered: yes(), secret: yes(), health: yes(), ..Outside::of(reach) };
         let object = ObservedObject { rollout: Rollout::Complete(1), ..ObservedObject::nothing() };
-        Observed { outside, ready_replicas: 1, ..Observed::only(object) }
+        Observed { ready_replicas: 1, ..Observed::only(object, outside) }
     }
 
     /// Which of the three holds, and why.

@@ -4,7 +4,7 @@
 use super::build;
 use super::way::Way;
 use crate::controller::attached::address;
-use crate::controller::attached::triggers::{Concerned, Reference, read};
+use crate::controller::attached::triggers::{Concerned, References, read};
 use crate::controller::children::ChildKind;
 use crate::controller::identity::ObjectKey;
 use crate::controller::workload::consumed::Consumed;
@@ -12,16 +12,38 @@ use crate::kubernetes::Kept;
 use crds::CoderWorkspaceProxy;
 use kube::Resource;
 use kube::core::ObjectMeta;
-use serde::Deserialize;
 use std::collections::BTreeSet;
 
 impl Concerned for CoderWorkspaceProxy {
-    fn names_secret(object: &Kept<Self>, secret: &ObjectMeta) -> bool {
-        names_secret(object, secret)
+    fn names_secret(proxy: &Kept<Self>, secret: &ObjectMeta) -> bool {
+        let here = proxy.meta().namespace == secret.namespace;
+        let name = secret.name.as_deref().unwrap_or_default();
+        let is_named = |spec: &Self| match Way::of(&spec.spec) {
+            Way::Bootstrap(bootstrap) => bootstrap.credentials_secret_ref.name.trim() == name,
+            Way::Given(given) => given.name.trim() == name,
+            Way::ControlPlane(_) | Way::Nowhere => false,
+        };
+        here && proxy.mentions(name) && proxy.read().is_ok_and(|spec| is_named(&spec))
     }
 
-    fn refers_to(object: &Kept<Self>, control_planes: &BTreeSet<ObjectKey>) -> bool {
-        refers_to(object, control_planes)
+    /// By its name, or by the address of its Service.
+    fn refers_to(proxy: &Kept<Self>, control_planes: &BTreeSet<ObjectKey>) -> bool {
+        let Some(namespace) = &proxy.meta().namespace else { return false };
+        if !control_planes.iter().any(|one| one.namespace == *namespace) {
+            return false;
+        }
+        let Some(spec) = read::<_, References>(proxy) else { return false };
+        let key = |name: &str| ObjectKey { namespace: namespace.clone(), name: name.to_owned() };
+        let named = spec.control_plane_ref.and_then(|one| one.name).map(|name| key(name.trim()));
+        // Whatever follows the name of a Service: who is told too much looks once too often.
+        let url = spec.bootstrap.and_then(|one| one.url);
+        let host = url.as_deref().and_then(address::host).unwrap_or_default();
+        let host = host.to_ascii_lowercase();
+        let led_to = match host.split_once('.') {
+            Some((name, rest)) => (rest.split('.').next() == Some(namespace)).then(|| key(name)),
+            None => Some(key(&host)),
+        };
+        named.into_iter().chain(led_to).any(|key| control_planes.contains(&key))
     }
 
     fn consumed(complete: &Self) -> Vec<Consumed> {
@@ -35,53 +57,6 @@ impl Concerned for CoderWorkspaceProxy {
             _ => None,
         }
     }
-}
-
-/// Whether a proxy refers to a Secret of this name in its namespace.
-fn names_secret(proxy: &Kept<CoderWorkspaceProxy>, metadata: &ObjectMeta) -> bool {
-    let here = proxy.meta().namespace == metadata.namespace;
-    let name = metadata.name.as_deref().unwrap_or_default();
-    let is_named = |spec: &CoderWorkspaceProxy| match Way::of(&spec.spec) {
-        Way::Bootstrap(bootstrap) => bootstrap.credentials_secret_ref.name.trim() == name,
-        Way::Given(given) => given.name.trim() == name,
-        Way::ControlPlane(_) | Way::Nowhere => false,
-    };
-    here && proxy.mentions(name) && proxy.read().is_ok_and(|spec| is_named(&spec))
-}
-
-/// Whether a proxy is of one of these control planes: by its name, or by the address of its Service. It is read once, however
-/// many there are: all watches wait meanwhile.
-fn refers_to(proxy: &Kept<CoderWorkspaceProxy>, control_planes: &BTreeSet<ObjectKey>) -> bool {
-    let Some(namespace) = &proxy.meta().namespace else { return false };
-    if !control_planes.iter().any(|one| one.namespace == *namespace) {
-        return false;
-    }
-    let Some(spec) = read::<_, References>(proxy) else { return false };
-    let key = |name: &str| ObjectKey { namespace: namespace.clone(), name: name.to_owned() };
-    let named = spec.control_plane_ref.and_then(|one| one.name).map(|name| key(name.trim()));
-    // Whatever follows the name of a Service: who is told too much looks once too often.
-    let url = spec.bootstrap.and_then(|one| one.url);
-    let host = url.as_deref().and_then(address::host).unwrap_or_default();
-    let host = host.to_ascii_lowercase();
-    let led_to = match host.split_once('.') {
-        Some((name, rest)) => (rest.split('.').next() == Some(namespace)).then(|| key(name)),
-        None => Some(key(&host)),
-    };
-    named.into_iter().chain(led_to).any(|key| control_planes.contains(&key))
-}
-
-/// What a proxy refers to.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct References {
-    control_plane_ref: Option<Reference>,
-    bootstrap: Option<Bootstrap>,
-}
-
-#[derive(Deserialize)]
-struct Bootstrap {
-    #[serde(rename = "coderURL")]
-    url: Option<String>,
 }
 
 #[cfg(test)]
@@ -103,9 +78,15 @@ mod tests {
         let bootstrap = |url: &str| {
             proxy(json!({ "bootstrap": { "coderURL": url, "credentialsSecretRef": { "name": "c" } } }))
         };
-        assert!(refers_to(&named, &plane("team")) && !refers_to(&named, &plane("other")));
-        assert!(refers_to(&bootstrap("http://coder.team.svc.corp.example:80"), &plane("team")));
-        assert!(!refers_to(&bootstrap("https://coder.example.com"), &plane("team")));
+        assert!(
+            CoderWorkspaceProxy::refers_to(&named, &plane("team"))
+                && !CoderWorkspaceProxy::refers_to(&named, &plane("other"))
+        );
+        assert!(CoderWorkspaceProxy::refers_to(
+            &bootstrap("http://coder.team.svc.corp.example:80"),
+            &plane("team")
+        ));
+        assert!(!CoderWorkspaceProxy::refers_to(&bootstrap("https://coder.example.com"), &plane("team")));
     }
 
     #[test]
@@ -114,9 +95,10 @@ mod tests {
             from_value(json!({ "name": name, "namespace": namespace })).unwrap()
         };
         let given = proxy(json!({ "proxySessionTokenSecretRef": { "name": "token" } }));
-        assert!(names_secret(&given, &secret("team", "token")));
+        assert!(CoderWorkspaceProxy::names_secret(&given, &secret("team", "token")));
         assert!(
-            !names_secret(&given, &secret("other", "token")) && !names_secret(&given, &secret("team", "x"))
+            !CoderWorkspaceProxy::names_secret(&given, &secret("other", "token"))
+                && !CoderWorkspaceProxy::names_secret(&given, &secret("team", "x"))
         );
     }
 }

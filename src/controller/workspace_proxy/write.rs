@@ -12,8 +12,6 @@ use super::way::{Way, place};
 use crate::controller::attached::apply::Applied;
 use crate::controller::attached::reconciler::now;
 use crate::controller::object::{Object, Origin, Subject};
-use crate::controller::status::conditions::Finding;
-use crate::controller::status::observed::ObservedObject;
 use crate::controller::status::summary;
 use crate::controller::workload::rollout;
 use crate::kubernetes::CallError;
@@ -52,11 +50,6 @@ impl Reconciler {
         let drafts: Vec<EventDraft> = done.chain(left).take(MOST_EVENTS).collect();
         self.writer().publish(object, &drafts).await;
     }
-}
-
-/// What is said of an object of which nothing but this was found out.
-pub(super) fn only(object: ObservedObject) -> Vec<Finding> {
-    findings(&Observed::only(object))
 }
 
 /// Whether nothing is left to do about the registration and its token.

@@ -25,7 +25,7 @@ fn healthy() -> Observed {
         is_unasked: false,
     };
     let object = ObservedObject { rollout: Rollout::Complete(2), ..ObservedObject::nothing() };
-    Observed { ready_replicas: 2, outside, ..Observed::only(object) }
+    Observed { ready_replicas: 2, ..Observed::only(object, outside) }
 }
 
 /// The same but for this.

@@ -82,12 +82,16 @@ pub(crate) enum Sight {
 /// Everything the next step depends on.
 #[derive(Debug, Clone)]
 pub(crate) struct Seen<'a> {
-    /// Whether our finalizer is on the object.
-    pub has_finalizer: bool,
     /// What the spec asks for.
     pub desired: &'a Desired,
+    /// The time.
+    pub now: Timestamp,
     /// What is recorded.
     pub record: &'a Record,
+    /// What was seen of the registrations on their way out, in their order.
+    pub retiring: &'a [Sight],
+    /// What was seen of the one that is being made, if it is in another coderd than the one that is asked for.
+    pub pending_elsewhere: Option<&'a Sight>,
     /// What the place that is asked for holds.
     pub material: &'a Material,
     /// Whether nobody can change that Secret any more.
@@ -100,26 +104,22 @@ pub(crate) struct Seen<'a> {
     /// The proxies of the coderd that is asked for that matter: the one of the name, and those of ids that are recorded or that
     /// a token is of. None if coderd did not tell.
     pub proxies: Option<&'a [ProxyFacts]>,
-    /// What was seen of those on their way out, in their order.
-    pub retiring: &'a [Sight],
-    /// What was seen of the one that is being made, if it is in another coderd than the one that is asked for.
-    pub pending_elsewhere: Option<&'a Sight>,
     /// Whether every pod was started with what the asked place holds, and no other pod is left.
     pub rolled: bool,
     /// Whether the Deployment can be changed.
     pub may_roll: bool,
-    /// Whether admission is disabled in the namespace: then nothing is made, taken over, renamed, and no token replaced.
-    pub admission_disabled: bool,
+    /// Whether our finalizer is on the object.
+    pub has_finalizer: bool,
     /// Whether the license covers workspace proxies now.
     pub entitled: bool,
+    /// Whether admission is disabled in the namespace: then nothing is made, taken over, renamed, and no token replaced.
+    pub admission_disabled: bool,
     /// Whether another object has the older claim on this name.
     pub claimed: bool,
     /// Whether a token was made a moment ago that coderd then did not accept: the next one waits for a while.
     pub paused: bool,
     /// Registrations that other objects have recorded.
     pub of_others: &'a OfOthers,
-    /// The time.
-    pub now: Timestamp,
 }
 
 impl Desired {

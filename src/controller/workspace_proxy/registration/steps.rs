@@ -18,26 +18,26 @@ pub(crate) enum Wait {
     Coderd,
     /// The license does not cover workspace proxies.
     Entitlement,
-    /// Pods are on their way to the registration in use.
-    Rollout,
-    /// The Secret that is asked for is somebody else's.
-    SecretNotOurs,
-    /// The Secret that is asked for is ours, and nobody can change it any more.
-    SecretImmutable,
+    /// Admission is disabled in the namespace: nobody was asked whether the author may have more than there is.
+    AdmissionDisabled,
     /// Another object has the older claim on the name.
     Claimed,
     /// coderd has a proxy of this name that is not ours.
     NameTaken,
-    /// The coderd of a registration on its way out cannot be asked; everything else is as it should be.
-    Elsewhere,
-    /// A token was made a moment ago that was not accepted or could not be kept: the next one is made after a while.
-    Pause,
     /// Somebody else replaces the token of this proxy again and again.
     Contested,
-    /// Admission is disabled in the namespace: nobody was asked whether the author may have more than there is.
-    AdmissionDisabled,
     /// It is not known what another object has recorded: this could be among it.
     Others,
+    /// The Secret that is asked for is somebody else's.
+    SecretNotOurs,
+    /// The Secret that is asked for is ours, and nobody can change it any more.
+    SecretImmutable,
+    /// A token was made a moment ago that was not accepted or could not be kept: the next one is made after a while.
+    Pause,
+    /// Pods are on their way to the registration in use.
+    Rollout,
+    /// The coderd of a registration on its way out cannot be asked; everything else is as it should be.
+    Elsewhere,
     /// Too many registrations are on their way out of control planes that cannot be asked.
     TooMany,
 }
@@ -66,6 +66,10 @@ impl Left {
 /// One step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Step {
+    /// Nothing is left to do.
+    Rest,
+    /// Nothing can be done now.
+    Wait(Wait),
     /// Put the finalizer on the object: somebody must be there to undo what follows.
     AddFinalizer,
     /// Record this, and tell what was left.
@@ -82,10 +86,6 @@ pub(crate) enum Step {
     Empty(SecretPlace),
     /// Delete a registration of ours.
     Delete(Registration),
-    /// Nothing can be done now.
-    Wait(Wait),
-    /// Nothing is left to do.
-    Rest,
 }
 
 impl Step {
@@ -96,10 +96,9 @@ impl Step {
 
 /// The next step.
 pub(crate) fn next(seen: &Seen<'_>) -> Step {
-    if !seen.has_finalizer {
-        return Step::AddFinalizer;
-    }
-    match (&seen.record.pending, &seen.record.current) {
+    let Record { pending, current, .. } = seen.record;
+    match (pending, current) {
+        _ if !seen.has_finalizer => Step::AddFinalizer,
         (Some(pending), _) => seen.go_on_with(pending),
         (None, Some(current)) => seen.keep(current),
         (None, None) => seen.begin(),
