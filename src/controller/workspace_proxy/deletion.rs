@@ -238,7 +238,7 @@ async fn made_anew(
         return Ok(record.clone());
     }
     let moved = |one: &Registration| match one.home == current.home && one.id == current.id {
-        true => Registration { home: home.clone(), ..one.clone() },
+        true => Registration { home: home.clone(), brought: work.desired.brought, ..one.clone() },
         false => one.clone(),
     };
     let (current, pending) = (record.current.as_ref().map(moved), record.pending.as_ref().map(moved));

@@ -257,7 +257,7 @@ impl RegistrationWork<'_> {
         }
         if let Some(uid) = &one.home.control_plane {
             match self.coderds.is_gone(uid).await {
-                Ok(false) if one.brought && self.coderds.gives_no_token(uid) => return Coderd::Gone,
+                Ok(false) if self.is_without_credentials(one, uid) => return Coderd::Gone,
                 Ok(false) => return self.coderds.reach(uid, &one.home.deployment).await,
                 Err(error) => return Coderd::Unreachable(error.to_string()),
                 Ok(true) => {}
@@ -270,6 +270,11 @@ impl RegistrationWork<'_> {
             _ if one.home.control_plane.is_none() => Coderd::Gone,
             _ => self.coderds.unreached().cloned().map_or(Coderd::Gone, Coderd::Unreachable),
         }
+    }
+
+    fn is_without_credentials(&self, one: &Registration, uid: &str) -> bool {
+        let leads_there = self.desired.brought && self.coderds.is_unreached(uid);
+        is_without_credentials(one, self.coderds.gives_no_token(uid), leads_there)
     }
 
     /// Notes that something failed in a coderd: it is not asked again in this reconcile.
@@ -308,6 +313,12 @@ pub(super) async fn of_registration(
             Ok(found.filter(|found| facts(found).is_made_for(one, origin)))
         }
     }
+}
+
+/// Whether nobody has credentials any more for a registration behind a control plane: the operator has no token of its own there,
+/// and the spec, which brought them, does not lead there now. Where it does, its coderd is awaited.
+fn is_without_credentials(one: &Registration, gives_no_token: bool, leads_there: bool) -> bool {
+    one.brought && gives_no_token && !leads_there
 }
 
 /// What an answer about a token is remembered by. Whoever writes a Secret chooses what is in it: nothing that two tokens could share.
@@ -379,3 +390,6 @@ pub(super) fn now() -> Timestamp {
     let now = Timestamp::now();
     Timestamp::from_second(now.as_second()).unwrap_or(now)
 }
+
+#[cfg(test)]
+mod tests;

@@ -63,7 +63,8 @@ impl Seen<'_> {
         };
         match self.token_of(id) {
             Some(rotation) if self.is_rotated(rotation) || self.is_new(pending, rotation) => {
-                let known = Registration { name: found.name.clone(), ..pending.clone() };
+                let (name, brought) = (found.name.clone(), self.desired.brought);
+                let known = Registration { name, brought, ..pending.clone() };
                 Step::record(self.record.using(known, rotation.clone(), self.now))
             }
             // What belongs to others still is taken only as long as somebody asks for it.

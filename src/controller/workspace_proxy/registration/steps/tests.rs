@@ -533,3 +533,20 @@ fn what_credentials_of_the_spec_make_is_recorded_as_theirs() {
     case.desired.brought = true;
     assert!(case.recorded().pending.unwrap().brought);
 }
+
+#[test]
+fn whose_credentials_lead_to_a_registration_is_recorded_as_it_is_now() {
+    for brought in [true, false] {
+        let mut record = in_use();
+        record.current.as_mut().unwrap().brought = !brought;
+        let mut case = Case::new(record, token(MINE), &[facts(MINE, "eu")]);
+        case.desired.brought = brought;
+        assert_eq!(case.recorded().current.unwrap().brought, brought, "it is kept");
+        case.record.pending = Some(registration(Some(MINE), true));
+        case.record.pending.as_mut().unwrap().brought = !brought;
+        assert_eq!(case.recorded().current.unwrap().brought, brought, "it has another token");
+        case.record.pending = None;
+        (case.desired.home, case.is_proven_here) = (home("u2", "d1"), true);
+        assert_eq!(case.recorded().current.unwrap().brought, brought, "it is moved");
+    }
+}
