@@ -362,20 +362,9 @@ impl Look {
         Some(Proven { checksum, place: desired.place.clone() })
     }
 
-    /// The name of the proxy of others that has the name that is asked for, as it is written, if it could be taken over: not that
-    /// of another object, not what was taken over before, and not the control plane itself.
+    /// The name of the proxy of others that has the name that is asked for, if it could be taken over.
     pub(super) fn taken(&self, record: &Record, desired: &Desired, of_others: &OfOthers) -> Option<String> {
-        let current = record.current.as_ref().and_then(|current| current.id);
-        // An annotation acts once.
-        let is_done =
-            |one: &WorkspaceProxy| record.adopted.as_ref().is_some_and(|name| is_same(name, &one.name));
-        let is_taken = |one: &&WorkspaceProxy| {
-            let is_named = is_same(&one.name, &desired.name) && Some(one.id) != current && !is_done(one);
-            is_named
-                && one.id.to_string() != desired.home.deployment
-                && !of_others.has_in_database(&desired.home, one.id)
-        };
-        self.proxies.iter().flatten().find(is_taken).map(|one| one.name.clone())
+        taken(self.proxies.as_deref().unwrap_or_default(), record, desired, of_others)
     }
 
     /// The proxy in use, as coderd tells of it.
@@ -383,6 +372,27 @@ impl Look {
         let current = record.current.as_ref().filter(|current| current.home == desired.home)?;
         self.proxies.iter().flatten().find(|one| Some(one.id) == current.id).cloned()
     }
+}
+
+/// The name of the proxy of others that has the name that is asked for, as it is written, if it could be taken over: not that
+/// of another object, not what was taken over before, and not the control plane itself.
+fn taken(
+    proxies: &[WorkspaceProxy],
+    record: &Record,
+    desired: &Desired,
+    of_others: &OfOthers,
+) -> Option<String> {
+    let is_here = |current: &&Registration| current.home == desired.home;
+    let current = record.current.as_ref().filter(is_here).and_then(|current| current.id);
+    // An annotation acts once.
+    let is_done = |one: &WorkspaceProxy| record.adopted.as_ref().is_some_and(|name| is_same(name, &one.name));
+    let is_taken = |one: &&WorkspaceProxy| {
+        let is_named = is_same(&one.name, &desired.name) && Some(one.id) != current && !is_done(one);
+        is_named
+            && one.id.to_string() != desired.home.deployment
+            && !of_others.has_in_database(&desired.home, one.id)
+    };
+    proxies.iter().find(is_taken).map(|one| one.name.clone())
 }
 
 /// The time, as exact as a status keeps it.

@@ -102,6 +102,12 @@ impl Record {
         self.registrations().any(|one| one.home == *home && one.id == Some(id))
     }
 
+    /// Whether a registration of this id is recorded at whatever address in what claims to be this database.
+    pub(super) fn knows_by_address(&self, deployment: &str, id: Uuid) -> bool {
+        let is_there = |home: &Home| home.control_plane.is_none() && home.deployment == deployment;
+        !deployment.is_empty() && self.registrations().any(|one| is_there(&one.home) && one.id == Some(id))
+    }
+
     /// With a registration that is about to be made, or whose token is about to be replaced.
     pub(super) fn intending(&self, registration: Registration) -> Self {
         Self { pending: Some(registration), ..self.clone() }

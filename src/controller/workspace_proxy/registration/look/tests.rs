@@ -1,6 +1,7 @@
 //! What follows from what is known before anybody is asked.
 
 use super::*;
+use crate::coderd::client::ProxyHealth;
 
 fn id() -> Uuid {
     "00000000-0000-4000-8000-000000000001".parse().unwrap()
@@ -11,6 +12,37 @@ fn registration(home: Home, brought: bool) -> Registration {
     Registration { home, name: "eu".to_owned(), id: Some(id()), since, attempted: true, brought }
 }
 
+fn desired(home: Home) -> Desired {
+    Desired {
+        home,
+        brought: true,
+        name: "eu".to_owned(),
+        display_name: "Europe".to_owned(),
+        icon: "/globe.png".to_owned(),
+        origin: "uid-1".to_owned(),
+        place: place("eu-proxy-token"),
+        adopt: None,
+        rotate: None,
+    }
+}
+
+fn place(secret: &str) -> SecretPlace {
+    SecretPlace { secret: secret.to_owned(), data_key: "token".to_owned() }
+}
+
+fn proxy(name: &str) -> WorkspaceProxy {
+    WorkspaceProxy {
+        id: id(),
+        name: name.to_owned(),
+        display_name: String::new(),
+        icon: String::new(),
+        created_at: Timestamp::UNIX_EPOCH,
+        health: ProxyHealth::default(),
+        version: None,
+        access_url: None,
+    }
+}
+
 #[test]
 fn what_the_spec_brings_credentials_for_is_awaited_and_not_given_up() {
     let one = |brought| registration(Home::behind("u".to_owned(), "d".to_owned()), brought);
@@ -18,4 +50,15 @@ fn what_the_spec_brings_credentials_for_is_awaited_and_not_given_up() {
     assert!(is_without_credentials(&one(true), true, false), "no spec leads there any more");
     assert!(!is_without_credentials(&one(true), false, false), "the operator has a token there");
     assert!(!is_without_credentials(&one(false), true, false), "the operator may have one again");
+}
+
+#[test]
+fn a_name_is_told_with_the_way_out_where_only_the_id_of_a_former_coderd_has_it() {
+    let at = |host: &str| Home::at(format!("https://{host}:443"), "d".to_owned());
+    let taken = |host: &str| {
+        let record = Record { current: Some(registration(at("old.example.com"), true)), ..Record::default() };
+        taken(&[proxy("EU")], &record, &desired(at(host)), &OfOthers::default())
+    };
+    assert_eq!(taken("new.example.com").as_deref(), Some("EU"));
+    assert_eq!(taken("old.example.com"), None, "it is the one in use");
 }

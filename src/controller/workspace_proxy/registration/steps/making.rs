@@ -153,7 +153,20 @@ impl Seen<'_> {
     /// could have written, who may do with it what we may.
     fn is_recorded(&self, found: &ProxyFacts) -> bool {
         let is_made = found.is_made_by(&self.desired.origin) && !self.is_primary(found.id);
-        self.record.knows(&self.desired.home, found.id) || is_made && !self.is_of_others(found.id)
+        self.record.knows(&self.desired.home, found.id)
+            || self.was_at_another_address(found.id)
+            || is_made && !self.is_of_others(found.id)
+    }
+
+    /// Whether a proxy is one of ours that another address led to, by what this coderd says of itself. It is shown no token, and
+    /// gives another with credentials of the spec, whose author may do so anyway; the operator lends its own to nobody's claim.
+    fn was_at_another_address(&self, id: Uuid) -> bool {
+        let here = &self.desired.home;
+        self.desired.brought
+            && here.address.is_some()
+            && self.record.knows_by_address(&here.deployment, id)
+            && !self.is_primary(id)
+            && !self.of_others.has_in_database(here, id)
     }
 
     /// Takes over the proxy of others that an annotation names, once. One that another object has recorded is left alone, and so
