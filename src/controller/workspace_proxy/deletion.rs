@@ -251,7 +251,7 @@ async fn is_proven(
     client: &Client,
     one: &Registration,
 ) -> Result<bool, RegistrationError> {
-    for place in BTreeSet::from([work.desired.place.clone()]).into_iter().chain(work.former.clone()) {
+    for place in work.places() {
         let Content::Plaintext(token, _) = work.secrets.read(&place).await?.content else { continue };
         if one.id.is_none() || proxy_id_of_token(&token) != one.id {
             continue;

@@ -211,10 +211,19 @@ impl RegistrationWork<'_> {
         {
             return Ok(false);
         }
-        let found = self.secrets.read(&self.desired.place).await?;
-        let Content::Plaintext(token, _) = &found.content else { return Ok(false) };
-        let is_its = one.id.is_some() && proxy_id_of_token(token) == one.id;
-        Ok(is_its && self.is_accepted(token).await? == Some(true))
+        for place in self.places() {
+            let Content::Plaintext(token, _) = self.secrets.read(&place).await?.content else { continue };
+            let is_its = one.id.is_some() && proxy_id_of_token(&token) == one.id;
+            if is_its && self.is_accepted(&token).await? == Some(true) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Where the token in use may be.
+    pub(crate) fn places(&self) -> Vec<SecretPlace> {
+        places(&self.desired.place, self.former.as_ref())
     }
 
     /// What is seen of a registration where it is. One that does not answer holds nobody up.
@@ -319,6 +328,12 @@ pub(super) async fn of_registration(
 /// and the spec, which brought them, does not lead there now. Where it does, its coderd is awaited.
 fn is_without_credentials(one: &Registration, gives_no_token: bool, leads_there: bool) -> bool {
     one.brought && gives_no_token && !leads_there
+}
+
+/// Where the token in use may be: where the spec asks for it, and where pods read it so far.
+fn places(asked_for: &SecretPlace, former: Option<&SecretPlace>) -> Vec<SecretPlace> {
+    let former = former.filter(|former| *former != asked_for);
+    [asked_for].into_iter().chain(former).cloned().collect()
 }
 
 /// What an answer about a token is remembered by. Whoever writes a Secret chooses what is in it: nothing that two tokens could share.
