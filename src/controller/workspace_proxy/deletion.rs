@@ -1,6 +1,7 @@
 //! Takes back the registrations of a workspace proxy that is being deleted, then lets it go; what holds it is told on it. Which
 //! registration goes and when is decided in `registration::ending`.
 
+use super::dereference::recorded;
 use super::observe::{credentials, desired, former, home_of};
 use super::proxy_event;
 use super::reasons::Reason;
@@ -129,7 +130,7 @@ impl Reconciler {
         let desired = desired(object, &complete, home);
         let namespace = &object.key.namespace;
         let mut coderds = Coderds::new(&self.access, &self.control_planes, namespace, time);
-        let plane = self.control_plane_of(namespace, &complete);
+        let plane = self.control_plane_of(namespace, &complete, recorded(object));
         if let (Some(why), Some(plane)) = (&unreachable, &plane) {
             coderds.fail_control_plane(&uid_of(plane), why);
         }
@@ -164,7 +165,8 @@ impl Reconciler {
         limit: Duration,
     ) -> Here {
         let namespace = &object.key.namespace;
-        let reached = match (self.control_plane_of(namespace, complete), Way::of(&complete.spec)) {
+        let plane = self.control_plane_of(namespace, complete, recorded(object));
+        let reached = match (plane, Way::of(&complete.spec)) {
             (Some(Found::There(plane)), way) => {
                 let credentials = match way {
                     Way::Bootstrap(given) => {

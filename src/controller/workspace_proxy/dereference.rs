@@ -3,9 +3,10 @@
 
 use super::build;
 use super::reconciler::Reconciler;
+use super::registration::stored::is_registered_at;
 use super::resolve::{Facts, gives_address, owner};
 use super::running_values;
-use super::way::{Way, given_url, is_of, names_service_of, place, place_of_coderd, service, url};
+use super::way::{Way, given_url, is_of, names_service_of, place, place_of_coderd, registrar, service, url};
 use crate::control_plane_access::control_planes::{self, Found};
 use crate::controller::attached::address::{Address, Words};
 use crate::controller::attached::attachment::ControlPlaneFacts;
@@ -15,7 +16,7 @@ use crate::controller::attached::reconciler::Unread;
 use crate::controller::attached::secret::Proven;
 use crate::controller::children::deployment::FoundDeployment;
 use crate::controller::children::drift;
-use crate::controller::object::Subject;
+use crate::controller::object::{Object, Subject};
 use crate::controller::references::Contents;
 use crate::controller::runtime::deadline::Deadline;
 use crate::kubernetes::{CallError, Kept};
@@ -106,6 +107,11 @@ impl Dereferenced {
     }
 }
 
+/// What the status of an object tells of registrations, whoever wrote it.
+pub(super) fn recorded(object: &Object<CoderWorkspaceProxy>) -> &Value {
+    &object.value["status"]["registration"]
+}
+
 impl Reconciler {
     /// Reads it, and completes the object with what runs.
     pub(super) async fn dereference(
@@ -120,7 +126,7 @@ impl Reconciler {
         let consumed = build::consumed(&complete);
         let contents =
             self.read_consumed(&owner.namespace, &complete.spec, &consumed, running, deadline).await?;
-        let control_plane = self.control_plane_of(&object.key.namespace, &complete);
+        let control_plane = self.control_plane_of(&object.key.namespace, &complete, recorded(object));
         let there = match &control_plane {
             Some(Found::There(there)) => Some(&**there),
             _ => None,
@@ -149,8 +155,13 @@ impl Reconciler {
     }
 
     /// The control plane that a spec refers to, or whose own Service its `bootstrap` names; none where there is none to be found.
-    /// Before all were seen nobody knows whose an address is.
-    pub(super) fn control_plane_of(&self, namespace: &str, complete: &CoderWorkspaceProxy) -> Option<Found> {
+    /// Before all were seen nobody knows whose an address is. `recorded` is what the status tells of registrations.
+    pub(super) fn control_plane_of(
+        &self,
+        namespace: &str,
+        complete: &CoderWorkspaceProxy,
+        recorded: &Value,
+    ) -> Option<Found> {
         match Way::of(&complete.spec) {
             Way::ControlPlane(name) => Some(control_planes::named(&self.control_planes, namespace, name)),
             Way::Bootstrap(bootstrap) => {
@@ -165,10 +176,12 @@ impl Reconciler {
                 match here.find(|one| is_it(one)).and_then(|one| one.meta().name.clone()) {
                     Some(name) => Some(control_planes::named(&self.control_planes, namespace, &name)),
                     None if !self.control_planes.is_synced() => Some(Found::Unlisted),
-                    // One that is not allowed and leads to a Service of this namespace is that of a control plane to come.
+                    // One that is not allowed and leads to a Service of this namespace is that of a control plane to come, unless
+                    // a registration was made there: then it was allowed before.
                     None => {
-                        let is_allowed = self.access.egress.allowed_urls.allow(url);
-                        let at = service(url, namespace, domain).filter(|_| !is_allowed)?;
+                        let is_known = self.access.egress.allowed_urls.allow(url)
+                            || is_registered_at(recorded, &registrar(bootstrap));
+                        let at = service(url, namespace, domain).filter(|_| !is_known)?;
                         let found = control_planes::named(&self.control_planes, namespace, &at.name);
                         matches!(found, Found::Gone).then_some(found)
                     }

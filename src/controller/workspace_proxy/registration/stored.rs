@@ -115,6 +115,17 @@ pub(crate) fn has_registrations(written: &Value) -> bool {
     [CURRENT, PENDING, RETIRING].into_iter().any(is_there)
 }
 
+/// Whether a status tells of a registration at this address, whoever wrote it; one that was recorded before addresses were may be
+/// there. It gives nobody anything: what is there is not taken for gone.
+pub(crate) fn is_registered_at(written: &Value, address: &str) -> bool {
+    let retiring = written[RETIRING].as_array().into_iter().flatten();
+    let mut all = [&written[CURRENT], &written[PENDING]].into_iter().chain(retiring);
+    all.any(|entry| match entry["address"].as_str() {
+        Some(at) => at == address,
+        None => entry.is_object() && entry["controlPlaneUID"].is_null(),
+    })
+}
+
 /// Whether the operator wrote all that is no registration; there may be nothing.
 pub(crate) fn is_whole(written: &Value, sealer: Sealer<'_>) -> bool {
     let is_sealed = |seal: &str| sealer.is_sealed(REST, &sealed_rest(written), seal);
@@ -229,6 +240,22 @@ mod tests {
             let mut elsewhere = status.clone();
             elsewhere["pending"][field] = value;
             assert_eq!(read(&elsewhere, sealer).0.pending, None, "{field}");
+        }
+    }
+
+    #[test]
+    fn a_registration_at_an_address_is_found_wherever_it_is_recorded() {
+        let at = |address: &str| json!({ "name": "eu", "address": address });
+        let (here, behind) = ("http://coder.team.svc:80", json!({ "name": "eu", "controlPlaneUID": "u" }));
+        for slot in ["current", "pending"] {
+            assert!(is_registered_at(&json!({ slot: at(here) }), here), "{slot}");
+            assert!(!is_registered_at(&json!({ slot: at("http://coder.other.svc:80") }), here), "{slot}");
+            assert!(!is_registered_at(&json!({ slot: behind }), here), "{slot}");
+        }
+        assert!(is_registered_at(&json!({ "current": behind, "retiring": [behind, at(here)] }), here));
+        assert!(is_registered_at(&json!({ "current": { "name": "eu" } }), here), "before addresses were");
+        for nothing in [Value::Null, json!({}), json!({ "current": 7, "retiring": [] })] {
+            assert!(!is_registered_at(&nothing, here), "{nothing}");
         }
     }
 
