@@ -132,7 +132,7 @@ impl RegistrationWork<'_> {
             if found.iter().any(|one| one.id == id) {
                 continue;
             }
-            match licensed(self.in_time(self.client()?.workspace_proxy_by_id(id)).await)? {
+            match licensed(self.in_time(self.client()?.workspace_proxy_unless_gone(id)).await)? {
                 Some(proxy) => found.extend(proxy),
                 None => return Ok(None),
             }
@@ -305,18 +305,14 @@ impl RegistrationWork<'_> {
     }
 }
 
-/// The proxy of a registration, if it is there: of its id, or as it was asked for. A 404 for an id need not be coderd's own, and
-/// coderd answers it to whoever may not look: a proxy is gone only if the list does not have it either.
+/// The proxy of a registration, if it is there: of its id, or as it was asked for.
 pub(super) async fn of_registration(
     client: &Client,
     one: &Registration,
     origin: &str,
 ) -> Result<Option<WorkspaceProxy>, Error> {
     match one.id {
-        Some(id) => match client.workspace_proxy_by_id(id).await? {
-            None => client.listed_workspace_proxy(id).await,
-            found => Ok(found),
-        },
+        Some(id) => client.workspace_proxy_unless_gone(id).await,
         None => {
             let found = client.workspace_proxy(&one.name).await?;
             Ok(found.filter(|found| facts(found).is_made_for(one, origin)))
