@@ -125,6 +125,9 @@ impl Reconciler {
             Here::Unreachable(why) => (None, nowhere(), Some(why.clone())),
             Here::Gone => (None, nowhere(), None),
         };
+        if client.is_some() {
+            store.locate(&home).await?;
+        }
         let owner = owner(&complete);
         let secrets = Secrets { kube: &self.kube, owner: &owner, mark: annotation::TOKEN_OF };
         let desired = desired(object, &complete, home);

@@ -158,13 +158,14 @@ impl RegistrationWork<'_> {
             Content::Plaintext(token, mark) => (token, mark.as_deref().and_then(Mark::read)),
         };
         let current = record.current.as_ref();
-        let marked = mark.as_ref().map(|mark| &mark.home).or(current.map(|current| &current.home));
+        let marked = marked(mark.as_ref(), current);
         // Behind another control plane the same database is the same coderd, once that is recorded.
         let is_current = current.is_some_and(|current| {
             let is_it = |mark: &Mark| current.id == Some(mark.id) && self.is_former(&mark.home);
             current.home == self.desired.home && mark.as_ref().is_some_and(is_it)
         });
-        if let Some(home) = marked.filter(|home| **home != self.desired.home && !is_current) {
+        let may_see = |home: &Home| self.desired.home.is_reached_as(home);
+        if let Some(home) = marked.filter(|home| !may_see(home) && !is_current) {
             return Ok(Material::Elsewhere(home.clone()));
         }
         let Some(id) = proxy_id_of_token(token) else { return Ok(Material::Rejected) };
@@ -191,11 +192,10 @@ impl RegistrationWork<'_> {
     /// gone, or by an address whose tokens it may see.
     pub(crate) fn is_former(&self, home: &Home) -> bool {
         let here = &self.desired.home;
-        let is_left = match &home.control_plane {
-            Some(uid) => self.coderds.is_unseen(uid),
-            None => here.may_see_tokens_of(home),
-        };
-        is_left && !home.deployment.is_empty() && home.deployment == here.deployment
+        match &home.control_plane {
+            Some(uid) => self.coderds.is_unseen(uid) && here.has_database_of(home),
+            None => here.is_reached_as(home),
+        }
     }
 
     /// Whether a registration that was reached another way is in the coderd that is asked for: that says it has the same
@@ -318,6 +318,16 @@ pub(super) async fn of_registration(
             Ok(found.filter(|found| facts(found).is_made_for(one, origin)))
         }
     }
+}
+
+/// The coderd that a token is of, as far as it is known: what its mark says, else the record. A mark that was written before
+/// addresses were is of where its registration is recorded.
+fn marked<'a>(mark: Option<&'a Mark>, current: Option<&'a Registration>) -> Option<&'a Home> {
+    let Some(mark) = mark else { return current.map(|current| &current.home) };
+    let is_its = |current: &&Registration| {
+        mark.home.is_unlocated() && current.id == Some(mark.id) && current.home.has_database_of(&mark.home)
+    };
+    Some(current.filter(is_its).map_or(&mark.home, |current| &current.home))
 }
 
 /// Whether nobody has credentials any more for a registration behind a control plane: the operator has no token of its own there,

@@ -243,6 +243,37 @@ mod tests {
         }
     }
 
+    /// As it was written before addresses were recorded, with the key of these tests.
+    #[test]
+    fn what_was_recorded_before_addresses_were_is_at_that_of_the_spec_if_it_is_the_same_database() {
+        let operator = hmac::Key::new(hmac::HMAC_SHA256, b"operator");
+        let sealer = Sealer { key: &operator, uid: "u1" };
+        let status = json!({
+            "current": { "name": "eu", "id": "00000000-0000-4000-8000-000000000001", "deploymentID": "d",
+                "since": "2027-01-15T08:00:00Z", "attempted": true,
+                "seal": "0d41e6f2d1e8d7274b495ee958965bf4d9515c3cb3c3cd2eac14d6d0f265547e" },
+            "pending": { "name": "eu", "id": "00000000-0000-4000-8000-000000000001", "deploymentID": "d",
+                "since": "2027-01-15T08:00:00Z", "attempted": true,
+                "seal": "e303f494a9be65f838734bef574c30d4196b484dbd177e237f436ce542ccf820" },
+            "retiring": [{ "name": "us", "id": "00000000-0000-4000-8000-000000000002", "deploymentID": "d",
+                "since": "2027-01-15T08:00:00Z", "attempted": true,
+                "seal": "93a57cb5cf79f27f7b3eb577c6113e4ef807e273455ed9e21fa85b0c05f44506" }],
+            "seal": "b6707bbf9bb7ef7da55ed6e1edea3e3fe673bf93a1e01e97b594a0f447c4dd2e"
+        });
+        let (before, unsealed) = read(&status, sealer);
+        assert_eq!((before.registrations().count(), unsealed.len()), (3, 0));
+        assert!(before.registrations().all(|one| one.home.is_unlocated() && !one.brought));
+        let here = Home::at("https://coder.example.com:443".to_owned(), "d".to_owned());
+        let located = before.located(&here);
+        assert_eq!(located.registrations().count(), 3);
+        assert!(located.registrations().all(|one| one.home == here));
+        assert_eq!(read(&json!(written(&located, sealer)), sealer), (located, Vec::new()));
+        let elsewhere = Home { deployment: "e".to_owned(), ..here };
+        for other in [elsewhere, Home::behind("u".to_owned(), "d".to_owned())] {
+            assert_eq!(before.located(&other), before, "{other:?}");
+        }
+    }
+
     #[test]
     fn a_registration_at_an_address_is_found_wherever_it_is_recorded() {
         let at = |address: &str| json!({ "name": "eu", "address": address });

@@ -70,3 +70,22 @@ fn a_token_is_looked_for_where_pods_read_it_so_far_as_well() {
     assert_eq!(places(&asked_for, Some(&asked_for)), [asked_for.clone()], "once");
     assert_eq!(places(&asked_for, None), [asked_for]);
 }
+
+#[test]
+fn a_token_that_was_marked_before_addresses_were_is_shown_where_its_registration_is_recorded() {
+    let at = |host: &str| Home::at(format!("https://{host}:443"), "d".to_owned());
+    let (mark, here) = (Mark::read(&format!("/d/{}", id())).unwrap(), at("coder.example.com"));
+    assert!(mark.home.is_unlocated());
+    let current = registration(here.clone(), true);
+    assert_eq!(marked(Some(&mark), Some(&current)), Some(&here));
+    assert!(!at("evil.example.com").is_reached_as(&here), "and at no other host");
+    let others = Registration { id: None, ..current.clone() };
+    for unknown in [None, Some(&others)] {
+        let home = marked(Some(&mark), unknown).unwrap();
+        assert!(home.is_unlocated() && here.is_reached_as(home), "the status was lost");
+        assert!(!Home { deployment: "other".to_owned(), ..here.clone() }.is_reached_as(home));
+    }
+    let moved = Mark { home: at("old.example.com"), ..mark };
+    assert_eq!(marked(Some(&moved), Some(&current)), Some(&moved.home), "a mark that says where is believed");
+    assert_eq!(marked(None, Some(&current)), Some(&here));
+}
