@@ -26,7 +26,9 @@ const RETIRING: &str = "retiring";
 
 /// What of a registration is sealed, and which it is: one that is in use is not on its way out because somebody copies it.
 fn sealed(one: &Registration, slot: &str) -> Vec<String> {
-    let more = one.home.address.iter().cloned().chain(one.brought.then(|| "brought".to_owned()));
+    // What came later is sealed only where it is there, under its name: earlier seals stay, and none stands for another.
+    let address = one.home.address.as_ref().map(|address| format!("address:{address}"));
+    let more = address.into_iter().chain(one.brought.then(|| "brought:".to_owned()));
     let always = [
         slot.to_owned(),
         one.name.clone(),
@@ -39,12 +41,15 @@ fn sealed(one: &Registration, slot: &str) -> Vec<String> {
     always.into_iter().chain(more).collect()
 }
 
-/// The registration of an entry, if the operator wrote it for this object.
+/// The registration of an entry, if the operator wrote it for this object. One behind a control plane and at an address is nowhere.
 fn registration(entry: &RecordedProxy, slot: &str, sealer: Sealer<'_>) -> Option<Registration> {
     let id = match &entry.id {
         Some(id) => Some(id.parse().ok()?),
         None => None,
     };
+    if entry.control_plane_uid.is_some() && entry.address.is_some() {
+        return None;
+    }
     let one = Registration {
         home: Home {
             control_plane: entry.control_plane_uid.clone(),
@@ -288,6 +293,24 @@ mod tests {
         for nothing in [Value::Null, json!({}), json!({ "current": 7, "retiring": [] })] {
             assert!(!is_registered_at(&nothing, here), "{nothing}");
         }
+    }
+
+    #[test]
+    fn a_seal_stands_for_one_entry_alone() {
+        let operator = hmac::Key::new(hmac::HMAC_SHA256, b"operator");
+        let sealer = Sealer { key: &operator, uid: "u1" };
+        let with = |address: Option<&str>, brought: bool| {
+            let home = Home { address: address.map(str::to_owned), ..one("a", None).home };
+            sealed(&Registration { home, brought, ..one("a", None) }, CURRENT)
+        };
+        for text in ["brought", "brought:", "address:brought:"] {
+            assert_ne!(with(None, true), with(Some(text), false), "{text}");
+        }
+        let both = Home { control_plane: Some("u".to_owned()), ..one("a", None).home };
+        let record =
+            Record { current: Some(Registration { home: both, ..one("a", None) }), ..Record::default() };
+        let (read, unsealed) = read(&json!(written(&record, sealer)), sealer);
+        assert_eq!((read.current, unsealed), (None, vec!["a".to_owned()]), "it is in one place");
     }
 
     #[test]
