@@ -92,9 +92,17 @@ impl Client {
         self.call(Request::workspace_proxies()).await?.json_with(Wrapped { wanted: Wanted::Named(name) })
     }
 
-    /// The proxy that the list of all of them has under this id, whatever its name is there: a 404 for an id need not mean that it
-    /// is gone.
-    pub async fn listed_workspace_proxy(&self, id: Uuid) -> Result<Option<WorkspaceProxy>, Error> {
+    /// The proxy of this id, unless it is gone: a 404 for an id need not be coderd's own, and coderd answers it to whoever may not
+    /// look, so that one is gone only if the list of all of them does not have it either.
+    pub async fn workspace_proxy_unless_gone(&self, id: Uuid) -> Result<Option<WorkspaceProxy>, Error> {
+        match self.workspace_proxy_by_id(id).await? {
+            None => self.listed_workspace_proxy(id).await,
+            found => Ok(found),
+        }
+    }
+
+    /// The proxy that the list of all of them has under this id, whatever its name is there.
+    async fn listed_workspace_proxy(&self, id: Uuid) -> Result<Option<WorkspaceProxy>, Error> {
         self.call(Request::workspace_proxies()).await?.json_with(Wrapped { wanted: Wanted::Of(id) })
     }
 
@@ -145,7 +153,7 @@ impl Client {
     /// for once more then: [`Error::Forbidden`] if it is still there.
     pub async fn delete_workspace_proxy(&self, id: Uuid) -> Result<ProxyDeletion, Error> {
         let deleted = self.call(Request::delete_workspace_proxy(id)).await.and_then(Answer::proxy_deletion);
-        if deleted != Ok(ProxyDeletion::NotThere) || self.workspace_proxy_by_id(id).await?.is_none() {
+        if deleted != Ok(ProxyDeletion::NotThere) || self.workspace_proxy_unless_gone(id).await?.is_none() {
             return deleted;
         }
         Err(Error::Forbidden { operation: Operation::DeleteWorkspaceProxy })

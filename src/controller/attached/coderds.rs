@@ -57,8 +57,8 @@ pub(crate) struct Coderds<'a> {
     /// How long they may be asked.
     pub(crate) time: TimeLimit,
     reached: BTreeMap<(String, String), Coderd>,
-    /// Why the control plane of the spec could not be asked.
-    unreached: Option<String>,
+    /// The uid of the control plane of the spec, and why it could not be asked.
+    unreached: Option<(String, String)>,
 }
 
 impl<'a> Coderds<'a> {
@@ -81,12 +81,17 @@ impl<'a> Coderds<'a> {
     /// Notes that the control plane of the spec cannot be asked: what was made there earlier is asked for with the operator's own
     /// token.
     pub(crate) fn fail_control_plane(&mut self, uid: &str, why: &dyn std::fmt::Display) {
-        self.unreached = Some(self.named(uid, why));
+        self.unreached = Some((uid.to_owned(), self.named(uid, why)));
     }
 
     /// Why it could not be asked.
     pub(crate) fn unreached(&self) -> Option<&String> {
-        self.unreached.as_ref()
+        self.unreached.as_ref().map(|(_, why)| why)
+    }
+
+    /// Whether the control plane of this uid is the one of the spec that could not be asked.
+    pub(crate) fn is_unreached(&self, uid: &str) -> bool {
+        self.unreached.as_ref().is_some_and(|(of, _)| of == uid)
     }
 
     /// What is said of a control plane, with its name.
@@ -150,7 +155,7 @@ impl<'a> Coderds<'a> {
             Coderd::Unreachable(_) | Coderd::Gone => None,
         });
         // One that cannot be asked now may be it.
-        let unreached = || self.unreached.clone().map(Coderd::Unreachable);
+        let unreached = || self.unreached().cloned().map(Coderd::Unreachable);
         client.or_else(unreached).unwrap_or(Coderd::Gone)
     }
 

@@ -159,7 +159,7 @@ impl Secrets<'_> {
         Write::Change(Patch([unchanged(secret)].into_iter().chain(data).chain(annotations).collect()))
     }
 
-    /// Empties a place that is no longer asked for: the whole Secret, unless another place is in it as well. Returns whether
+    /// Empties a place that is no longer asked for: the whole Secret, unless something else is in it that can stay. Returns whether
     /// nothing of ours is left there: a Secret that somebody changed in between is to be looked at again.
     pub(crate) async fn empty(
         &self,
@@ -169,9 +169,7 @@ impl Secrets<'_> {
     ) -> Result<bool, CallError> {
         let (Some(secret), Content::Plaintext(..)) = (&found.secret, &found.content) else { return Ok(true) };
         let text = |pointer: &str| secret.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-        // The older operator took over Secrets with whatever else was in them.
-        let is_alone = secret["data"].as_object().is_some_and(|data| data.len() == 1);
-        if whole && is_alone {
+        if whole && goes_whole(secret) {
             let version = Some(text("/metadata/resourceVersion").to_owned());
             return self.kube.remove_version(self.target(place), text("/metadata/uid"), version).await;
         }
@@ -179,6 +177,12 @@ impl Secrets<'_> {
         let removal = PatchOperation::Remove(RemoveOperation { path });
         self.kube.patch(self.target(place), Patch(vec![unchanged(secret), removal])).await.map(|_| true)
     }
+}
+
+/// Whether a Secret of ours, of which nothing is read any more, is deleted and not emptied. The older operator took over Secrets with
+/// whatever else was in them, which stays; but for one that nobody can change there is no other way to end what it shows.
+fn goes_whole(secret: &Value) -> bool {
+    secret["immutable"] == true || secret["data"].as_object().is_some_and(|data| data.len() == 1)
 }
 
 fn content(secret: &Value, data_key: &str, uid: &str, mark: &str) -> Content {
@@ -244,6 +248,15 @@ mod tests {
         assert_eq!(holds("u1", "key"), "plain");
         assert_eq!((holds("u1", "other"), holds("u1", "blank")), ("nothing", "nothing"));
         assert_eq!(holds("u2", "key"), "foreign");
+    }
+
+    #[test]
+    fn what_else_is_in_a_secret_stays_unless_nobody_can_change_it() {
+        let (alone, more) = (json!({ "key": "cGxhaW4=" }), json!({ "key": "cGxhaW4=", "other": "eA==" }));
+        assert!(goes_whole(&secret("u1", alone)) && !goes_whole(&secret("u1", more.clone())));
+        let mut immutable = secret("u1", more);
+        immutable["immutable"] = json!(true);
+        assert!(goes_whole(&immutable));
     }
 
     #[test]

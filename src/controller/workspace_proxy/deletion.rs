@@ -1,6 +1,7 @@
 //! Takes back the registrations of a workspace proxy that is being deleted, then lets it go; what holds it is told on it. Which
 //! registration goes and when is decided in `registration::ending`.
 
+use super::dereference::recorded;
 use super::observe::{credentials, desired, former, home_of};
 use super::proxy_event;
 use super::reconciler::Reconciler;
@@ -129,7 +130,7 @@ impl Reconciler {
     /// Whether an object registers in a coderd that does not go with its namespace.
     fn is_outside(&self, object: &Object<CoderWorkspaceProxy>, complete: &CoderWorkspaceProxy) -> bool {
         let is_bootstrap = matches!(Way::of(&complete.spec), Way::Bootstrap(_));
-        is_bootstrap && self.control_plane_of(&object.key.namespace, complete).is_none()
+        is_bootstrap && self.control_plane_of(&object.key.namespace, complete, recorded(object)).is_none()
     }
 
     /// Takes back what is recorded, unless that is to be left. While the namespace goes there is little time for it.
@@ -157,12 +158,15 @@ impl Reconciler {
             Here::Unreachable(why) => (None, nowhere(), Some(why.clone())),
             Here::Gone => (None, nowhere(), None),
         };
+        if client.is_some() {
+            store.locate(&home).await?;
+        }
         let owner = owner(complete);
         let secrets = Secrets { kube: &self.kube, owner: &owner, mark: annotation::TOKEN_OF };
         let desired = desired(object, complete, home);
         let namespace = &object.key.namespace;
         let mut coderds = Coderds::new(&self.access, &self.control_planes, namespace, time);
-        let plane = self.control_plane_of(namespace, complete);
+        let plane = self.control_plane_of(namespace, complete, recorded(object));
         if let (Some(why), Some(plane)) = (&unreachable, &plane) {
             coderds.fail_control_plane(&uid_of(plane), why);
         }
@@ -197,7 +201,8 @@ impl Reconciler {
         limit: Duration,
     ) -> Here {
         let namespace = &object.key.namespace;
-        let reached = match (self.control_plane_of(namespace, complete), Way::of(&complete.spec)) {
+        let plane = self.control_plane_of(namespace, complete, recorded(object));
+        let reached = match (plane, Way::of(&complete.spec)) {
             (Some(Found::There(plane)), way) => {
                 let credentials = match way {
                     Way::Bootstrap(given) => {
@@ -271,7 +276,7 @@ async fn made_anew(
         return Ok(record.clone());
     }
     let moved = |one: &Registration| match one.home == current.home && one.id == current.id {
-        true => Registration { home: home.clone(), ..one.clone() },
+        true => Registration { home: home.clone(), brought: work.desired.brought, ..one.clone() },
         false => one.clone(),
     };
     let (current, pending) = (record.current.as_ref().map(moved), record.pending.as_ref().map(moved));
@@ -284,7 +289,7 @@ async fn is_proven(
     client: &Client,
     one: &Registration,
 ) -> Result<bool, RegistrationError> {
-    for place in BTreeSet::from([work.desired.place.clone()]).into_iter().chain(work.former.clone()) {
+    for place in work.places() {
         let Content::Plaintext(token, _) = work.secrets.read(&place).await?.content else { continue };
         if one.id.is_none() || proxy_id_of_token(&token) != one.id {
             continue;

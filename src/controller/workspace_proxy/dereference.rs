@@ -2,9 +2,10 @@
 //! Deployment that runs. What comes of it is decided by pure functions elsewhere.
 
 use super::reconciler::Reconciler;
+use super::registration::stored::is_registered_at;
 use super::resolve::{Facts, gives_address, owner};
 use super::running_values;
-use super::way::{Way, given_url, is_of, names_service_of, place, place_of_coderd, service, url};
+use super::way::{Way, given_url, is_of, names_service_of, place, place_of_coderd, registrar, service, url};
 use crate::control_plane_access::control_planes::{self, Found};
 use crate::controller::attached::address::{Address, Words};
 use crate::controller::attached::attachment::{Attachment, ControlPlaneFacts};
@@ -12,11 +13,12 @@ use crate::controller::attached::dereference::ObjectRead;
 use crate::controller::attached::facts::FactsReader;
 use crate::controller::attached::reconciler::Unread;
 use crate::controller::attached::secret::Proven;
-use crate::controller::object::Subject;
+use crate::controller::object::{Object, Subject};
 use crate::controller::runtime::deadline::Deadline;
 use crate::kubernetes::{CallError, Kept};
 use crds::{CoderControlPlane, CoderWorkspaceProxy};
 use kube::Resource;
+use serde_json::Value;
 use std::ops::Deref;
 
 /// How proxies are spoken of.
@@ -73,6 +75,11 @@ impl Dereferenced {
     }
 }
 
+/// What the status of an object tells of registrations, whoever wrote it.
+pub(super) fn recorded(object: &Object<CoderWorkspaceProxy>) -> &Value {
+    &object.value["status"]["registration"]
+}
+
 impl Reconciler {
     /// Reads it, and completes the object with what runs.
     pub(super) async fn dereference(
@@ -82,7 +89,7 @@ impl Reconciler {
     ) -> Result<Dereferenced, Unread> {
         let (key, values) = (&subject.object.key, running_values::with_running_values);
         let read = self.with_what_runs(subject, owner(&subject.complete), values, deadline).await?;
-        let control_plane = self.control_plane_of(&key.namespace, &read.complete);
+        let control_plane = self.control_plane_of(&key.namespace, &read.complete, recorded(&subject.object));
         let there = match &control_plane {
             Some(Found::There(there)) => Some(&**there),
             _ => None,
@@ -98,8 +105,13 @@ impl Reconciler {
     }
 
     /// The control plane that a spec refers to, or whose own Service its `bootstrap` names; none where there is none to be found.
-    /// Before all were seen nobody knows whose an address is.
-    pub(super) fn control_plane_of(&self, namespace: &str, complete: &CoderWorkspaceProxy) -> Option<Found> {
+    /// Before all were seen nobody knows whose an address is. `recorded` is what the status tells of registrations.
+    pub(super) fn control_plane_of(
+        &self,
+        namespace: &str,
+        complete: &CoderWorkspaceProxy,
+        recorded: &Value,
+    ) -> Option<Found> {
         match Way::of(&complete.spec) {
             Way::ControlPlane(name) => Some(control_planes::named(&self.control_planes, namespace, name)),
             Way::Bootstrap(bootstrap) => {
@@ -114,10 +126,12 @@ impl Reconciler {
                 match here.find(|one| is_it(one)).and_then(|one| one.meta().name.clone()) {
                     Some(name) => Some(control_planes::named(&self.control_planes, namespace, &name)),
                     None if !self.control_planes.is_synced() => Some(Found::Unlisted),
-                    // One that is not allowed and leads to a Service of this namespace is that of a control plane to come.
+                    // One that is not allowed and leads to a Service of this namespace is that of a control plane to come, unless
+                    // a registration was made there: then it was allowed before.
                     None => {
-                        let is_allowed = self.access.egress.allowed_urls.allow(url);
-                        let at = service(url, namespace, domain).filter(|_| !is_allowed)?;
+                        let is_known = self.access.egress.allowed_urls.allow(url)
+                            || is_registered_at(recorded, &registrar(bootstrap));
+                        let at = service(url, namespace, domain).filter(|_| !is_known)?;
                         let found = control_planes::named(&self.control_planes, namespace, &at.name);
                         matches!(found, Found::Gone).then_some(found)
                     }

@@ -157,8 +157,8 @@ impl Reconciler {
         for unread in BTreeSet::from([derived]).into_iter().chain(former(object)) {
             if unread.secret != desired.place.secret {
                 let found = secrets.read(&unread).await?;
-                // What was taken over before is written there: the annotation acts once.
-                if !secrets.empty(&unread, &found, store.record.adopted.is_none()).await? {
+                let whole = goes_whole(&store.record, found.is_immutable());
+                if !secrets.empty(&unread, &found, whole).await? {
                     return Ok(Some(format!(
                         "Secret {} was changed while it was being deleted",
                         unread.secret
@@ -201,6 +201,12 @@ fn checksum(key: &hmac::Key, token: &Confidential<String>) -> String {
     sum.sign().as_ref().iter().take(SHOWN).map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// Whether the Secret of a former token is deleted: what was taken over before is written there, and the annotation acts once. From
+/// one that nobody can change the token goes in no other way; the status knows what was taken over as well.
+fn goes_whole(record: &Record, is_immutable: bool) -> bool {
+    is_immutable || record.adopted.is_none()
+}
+
 /// Without the registration that the author's token is of: it is in use, and no longer ours to remove.
 fn without_brought(record: &Record, brought: Option<Uuid>) -> (Record, Vec<Left>) {
     let theirs: Vec<_> =
@@ -226,6 +232,13 @@ mod tests {
         assert_eq!((sum.len(), &sum), (2 * SHOWN, &checksum(&key(b"ours"), &token("a"))));
         assert_ne!(sum, checksum(&key(b"theirs"), &token("a")));
         assert_ne!(sum, checksum(&key(b"ours"), &token("b")));
+    }
+
+    #[test]
+    fn a_secret_that_tells_what_was_taken_over_is_emptied_if_it_can_be() {
+        let adopted = Record { adopted: Some("eu".to_owned()), ..Record::default() };
+        assert!(goes_whole(&Record::default(), false) && !goes_whole(&adopted, false));
+        assert!(goes_whole(&adopted, true), "the API server refuses every change of it");
     }
 
     #[test]

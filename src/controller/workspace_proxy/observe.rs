@@ -177,6 +177,7 @@ impl Reconciler {
         let (owner, time) = (owner(complete), TimeLimit { until: deadline.until(), reserved: RESERVED });
         let coderds = Coderds::new(&self.access, &self.control_planes, &object.key.namespace, time);
         let mut store = self.store(object, sealing);
+        store.locate(&desired.home).await?;
         let work = RegistrationWork {
             secrets: Secrets { kube: &self.kube, owner: &owner, mark: annotation::TOKEN_OF },
             coderds,

@@ -65,6 +65,10 @@ pub(super) fn of_left(left: &Left) -> EventDraft {
 fn because(cause: &Cause) -> String {
     match cause {
         Cause::Lost => "coderd's answer with that one was lost".to_owned(),
+        Cause::Moved => {
+            "coderd has another address in spec.bootstrap.coderURL, which was not shown the one before"
+                .to_owned()
+        }
         Cause::Adopted => "the proxy was taken over, as the annotation coder.com/adopt-proxy asks".to_owned(),
         Cause::Rotation(value) => format!("the annotation coder.com/rotate-token is {}", clean(value)),
         Cause::SecretEmptied(secret) => format!("Secret {secret} was deleted, or emptied"),

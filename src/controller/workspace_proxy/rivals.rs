@@ -66,7 +66,7 @@ impl Reconciler {
     /// What a proxy asks for; none if it is registered by nobody, or its control plane is not there.
     fn claim(&self, namespace: &str, proxy: &CoderWorkspaceProxy, has_it: bool) -> Option<Claim> {
         let (metadata, spec) = (&proxy.metadata, &proxy.spec);
-        let coderd = match (Way::of(spec), self.control_plane_of(namespace, proxy)) {
+        let coderd = match (Way::of(spec), self.control_plane_of(namespace, proxy, &Value::Null)) {
             (_, Some(Found::There(plane))) => plane.metadata.uid.clone()?,
             (Way::Bootstrap(bootstrap), _) => registrar(bootstrap),
             _ => return None,

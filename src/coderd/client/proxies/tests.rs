@@ -1,9 +1,14 @@
 //! What each answer about a workspace proxy means.
 
 use super::*;
+use crate::coderd::Endpoint;
+use crate::coderd::client::Limits;
 use crate::coderd::client::answers::tests::answer_to;
 use crate::coderd::client::proxy_health::ProxyStatus;
+use crate::coderd::resolve::Resolve;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 
 const ID: &str = "6f1f6a3e-0000-4000-8000-000000000001";
 pub(super) const OTHER: &str = "6f1f6a3e-0000-4000-8000-000000000002";
@@ -173,4 +178,45 @@ fn a_token_is_valid_or_not_in_coderds_words_alone() {
     assert_eq!(said(403, "X is a Premium feature."), Err(Error::NotLicensed { operation }));
     assert_eq!(said(404, INVALID_TOKEN), Err(Error::NotFoundOrForbidden { operation }));
     assert_eq!(said(404, "Route not found."), Err(Error::RouteMissing { operation }));
+}
+
+/// A client of somebody who answers 404 to whatever is asked for by id, and has these in the list.
+async fn client_of_a_list(listed: Vec<Value>) -> Client {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut asked = Vec::new();
+            while !asked.windows(4).any(|end| end == b"\r\n\r\n")
+                && stream.read_buf(&mut asked).await.unwrap() > 0
+            {}
+            let (status, body) = match asked.starts_with(b"GET /api/v2/workspaceproxies ") {
+                true => ("200 OK", json!({ "regions": listed })),
+                false => ("404 Not Found", json!({ "message": "Resource not found" })),
+            };
+            let (body, json) = (body.to_string(), "content-type: application/json");
+            let length = body.len();
+            let answer = format!(
+                "HTTP/1.1 {status}\r\n{json}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+            );
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        }
+    });
+    let resolve = Resolve::new(vec![format!("coderd.test=127.0.0.1:{port}").parse().unwrap()]);
+    let endpoint = Endpoint::parse("http://coderd.test").unwrap();
+    Client::new(endpoint, Some(confidential("token")), &resolve, Limits::default()).unwrap()
+}
+
+#[tokio::test]
+async fn a_proxy_is_gone_only_if_the_list_does_not_have_it_either() {
+    let there = client_of_a_list(vec![proxy(&json!({ "id": OTHER })), proxy(&json!({ "name": "us" }))]).await;
+    assert_eq!(there.workspace_proxy_by_id(id()).await, Ok(None));
+    let found = there.workspace_proxy_unless_gone(id()).await.unwrap();
+    assert_eq!(found.map(|found| found.name).as_deref(), Some("us"), "whatever its name is now");
+    let operation = Operation::DeleteWorkspaceProxy;
+    assert_eq!(there.delete_workspace_proxy(id()).await, Err(Error::Forbidden { operation }));
+    let gone = client_of_a_list(vec![proxy(&json!({ "id": OTHER }))]).await;
+    assert_eq!(gone.workspace_proxy_unless_gone(id()).await, Ok(None));
+    assert_eq!(gone.delete_workspace_proxy(id()).await, Ok(ProxyDeletion::NotThere));
 }

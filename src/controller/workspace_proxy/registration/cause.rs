@@ -8,6 +8,8 @@ use super::seen::{Material, Seen};
 pub(crate) enum Cause {
     /// The answer with the one before was lost.
     Lost,
+    /// The spec leads to its coderd by another address, which was not shown the one before.
+    Moved,
     /// A registration of others is taken over.
     Adopted,
     /// The annotation has this value.
@@ -33,8 +35,10 @@ pub(super) fn cause(seen: &Seen<'_>) -> Cause {
     if record.pending.as_ref().is_some_and(|pending| record.is_adopting(pending)) {
         return Cause::Adopted;
     }
-    if record.current.is_none() {
-        return Cause::Lost;
+    match &record.current {
+        None => return Cause::Lost,
+        Some(current) if current.home != desired.home => return Cause::Moved,
+        Some(_) => {}
     }
     if let Some(asked) = desired.rotate.as_ref().filter(|_| desired.rotate != record.rotated_for) {
         return Cause::Rotation(asked.clone());

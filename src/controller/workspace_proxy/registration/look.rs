@@ -132,7 +132,7 @@ impl RegistrationWork<'_> {
             if found.iter().any(|one| one.id == id) {
                 continue;
             }
-            match licensed(self.in_time(self.client()?.workspace_proxy_by_id(id)).await)? {
+            match licensed(self.in_time(self.client()?.workspace_proxy_unless_gone(id)).await)? {
                 Some(proxy) => found.extend(proxy),
                 None => return Ok(None),
             }
@@ -158,13 +158,14 @@ impl RegistrationWork<'_> {
             Content::Plaintext(token, mark) => (token, mark.as_deref().and_then(Mark::read)),
         };
         let current = record.current.as_ref();
-        let marked = mark.as_ref().map(|mark| &mark.home).or(current.map(|current| &current.home));
+        let marked = marked(mark.as_ref(), current);
         // Behind another control plane the same database is the same coderd, once that is recorded.
         let is_current = current.is_some_and(|current| {
             let is_it = |mark: &Mark| current.id == Some(mark.id) && self.is_former(&mark.home);
             current.home == self.desired.home && mark.as_ref().is_some_and(is_it)
         });
-        if let Some(home) = marked.filter(|home| **home != self.desired.home && !is_current) {
+        let may_see = |home: &Home| self.desired.home.is_reached_as(home);
+        if let Some(home) = marked.filter(|home| !may_see(home) && !is_current) {
             return Ok(Material::Elsewhere(home.clone()));
         }
         let Some(id) = proxy_id_of_token(token) else { return Ok(Material::Rejected) };
@@ -191,11 +192,10 @@ impl RegistrationWork<'_> {
     /// gone, or by an address whose tokens it may see.
     pub(crate) fn is_former(&self, home: &Home) -> bool {
         let here = &self.desired.home;
-        let is_left = match &home.control_plane {
-            Some(uid) => self.coderds.is_unseen(uid),
-            None => here.may_see_tokens_of(home),
-        };
-        is_left && !home.deployment.is_empty() && home.deployment == here.deployment
+        match &home.control_plane {
+            Some(uid) => self.coderds.is_unseen(uid) && here.has_database_of(home),
+            None => here.is_reached_as(home),
+        }
     }
 
     /// Whether a registration that was reached another way is in the coderd that is asked for: that says it has the same
@@ -211,10 +211,19 @@ impl RegistrationWork<'_> {
         {
             return Ok(false);
         }
-        let found = self.secrets.read(&self.desired.place).await?;
-        let Content::Plaintext(token, _) = &found.content else { return Ok(false) };
-        let is_its = one.id.is_some() && proxy_id_of_token(token) == one.id;
-        Ok(is_its && self.is_accepted(token).await? == Some(true))
+        for place in self.places() {
+            let Content::Plaintext(token, _) = self.secrets.read(&place).await?.content else { continue };
+            let is_its = one.id.is_some() && proxy_id_of_token(&token) == one.id;
+            if is_its && self.is_accepted(&token).await? == Some(true) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Where the token in use may be.
+    pub(crate) fn places(&self) -> Vec<SecretPlace> {
+        places(&self.desired.place, self.former.as_ref())
     }
 
     /// What is seen of a registration where it is. One that does not answer holds nobody up.
@@ -257,7 +266,7 @@ impl RegistrationWork<'_> {
         }
         if let Some(uid) = &one.home.control_plane {
             match self.coderds.is_gone(uid).await {
-                Ok(false) if one.brought && self.coderds.gives_no_token(uid) => return Coderd::Gone,
+                Ok(false) if self.is_without_credentials(one, uid) => return Coderd::Gone,
                 Ok(false) => return self.coderds.reach(uid, &one.home.deployment).await,
                 Err(error) => return Coderd::Unreachable(error.to_string()),
                 Ok(true) => {}
@@ -270,6 +279,11 @@ impl RegistrationWork<'_> {
             _ if one.home.control_plane.is_none() => Coderd::Gone,
             _ => self.coderds.unreached().cloned().map_or(Coderd::Gone, Coderd::Unreachable),
         }
+    }
+
+    fn is_without_credentials(&self, one: &Registration, uid: &str) -> bool {
+        let leads_there = self.desired.brought && self.coderds.is_unreached(uid);
+        is_without_credentials(one, self.coderds.gives_no_token(uid), leads_there)
     }
 
     /// Notes that something failed in a coderd: it is not asked again in this reconcile.
@@ -291,23 +305,41 @@ impl RegistrationWork<'_> {
     }
 }
 
-/// The proxy of a registration, if it is there: of its id, or as it was asked for. A 404 for an id need not be coderd's own, and
-/// coderd answers it to whoever may not look: a proxy is gone only if the list does not have it either.
+/// The proxy of a registration, if it is there: of its id, or as it was asked for.
 pub(super) async fn of_registration(
     client: &Client,
     one: &Registration,
     origin: &str,
 ) -> Result<Option<WorkspaceProxy>, Error> {
     match one.id {
-        Some(id) => match client.workspace_proxy_by_id(id).await? {
-            None => client.listed_workspace_proxy(id).await,
-            found => Ok(found),
-        },
+        Some(id) => client.workspace_proxy_unless_gone(id).await,
         None => {
             let found = client.workspace_proxy(&one.name).await?;
             Ok(found.filter(|found| facts(found).is_made_for(one, origin)))
         }
     }
+}
+
+/// The coderd that a token is of, as far as it is known: what its mark says, else the record. A mark that was written before
+/// addresses were is of where its registration is recorded.
+fn marked<'a>(mark: Option<&'a Mark>, current: Option<&'a Registration>) -> Option<&'a Home> {
+    let Some(mark) = mark else { return current.map(|current| &current.home) };
+    let is_its = |current: &&Registration| {
+        mark.home.is_unlocated() && current.id == Some(mark.id) && current.home.has_database_of(&mark.home)
+    };
+    Some(current.filter(is_its).map_or(&mark.home, |current| &current.home))
+}
+
+/// Whether nobody has credentials any more for a registration behind a control plane: the operator has no token of its own there,
+/// and the spec, which brought them, does not lead there now. Where it does, its coderd is awaited.
+fn is_without_credentials(one: &Registration, gives_no_token: bool, leads_there: bool) -> bool {
+    one.brought && gives_no_token && !leads_there
+}
+
+/// Where the token in use may be: where the spec asks for it, and where pods read it so far.
+fn places(asked_for: &SecretPlace, former: Option<&SecretPlace>) -> Vec<SecretPlace> {
+    let former = former.filter(|former| *former != asked_for);
+    [asked_for].into_iter().chain(former).cloned().collect()
 }
 
 /// What an answer about a token is remembered by. Whoever writes a Secret chooses what is in it: nothing that two tokens could share.
@@ -351,20 +383,9 @@ impl Look {
         Some(Proven { checksum, place: desired.place.clone() })
     }
 
-    /// The name of the proxy of others that has the name that is asked for, as it is written, if it could be taken over: not that
-    /// of another object, not what was taken over before, and not the control plane itself.
+    /// The name of the proxy of others that has the name that is asked for, if it could be taken over.
     pub(super) fn taken(&self, record: &Record, desired: &Desired, of_others: &OfOthers) -> Option<String> {
-        let current = record.current.as_ref().and_then(|current| current.id);
-        // An annotation acts once.
-        let is_done =
-            |one: &WorkspaceProxy| record.adopted.as_ref().is_some_and(|name| is_same(name, &one.name));
-        let is_taken = |one: &&WorkspaceProxy| {
-            let is_named = is_same(&one.name, &desired.name) && Some(one.id) != current && !is_done(one);
-            is_named
-                && one.id.to_string() != desired.home.deployment
-                && !of_others.has_in_database(&desired.home, one.id)
-        };
-        self.proxies.iter().flatten().find(is_taken).map(|one| one.name.clone())
+        taken(self.proxies.as_deref().unwrap_or_default(), record, desired, of_others)
     }
 
     /// The proxy in use, as coderd tells of it.
@@ -374,8 +395,32 @@ impl Look {
     }
 }
 
+/// The name of the proxy of others that has the name that is asked for, as it is written, if it could be taken over: not that
+/// of another object, not what was taken over before, and not the control plane itself.
+fn taken(
+    proxies: &[WorkspaceProxy],
+    record: &Record,
+    desired: &Desired,
+    of_others: &OfOthers,
+) -> Option<String> {
+    let is_here = |current: &&Registration| current.home == desired.home;
+    let current = record.current.as_ref().filter(is_here).and_then(|current| current.id);
+    // An annotation acts once.
+    let is_done = |one: &WorkspaceProxy| record.adopted.as_ref().is_some_and(|name| is_same(name, &one.name));
+    let is_taken = |one: &&WorkspaceProxy| {
+        let is_named = is_same(&one.name, &desired.name) && Some(one.id) != current && !is_done(one);
+        is_named
+            && one.id.to_string() != desired.home.deployment
+            && !of_others.has_in_database(&desired.home, one.id)
+    };
+    proxies.iter().find(is_taken).map(|one| one.name.clone())
+}
+
 /// The time, as exact as a status keeps it.
 pub(super) fn now() -> Timestamp {
     let now = Timestamp::now();
     Timestamp::from_second(now.as_second()).unwrap_or(now)
 }
+
+#[cfg(test)]
+mod tests;

@@ -26,6 +26,21 @@ impl Home {
         Self { control_plane: None, address: Some(address), deployment }
     }
 
+    /// Whether it says that it has the same database.
+    pub(crate) fn has_database_of(&self, former: &Self) -> bool {
+        !former.deployment.is_empty() && former.deployment == self.deployment
+    }
+
+    /// Whether it is this coderd, or says so and may see the tokens of it.
+    pub(crate) fn is_reached_as(&self, former: &Self) -> bool {
+        self == former || self.may_see_tokens_of(former) && self.has_database_of(former)
+    }
+
+    /// Whether it was recorded before addresses were: nothing says how it was reached.
+    pub(crate) fn is_unlocated(&self) -> bool {
+        self.control_plane.is_none() && self.address.is_none()
+    }
+
     /// Whether this coderd may be asked about tokens of one that was reached by an address, which proves whether they are one: it is
     /// a control plane of the namespace that has the Secret anyway, or at the same host. Whoever else says that it has the same
     /// database is not shown them.
@@ -102,6 +117,12 @@ impl Record {
         self.registrations().any(|one| one.home == *home && one.id == Some(id))
     }
 
+    /// Whether a registration of this id is recorded at whatever address in what claims to be this database.
+    pub(super) fn knows_by_address(&self, deployment: &str, id: Uuid) -> bool {
+        let is_there = |home: &Home| home.control_plane.is_none() && home.deployment == deployment;
+        !deployment.is_empty() && self.registrations().any(|one| is_there(&one.home) && one.id == Some(id))
+    }
+
     /// With a registration that is about to be made, or whose token is about to be replaced.
     pub(super) fn intending(&self, registration: Registration) -> Self {
         Self { pending: Some(registration), ..self.clone() }
@@ -157,6 +178,23 @@ impl Record {
         record.retiring.extend(before.map(|before| Registration { since: now, ..before }));
         record.current = Some(Registration { since: now, attempted: true, ..registration });
         record
+    }
+
+    /// With registrations of which nothing says how they were reached, recorded before addresses were, at the address of the spec,
+    /// if what answers there says it has their database.
+    pub(crate) fn located(&self, here: &Home) -> Self {
+        let is_here =
+            |home: &Home| here.address.is_some() && home.is_unlocated() && home.deployment == here.deployment;
+        let located = |one: &Registration| match is_here(&one.home) && !here.deployment.is_empty() {
+            true => Registration { home: here.clone(), ..one.clone() },
+            false => one.clone(),
+        };
+        Self {
+            current: self.current.as_ref().map(located),
+            pending: self.pending.as_ref().map(located),
+            retiring: self.retiring.iter().map(located).collect(),
+            ..self.clone()
+        }
     }
 
     /// Nothing but what outlives every registration: what was taken over before.

@@ -1,7 +1,7 @@
 //! Keeps the record of a proxy's registrations in its status: each change is written by itself, before what it announces is done,
 //! and only if nobody else has changed the object since it was read.
 
-use super::record::{Record, Registration};
+use super::record::{Home, Record, Registration};
 use super::stored;
 use crate::controller::attached::seal::Sealer;
 use crate::controller::attached::status_record::StatusRecord;
@@ -47,6 +47,15 @@ impl<'a> RecordStore<'a> {
     pub(crate) async fn save(&mut self, record: Record) -> Result<(), CallError> {
         self.field.save(json!(stored::written(&record, self.sealer))).await?;
         self.record = record;
+        Ok(())
+    }
+
+    /// Records how registrations are reached of which that was not recorded when they were made.
+    pub(crate) async fn locate(&mut self, here: &Home) -> Result<(), CallError> {
+        let located = self.record.located(here);
+        if located != self.record {
+            self.save(located).await?;
+        }
         Ok(())
     }
 

@@ -26,7 +26,9 @@ const RETIRING: &str = "retiring";
 
 /// What of a registration is sealed, and which it is: one that is in use is not on its way out because somebody copies it.
 fn sealed(one: &Registration, slot: &str) -> Vec<String> {
-    let more = one.home.address.iter().cloned().chain(one.brought.then(|| "brought".to_owned()));
+    // What came later is sealed only where it is there, under its name: earlier seals stay, and none stands for another.
+    let address = one.home.address.as_ref().map(|address| format!("address:{address}"));
+    let more = address.into_iter().chain(one.brought.then(|| "brought:".to_owned()));
     let always = [
         slot.to_owned(),
         one.name.clone(),
@@ -39,12 +41,15 @@ fn sealed(one: &Registration, slot: &str) -> Vec<String> {
     always.into_iter().chain(more).collect()
 }
 
-/// The registration of an entry, if the operator wrote it for this object.
+/// The registration of an entry, if the operator wrote it for this object. One behind a control plane and at an address is nowhere.
 fn registration(entry: &RecordedProxy, slot: &str, sealer: Sealer<'_>) -> Option<Registration> {
     let id = match &entry.id {
         Some(id) => Some(id.parse().ok()?),
         None => None,
     };
+    if entry.control_plane_uid.is_some() && entry.address.is_some() {
+        return None;
+    }
     let one = Registration {
         home: Home {
             control_plane: entry.control_plane_uid.clone(),
@@ -113,6 +118,17 @@ pub(crate) fn read(written: &Value, sealer: Sealer<'_>) -> (Record, Vec<String>)
 pub(crate) fn has_registrations(written: &Value) -> bool {
     let is_there = |slot: &str| !written[slot].is_null() && written[slot] != json!([]);
     [CURRENT, PENDING, RETIRING].into_iter().any(is_there)
+}
+
+/// Whether a status tells of a registration at this address, whoever wrote it; one that was recorded before addresses were may be
+/// there. It gives nobody anything: what is there is not taken for gone.
+pub(crate) fn is_registered_at(written: &Value, address: &str) -> bool {
+    let retiring = written[RETIRING].as_array().into_iter().flatten();
+    let mut all = [&written[CURRENT], &written[PENDING]].into_iter().chain(retiring);
+    all.any(|entry| match entry["address"].as_str() {
+        Some(at) => at == address,
+        None => entry.is_object() && entry["controlPlaneUID"].is_null(),
+    })
 }
 
 /// Whether the operator wrote all that is no registration; there may be nothing.
@@ -230,6 +246,71 @@ mod tests {
             elsewhere["pending"][field] = value;
             assert_eq!(read(&elsewhere, sealer).0.pending, None, "{field}");
         }
+    }
+
+    /// As it was written before addresses were recorded, with the key of these tests.
+    #[test]
+    fn what_was_recorded_before_addresses_were_is_at_that_of_the_spec_if_it_is_the_same_database() {
+        let operator = hmac::Key::new(hmac::HMAC_SHA256, b"operator");
+        let sealer = Sealer { key: &operator, uid: "u1" };
+        let status = json!({
+            "current": { "name": "eu", "id": "00000000-0000-4000-8000-000000000001", "deploymentID": "d",
+                "since": "2027-01-15T08:00:00Z", "attempted": true,
+                "seal": "0d41e6f2d1e8d7274b495ee958965bf4d9515c3cb3c3cd2eac14d6d0f265547e" },
+            "pending": { "name": "eu", "id": "00000000-0000-4000-8000-000000000001", "deploymentID": "d",
+                "since": "2027-01-15T08:00:00Z", "attempted": true,
+                "seal": "e303f494a9be65f838734bef574c30d4196b484dbd177e237f436ce542ccf820" },
+            "retiring": [{ "name": "us", "id": "00000000-0000-4000-8000-000000000002", "deploymentID": "d",
+                "since": "2027-01-15T08:00:00Z", "attempted": true,
+                "seal": "93a57cb5cf79f27f7b3eb577c6113e4ef807e273455ed9e21fa85b0c05f44506" }],
+            "seal": "b6707bbf9bb7ef7da55ed6e1edea3e3fe673bf93a1e01e97b594a0f447c4dd2e"
+        });
+        let (before, unsealed) = read(&status, sealer);
+        assert_eq!((before.registrations().count(), unsealed.len()), (3, 0));
+        assert!(before.registrations().all(|one| one.home.is_unlocated() && !one.brought));
+        let here = Home::at("https://coder.example.com:443".to_owned(), "d".to_owned());
+        let located = before.located(&here);
+        assert_eq!(located.registrations().count(), 3);
+        assert!(located.registrations().all(|one| one.home == here));
+        assert_eq!(read(&json!(written(&located, sealer)), sealer), (located, Vec::new()));
+        let elsewhere = Home { deployment: "e".to_owned(), ..here };
+        for other in [elsewhere, Home::behind("u".to_owned(), "d".to_owned())] {
+            assert_eq!(before.located(&other), before, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_registration_at_an_address_is_found_wherever_it_is_recorded() {
+        let at = |address: &str| json!({ "name": "eu", "address": address });
+        let (here, behind) = ("http://coder.team.svc:80", json!({ "name": "eu", "controlPlaneUID": "u" }));
+        for slot in ["current", "pending"] {
+            assert!(is_registered_at(&json!({ slot: at(here) }), here), "{slot}");
+            assert!(!is_registered_at(&json!({ slot: at("http://coder.other.svc:80") }), here), "{slot}");
+            assert!(!is_registered_at(&json!({ slot: behind }), here), "{slot}");
+        }
+        assert!(is_registered_at(&json!({ "current": behind, "retiring": [behind, at(here)] }), here));
+        assert!(is_registered_at(&json!({ "current": { "name": "eu" } }), here), "before addresses were");
+        for nothing in [Value::Null, json!({}), json!({ "current": 7, "retiring": [] })] {
+            assert!(!is_registered_at(&nothing, here), "{nothing}");
+        }
+    }
+
+    #[test]
+    fn a_seal_stands_for_one_entry_alone() {
+        let operator = hmac::Key::new(hmac::HMAC_SHA256, b"operator");
+        let sealer = Sealer { key: &operator, uid: "u1" };
+        let with = |address: Option<&str>, brought: bool| {
+            let home = Home { address: address.map(str::to_owned), ..one("a", None).home };
+            sealed(&Registration { home, brought, ..one("a", None) }, CURRENT)
+        };
+        for text in ["brought", "brought:", "address:brought:"] {
+            assert_ne!(with(None, true), with(Some(text), false), "{text}");
+        }
+        let both = Home { control_plane: Some("u".to_owned()), ..one("a", None).home };
+        let record =
+            Record { current: Some(Registration { home: both, ..one("a", None) }), ..Record::default() };
+        let (read, unsealed) = read(&json!(written(&record, sealer)), sealer);
+        assert_eq!((read.current, unsealed), (None, vec!["a".to_owned()]), "it is in one place");
     }
 
     #[test]

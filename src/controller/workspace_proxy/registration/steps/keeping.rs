@@ -27,8 +27,9 @@ impl Seen<'_> {
             // Somebody removed it there.
             return Step::record(self.record.without(current));
         };
-        if found.name != current.name {
-            let known = Registration { name: found.name.clone(), ..current.clone() };
+        let known =
+            Registration { name: found.name.clone(), brought: self.desired.brought, ..current.clone() };
+        if known != *current {
             return Step::record(self.record.known_as(known));
         }
         match self.token_of(id) {
@@ -53,7 +54,8 @@ impl Seen<'_> {
             return Step::Wait(wait);
         }
         if self.is_proven_here && self.is_as_recorded(current) {
-            let known = Registration { home: self.desired.home.clone(), ..current.clone() };
+            let (home, brought) = (self.desired.home.clone(), self.desired.brought);
+            let known = Registration { home, brought, ..current.clone() };
             return Step::record(self.record.known_as(known));
         }
         // Pods that stay where they are would be started again with a token of another coderd.

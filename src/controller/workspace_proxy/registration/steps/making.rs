@@ -64,7 +64,8 @@ impl Seen<'_> {
         };
         match self.token_of(id) {
             Some(rotation) if self.is_rotated(rotation) || self.is_new(pending, rotation) => {
-                let known = Registration { name: found.name.clone(), ..pending.clone() };
+                let (name, brought) = (found.name.clone(), self.desired.brought);
+                let known = Registration { name, brought, ..pending.clone() };
                 Step::record(self.record.using(known, rotation.clone(), self.now))
             }
             // What belongs to others still is taken only as long as somebody asks for it.
@@ -154,7 +155,20 @@ impl Seen<'_> {
     /// could have written, who may do with it what we may.
     fn is_recorded(&self, found: &ProxyFacts) -> bool {
         let is_made = found.is_made_by(&self.desired.origin) && !self.is_primary(found.id);
-        self.record.knows(&self.desired.home, found.id) || is_made && !self.is_of_others(found.id)
+        self.record.knows(&self.desired.home, found.id)
+            || self.was_at_another_address(found.id)
+            || is_made && !self.is_of_others(found.id)
+    }
+
+    /// Whether a proxy is one of ours that another address led to, by what this coderd says of itself. It is shown no token, and
+    /// gives another with credentials of the spec, whose author may do so anyway; the operator lends its own to nobody's claim.
+    fn was_at_another_address(&self, id: Uuid) -> bool {
+        let here = &self.desired.home;
+        self.desired.brought
+            && here.address.is_some()
+            && self.record.knows_by_address(&here.deployment, id)
+            && !self.is_primary(id)
+            && !self.of_others.has_in_database(here, id)
     }
 
     /// Takes over the proxy of others that an annotation names, once. One that another object has recorded is left alone, and so

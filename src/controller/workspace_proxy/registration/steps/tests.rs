@@ -565,8 +565,12 @@ fn what_a_coderd_at_another_address_claims_is_not_what_is_recorded() {
     record.current.as_mut().unwrap().home = at("evil.example.com");
     let elsewhere = Material::Elsewhere(at("evil.example.com"));
     let mut case = Case::new(record, elsewhere, &[facts(MINE, "eu")]);
+    assert_eq!(
+        case.next(),
+        Step::Wait(Wait::NameTaken),
+        "the id alone gets nobody a token of the operator's"
+    );
     case.desired.home = at("coder.example.com");
-    assert_eq!(case.next(), Step::Wait(Wait::NameTaken), "the id alone makes it nobody's own");
     case.of_others = [(at("evil.example.com"), uuid(MINE))].into_iter().collect();
     case.record = Record::default();
     case.material = token(MINE);
@@ -578,4 +582,60 @@ fn what_credentials_of_the_spec_make_is_recorded_as_theirs() {
     let mut case = Case::new(Record::default(), Material::Absent, &[]);
     case.desired.brought = true;
     assert!(case.recorded().pending.unwrap().brought);
+}
+
+#[test]
+fn whose_credentials_lead_to_a_registration_is_recorded_as_it_is_now() {
+    for brought in [true, false] {
+        let mut record = in_use();
+        record.current.as_mut().unwrap().brought = !brought;
+        let mut case = Case::new(record, token(MINE), &[facts(MINE, "eu")]);
+        case.desired.brought = brought;
+        assert_eq!(case.recorded().current.unwrap().brought, brought, "it is kept");
+        case.record.pending = Some(registration(Some(MINE), true));
+        case.record.pending.as_mut().unwrap().brought = !brought;
+        assert_eq!(case.recorded().current.unwrap().brought, brought, "it has another token");
+        case.record.pending = None;
+        (case.desired.home, case.is_proven_here) = (home("u2", "d1"), true);
+        assert_eq!(case.recorded().current.unwrap().brought, brought, "it is moved");
+    }
+}
+
+#[test]
+fn at_another_address_of_its_coderd_a_registration_gets_another_token_and_needs_no_annotation() {
+    let at = |host: &str| Home::at(format!("https://{host}:443"), "d1".to_owned());
+    let mut record = Record { adopted: Some("eu".to_owned()), ..in_use() };
+    record.current.as_mut().unwrap().home = at("old.example.com");
+    let elsewhere = Material::Elsewhere(at("old.example.com"));
+    let mut case = Case::new(record, elsewhere, &[facts(MINE, "eu")]);
+    (case.desired.home, case.desired.brought) = (at("new.example.com"), true);
+    let intended = case.recorded();
+    assert_eq!(
+        intended.pending.as_ref().map(|one| (one.id, &one.home)),
+        Some((Some(uuid(MINE)), &case.desired.home))
+    );
+    let begun = Case { record: intended, ..case };
+    assert_eq!(begun.next(), Step::Regenerate(uuid(MINE)));
+    assert_eq!(begun.seen_at(now(), cause), Cause::Moved);
+    let proven = Case { material: token(MINE), ..begun };
+    let used = proven.recorded();
+    assert_eq!((used.current.unwrap().home, used.retiring), (at("new.example.com"), Vec::new()));
+}
+
+#[test]
+fn at_another_address_what_is_not_known_by_id_and_database_is_a_proxy_of_others() {
+    let at = |deployment: &str| Home::at("https://old.example.com:443".to_owned(), deployment.to_owned());
+    let case = |id: u128, deployment: &str| {
+        let mut record = in_use();
+        record.current.as_mut().unwrap().home = at(deployment);
+        let mut case = Case::new(record, Material::Elsewhere(at(deployment)), &[facts(id, "eu")]);
+        (case.desired.home, case.desired.brought) =
+            (Home::at("https://new.example.com:443".to_owned(), "d1".to_owned()), true);
+        case
+    };
+    assert_eq!(case(THEIRS, "d1").next(), Step::Wait(Wait::NameTaken));
+    assert_eq!(case(MINE, "d0").next(), Step::Wait(Wait::NameTaken));
+    let mut of_another = case(MINE, "d1");
+    of_another.of_others = of_others("u7", MINE);
+    assert_eq!(of_another.next(), Step::Wait(Wait::NameTaken));
 }
