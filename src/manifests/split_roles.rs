@@ -55,9 +55,9 @@ fn deployment(role: &SplitRole) -> Result<Value, ManifestError> {
     let container = &mut pod["containers"][0];
     container["args"] = json!([format!("--app={}", role.app)]);
     if let Some(ports) = container["ports"].as_array_mut() {
-        let is_anothers =
+        let is_of_another =
             |port: &Value| OWN_PORTS.iter().any(|(name, app)| port["name"] == *name && *app != role.app);
-        ports.retain(|port| !is_anothers(port));
+        ports.retain(|port| !is_of_another(port));
     }
     Ok(deployment)
 }

@@ -66,7 +66,7 @@ fn what_a_person_mistypes_is_refused() {
             ("", "kind", json!("CoderControlplane")),
             ("", "kind", json!("CoderProvisioner")),
             ("", "specs", json!({})),
-            ("/metadata", "lables", json!({})),
+            ("/metadata", "labelz", json!({})),
             ("/metadata", "labels", json!({ "a": 1 })),
             ("/spec", "replica", json!(1)),
             ("/spec", "replicas", json!("one")),
