@@ -58,7 +58,7 @@ impl Environment {
             return false;
         }
         self.remove("CODER_PROMETHEUS_ENABLE");
-        values.to_do(
+        values.left_to_do(
             "coder.env[CODER_PROMETHEUS_ENABLE]",
             "it became spec.metrics, and the port of the pods is named `prometheus`",
             "change what scrapes a port named `prometheus-http`, or have spec.metrics make the monitor",

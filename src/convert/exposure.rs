@@ -9,7 +9,7 @@ pub(super) fn service(values: &mut Values) -> Value {
     let kind = values.take_text("coder.service.type");
     let annotations = values.take_map("coder.service.annotations");
     if values.take_bool("coder.service.enable") == Some(false) {
-        values.to_do(
+        values.left_to_do(
             "coder.service.enable",
             "there always is a Service, since the operator reaches coderd by it",
             "it is a ClusterIP, which nobody outside of the cluster reaches; nothing to do",

@@ -171,7 +171,7 @@ fn workspace_namespaces(values: &mut Values) -> Vec<Value> {
             values.not_carried(&path, "spec.rbac grants the same in every namespace", instead);
         }
         let namespace = name.as_str().unwrap_or_default();
-        values.to_do(
+        values.left_to_do(
             &format!("{path}[{index}].name"),
             "a namespace has to agree before coderd gets rights in it",
             &format!("kubectl label namespace {namespace} coder.com/workspaces-from=<namespace of the control plane>"),

@@ -38,7 +38,8 @@ pub(super) fn write(values: &mut Values, spec: &mut Map<String, Value>, labels: 
     }
     for (path, field) in MAPPINGS {
         let map = Value::from(values.take_map(path));
-        if !super::values::is_empty(&map) && !(field == "affinity" && chart::is_default_affinity(&map)) {
+        let is_default = field == "affinity" && chart::is_default_affinity(&map);
+        if !super::values::is_empty(&map) && !is_default {
             spec.insert(field.to_owned(), map);
         }
     }
@@ -48,7 +49,7 @@ pub(super) fn write(values: &mut Values, spec: &mut Map<String, Value>, labels: 
         if spec.get(field).is_some_and(|value| selects_others(value, labels)) {
             let carried: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
             let why = "it selects labels of the chart, which the pods no longer have";
-            values.to_do(path, why, &format!("select {}", carried.join(", ")));
+            values.left_to_do(path, why, &format!("select {}", carried.join(", ")));
         }
     }
     if let Some(class) = values.take_text("coder.priorityClassName") {

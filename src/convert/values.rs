@@ -89,7 +89,7 @@ impl Values {
     }
 
     /// Tells that a value is carried and needs a hand.
-    pub(super) fn to_do(&mut self, value: &str, why: &str, instead: &str) {
+    pub(super) fn left_to_do(&mut self, value: &str, why: &str, instead: &str) {
         self.to_do.push(told(value, why, instead));
     }
 

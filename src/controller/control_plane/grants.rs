@@ -77,7 +77,8 @@ impl Reconciler {
         let failed = |error: CallError| (Reason::Failed, format!("{to}: {error}"));
         let (namespace, unread) = match self.namespace(to).await {
             Ok(namespace) => (namespace, None),
-            Err(error) if error.is_refused() => (None, Some(error.to_string())),
+            // Nobody asked: it is none of those that this process looks at.
+            Err(error) if !self.kube.scope().contains(to) => (None, Some(error.to_string())),
             Err(error) => return Err(failed(error)),
         };
         let (answer, before) = match &unread {

@@ -67,7 +67,7 @@ fn a_name_is_told_with_the_way_out_where_only_the_id_of_a_former_coderd_has_it()
 fn a_token_is_looked_for_where_pods_read_it_so_far_as_well() {
     let (asked_for, former) = (place("new"), place("old"));
     assert_eq!(places(&asked_for, Some(&former)), [asked_for.clone(), former]);
-    assert_eq!(places(&asked_for, Some(&asked_for)), [asked_for.clone()], "once");
+    assert_eq!(places(&asked_for, Some(&asked_for)), std::slice::from_ref(&asked_for), "once");
     assert_eq!(places(&asked_for, None), [asked_for]);
 }
 
