@@ -262,9 +262,9 @@ impl Said {
 fn unanswered(error: &Error, said: &Said) -> String {
     let is_silent = matches!(error, Error::Unreachable { .. } | Error::TimedOut { .. });
     if is_silent && said.0.as_ref().is_some_and(|(_, word)| word == "NoReplicaReady") {
-        return format!("waiting for the control plane, which has no ready replica{said}");
+        return format!("waiting: the control plane has no ready replica{said}");
     }
-    format!("waiting for the control plane to answer: {error}{}{said}", hint(error))
+    format!("waiting: {error}{}{said}", hint(error))
 }
 
 impl fmt::Display for Said {
@@ -358,7 +358,7 @@ mod tests {
             [(Error::TimedOut { operation }, Said::default()), (Error::TimedOut { operation }, said)]
         {
             let told = Unreached::Unanswered { error, said }.to_string();
-            assert!(told.starts_with("waiting for the control plane"), "{told}");
+            assert!(told.starts_with("waiting: "), "{told}");
         }
         let going = Unreached::Going { control_plane: "coder".to_owned() }.to_string();
         assert!(!going.starts_with("waiting"), "nobody need wait for what goes: {going}");

@@ -52,7 +52,7 @@ reasons! {
             FinalizerRefused: "The API server does not let the operator set or remove its finalizer.",
             RolloutStuck: "Kubernetes gave up waiting for the rollout, and its pods say why.",
             ReferenceMissing: "A Secret or ConfigMap that the spec names, or a key of it, is not there; pods that run are left as they are.",
-            ControlPlaneUnavailable: "There is no control plane of this name: create it, or correct the name. Or it is there and cannot be used yet: the message begins with `waiting for the control plane` where it comes by itself, and says what to do where it does not.",
+            ControlPlaneUnavailable: "There is no control plane of this name: create it, or correct the name. Or it is there and cannot be used yet: the message begins with `waiting` where it comes by itself, and says what to do where it does not.",
             OperatorTokenSecretRefMissing: "The control plane names no token, and no database to make one in.",
             OperatorTokenSecretRefInvalid: "The reference to the token cannot be used.",
             OperatorTokenSecretUnavailable: "The Secret with the token, or its key, is not there.",
