@@ -37,7 +37,22 @@ pub(crate) struct Reached {
     pub url: String,
     /// Whether admission is disabled in the namespace of the control plane: then nothing is made there, whoever asks.
     pub admission_disabled: bool,
+    /// Whether the token is the operator's own, and its user not an owner yet.
+    is_of_less_than_owner: bool,
     access: Access,
+}
+
+/// A token, and what is recorded of its user.
+struct Token {
+    text: Confidential<String>,
+    is_of_less_than_owner: bool,
+}
+
+impl Token {
+    /// One that somebody gave: what its user may do is for coderd to say.
+    fn given(text: Confidential<String>) -> Self {
+        Self { text, is_of_less_than_owner: false }
+    }
 }
 
 /// What is told of the access, if something is wrong with it.
@@ -89,6 +104,15 @@ impl Reached {
     pub(crate) fn identified(self) -> Result<Self, Unreached> {
         let told = self.deployment().map(drop);
         told.map(|()| self)
+    }
+
+    /// The same, if the token may be an owner's, for whoever asks for what coderd lets nobody else do. The control plane makes the
+    /// operator's own user an owner as soon as something needs one.
+    pub(crate) fn of_owner(self) -> Result<Self, Unreached> {
+        if self.is_of_less_than_owner {
+            return Err(Unreached::NotOwnerYet { control_plane: self.access.control_plane });
+        }
+        Ok(self)
     }
 
     /// The identity of its database, for whoever keeps something by it: one that does not tell is not another one.
@@ -155,11 +179,12 @@ impl ControlPlaneAccess {
                 return Err(access.unanswered(error));
             }
         };
-        let client = client.with_token(self.token(control_plane, &access.place).await?);
+        let Token { text, is_of_less_than_owner } = self.token(control_plane, &access.place).await?;
+        let client = client.with_token(text);
         client.me().await.map_err(|error| access.unproven(error))?;
         let Identity { version, deployment_id } = identity;
         let admission_disabled = running.is_some();
-        Ok(Reached { client, deployment_id, version, url, admission_disabled, access })
+        Ok(Reached { client, deployment_id, version, url, admission_disabled, is_of_less_than_owner, access })
     }
 
     /// The same as [`Self::reach_url`] for as long as there is time.
@@ -218,7 +243,15 @@ impl ControlPlaneAccess {
         client.me().await.map_err(|error| access.unproven(error))?;
         let Identity { version, deployment_id } = identity;
         let url = url.to_owned();
-        Ok(Reached { client, deployment_id, version, url, admission_disabled: false, access })
+        Ok(Reached {
+            client,
+            deployment_id,
+            version,
+            url,
+            admission_disabled: false,
+            is_of_less_than_owner: false,
+            access,
+        })
     }
 
     /// The Service as it is now, if a token may go through it.
@@ -258,21 +291,21 @@ impl ControlPlaneAccess {
     }
 
     /// The token. It is handed on and not kept.
-    async fn token(
-        &self,
-        control_plane: &CoderControlPlane,
-        place: &TokenPlace,
-    ) -> Result<Confidential<String>, Unreached> {
+    async fn token(&self, control_plane: &CoderControlPlane, place: &TokenPlace) -> Result<Token, Unreached> {
         match place {
             TokenPlace::Named { holder, namespace, secret, key } => {
-                named(secret_value(&self.kube, namespace, secret, key).await, *holder)
+                named(secret_value(&self.kube, namespace, secret, key).await, *holder).map(Token::given)
             }
             TokenPlace::Generated => {
                 let secret = operator_token_secret(namespace(control_plane), name(control_plane));
                 let read = self.kube.read(Target::of(SECRET, self.kube.namespace(), &secret)).await;
                 let holder = Holder::Operator;
                 let read = read.map_err(|error| Unreached::TokenSecretUnread { holder, error })?;
-                generated(read.as_ref(), control_plane, self.kube.namespace())
+                let text = generated(read.as_ref(), control_plane, self.kube.namespace())?;
+                Ok(Token {
+                    text,
+                    is_of_less_than_owner: operator_token::is_of_less_than_owner(read.as_ref()),
+                })
             }
         }
     }

@@ -107,6 +107,15 @@ pub(crate) enum Unreached {
         /// What the control plane says of it.
         said: Said,
     },
+    /// The operator's own user may not do yet what only an owner may.
+    #[error(
+        "waiting for control plane {control_plane} to make the operator's user an owner of its coderd: nobody else may register \
+         workspace proxies"
+    )]
+    NotOwnerYet {
+        /// Its name.
+        control_plane: String,
+    },
     /// Nothing gives the operator a token.
     #[error(
         "the operator has no token source for control plane {control_plane}; set its spec.operatorAccess.tokenSecretRef, \
@@ -180,6 +189,7 @@ impl Unreached {
             Self::RateLimited { .. } => About::RateLimit,
             Self::AccessDisabled { .. }
             | Self::AccessNotReady { .. }
+            | Self::NotOwnerYet { .. }
             | Self::TokenSecretRefMissing { .. }
             | Self::TokenSecretForeign { .. }
             | Self::OwnTokenRejected { .. } => About::OperatorAccess,
@@ -204,6 +214,7 @@ impl Unreached {
             | Self::TokenSecretUnread { .. }
             | Self::Service { refusal: Refusal::Missing, .. }
             | Self::AccessNotReady { .. }
+            | Self::NotOwnerYet { .. }
             | Self::OwnTokenRejected { .. } => Retry::Backoff,
             Self::Going { .. }
             | Self::Service { .. }
@@ -300,6 +311,7 @@ mod tests {
             (Unreached::RateLimited { left }, About::RateLimit, Retry::After(left)),
             (Unreached::AccessDisabled { control_plane: name() }, access, changed),
             (Unreached::AccessNotReady { control_plane: name(), said: said() }, access, later),
+            (Unreached::NotOwnerYet { control_plane: name() }, access, later),
             (Unreached::TokenSecretRefMissing { control_plane: name() }, access, changed),
             (Unreached::TokenSecretForeign { secret: name(), namespace: name() }, access, changed),
             (Unreached::OwnTokenRejected { control_plane: name(), said: said() }, access, later),

@@ -310,6 +310,7 @@ fn access<R: AttachedReason>(unreached: &Unreached, why: String) -> State<R> {
         Unreached::AccessNotReady { said, .. } if said.is_coming() => {
             State::pending(AccessReason::WaitingForAccess, why)
         }
+        Unreached::NotOwnerYet { .. } => State::pending(AccessReason::WaitingForAccess, why),
         _ => State::pending(AccessReason::OperatorAccessNotReady, why),
     }
 }

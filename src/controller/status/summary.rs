@@ -77,7 +77,7 @@ impl<R: KindReason> Standing<R> {
 /// Why something that is not finished is not stalled either.
 fn not_stalled(waits_for_others: bool) -> &'static str {
     if waits_for_others {
-        return "waiting for the object named in Ready; the spec does not need to change";
+        return "waiting for the object named in Ready";
     }
     "reconciliation is in progress"
 }

@@ -148,7 +148,7 @@ impl Reconciler {
         let plane = AccessStates::of_found(found, name, brought)
             .map_err(|(states, retry)| (Box::new(Outside::of(*states)), retry))?;
         let reached = self.access.reach_within(limit, plane, credentials).await;
-        reached.and_then(Reached::identified).map_err(unreached)
+        reached.and_then(Reached::of_owner).and_then(Reached::identified).map_err(unreached)
     }
 
     async fn register(

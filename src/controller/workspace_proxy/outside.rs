@@ -175,7 +175,8 @@ fn registration(registered: &Registered, works: bool, name: &str, rival: Option<
         Some(Wait::Claimed) => {
             let rival = rival.unwrap_or_default();
             let why = format!(
-                "CoderWorkspaceProxy {rival} is older and has the name {name}; set {PROXY_NAME} to another name"
+                "CoderWorkspaceProxy {rival} is older and claims the name {name}, of which coderd ignores the case; set {PROXY_NAME} \
+                 to another name"
             );
             State::Refused(Reason::ProxyNameConflict, why)
         }
@@ -273,6 +274,10 @@ fn error_of(error: &RegistrationError) -> State {
         RegistrationError::Coderd(Error::RateLimited { .. }) => {
             State::Pending(Reason::RateLimited, error.to_string())
         }
+        RegistrationError::Coderd(Error::Forbidden { .. }) => State::Pending(
+            Reason::RegistrationFailed,
+            format!("{error}; only an owner of coderd may register workspace proxies: use the token of one"),
+        ),
         error => State::Pending(Reason::RegistrationFailed, error.to_string()),
     }
 }
