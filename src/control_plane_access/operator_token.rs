@@ -8,11 +8,6 @@ use serde_json::Value;
 /// Annotation: uid of the control plane the token is for.
 pub(crate) const OWNER_UID: &str = "coder.com/control-plane-uid";
 
-/// Key of the word for the role that the token's user has in coderd.
-pub(crate) const ROLE: &str = "role";
-/// That word for an owner.
-pub(crate) const OWNER: &str = "owner";
-
 /// Why there is no token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoToken {
@@ -33,12 +28,6 @@ pub(crate) fn current(secret: Option<&Value>, uid: &str) -> Result<Confidential<
     let is_for_it = !uid.is_empty() && metadata["annotations"][OWNER_UID] == uid;
     let token = decoded(&secret["data"][secret_key::TOKEN]).filter(|_| is_for_it);
     token.filter(|token| !token.is_blank()).map(Confidential::trimmed).ok_or(NoToken::NotYet)
-}
-
-/// Whether the token's user is recorded with a role that is less than an owner's.
-pub(crate) fn is_of_less_than_owner(secret: Option<&Value>) -> bool {
-    let role: Option<Confidential<String>> = secret.and_then(|secret| decoded(&secret["data"][ROLE]));
-    role.is_some_and(|role| role.expose() != OWNER)
 }
 
 #[cfg(test)]
@@ -67,13 +56,5 @@ mod tests {
         foreign["metadata"]["labels"] = json!({});
         assert_eq!(token(&foreign, "u1"), Err(NoToken::Foreign));
         assert_eq!(current(None, "u1"), Err(NoToken::NotYet));
-    }
-
-    #[test]
-    fn a_role_that_is_not_recorded_is_not_less_than_an_owners() {
-        let less = |role: &str| is_of_less_than_owner(Some(&json!({ "data": { "role": role } })));
-        assert!(less("dGVtcGxhdGUtYWRtaW4="));
-        assert!(!less("b3duZXI="));
-        assert!(!is_of_less_than_owner(Some(&json!({ "data": {} }))) && !is_of_less_than_owner(None));
     }
 }

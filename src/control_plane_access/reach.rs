@@ -42,19 +42,6 @@ pub(crate) struct Reached {
     access: Access,
 }
 
-/// A token, and what is recorded of its user.
-struct Token {
-    text: Confidential<String>,
-    is_of_less_than_owner: bool,
-}
-
-impl Token {
-    /// One that somebody gave: what its user may do is for coderd to say.
-    fn given(text: Confidential<String>) -> Self {
-        Self { text, is_of_less_than_owner: false }
-    }
-}
-
 /// What is told of the access, if something is wrong with it.
 #[derive(Debug, Clone)]
 struct Access {
@@ -179,9 +166,9 @@ impl ControlPlaneAccess {
                 return Err(access.unanswered(error));
             }
         };
-        let Token { text, is_of_less_than_owner } = self.token(control_plane, &access.place).await?;
-        let client = client.with_token(text);
-        client.me().await.map_err(|error| access.unproven(error))?;
+        let client = client.with_token(self.token(control_plane, &access.place).await?);
+        let me = client.me().await.map_err(|error| access.unproven(error))?;
+        let is_of_less_than_owner = access.place == TokenPlace::Generated && !me.is_owner();
         let Identity { version, deployment_id } = identity;
         let admission_disabled = running.is_some();
         Ok(Reached { client, deployment_id, version, url, admission_disabled, is_of_less_than_owner, access })
@@ -291,21 +278,21 @@ impl ControlPlaneAccess {
     }
 
     /// The token. It is handed on and not kept.
-    async fn token(&self, control_plane: &CoderControlPlane, place: &TokenPlace) -> Result<Token, Unreached> {
+    async fn token(
+        &self,
+        control_plane: &CoderControlPlane,
+        place: &TokenPlace,
+    ) -> Result<Confidential<String>, Unreached> {
         match place {
             TokenPlace::Named { holder, namespace, secret, key } => {
-                named(secret_value(&self.kube, namespace, secret, key).await, *holder).map(Token::given)
+                named(secret_value(&self.kube, namespace, secret, key).await, *holder)
             }
             TokenPlace::Generated => {
                 let secret = operator_token_secret(namespace(control_plane), name(control_plane));
                 let read = self.kube.read(Target::of(SECRET, self.kube.namespace(), &secret)).await;
                 let holder = Holder::Operator;
                 let read = read.map_err(|error| Unreached::TokenSecretUnread { holder, error })?;
-                let text = generated(read.as_ref(), control_plane, self.kube.namespace())?;
-                Ok(Token {
-                    text,
-                    is_of_less_than_owner: operator_token::is_of_less_than_owner(read.as_ref()),
-                })
+                generated(read.as_ref(), control_plane, self.kube.namespace())
             }
         }
     }

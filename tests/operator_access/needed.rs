@@ -4,7 +4,7 @@
 use crate::env::OperatorAccessEnv;
 use crate::from_secret;
 use serde_json::{Value, json};
-use support::objects::condition;
+use support::objects::{condition, workspace_proxy};
 use support::test_env::LIMIT;
 use support::until;
 use support::wait::holds;
@@ -151,4 +151,25 @@ async fn a_status_of_a_proxy_that_somebody_else_wrote_makes_no_owner() {
         env.reconcile(&ns, "coder", round).await;
     }
     assert_eq!(env.postgres.sql(&database, ROLES), "{template-admin}", "a status gives nobody an owner");
+}
+
+/// Nobody but an owner registers a proxy: the first one waits until the operator's user is one, and is not refused before.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_proxy_waits_for_an_owner_and_warns_of_nothing() {
+    let env = OperatorAccessEnv::shared().await;
+    let ns = env.cluster.namespace("first-proxy").await;
+    let (database, url) = env.database();
+    env.apply_secret(&ns, "db", &json!({ "url": url })).await;
+    env.apply_control_plane(&ns, "coder", &json!({ "extraEnv": from_secret() })).await;
+    env.add_provisioner(&ns).await;
+    env.until_reason(&ns, "coder", "OperatorAccessReady", "TokenProven").await;
+    role(env, &database, "{template-admin}").await;
+    let mut proxy = workspace_proxy(&ns, "first", "coder");
+    proxy["spec"]["replicas"] = json!(0);
+    env.apply(&proxy).await;
+    let registered = |object: &Value| condition(object, "ProxyRegistered")["status"] == "True";
+    env.until_object("coderworkspaceproxy", &ns, "first", "registered", registered).await;
+    role(env, &database, "{owner}").await;
+    let refused = env.events(&ns, |event| event["reason"] == "RegistrationFailed").await;
+    assert_eq!(refused.len(), 0, "it was asked for before there was an owner");
 }

@@ -53,12 +53,19 @@ pub struct Me {
 }
 
 /// Site-wide roles to which coderd hides no organization.
-const READERS_OF_ORGANIZATIONS: [&str; 2] = ["owner", "template-admin"];
+const READERS_OF_ORGANIZATIONS: [&str; 2] = [OWNER, "template-admin"];
+/// The site-wide role to which coderd permits everything.
+const OWNER: &str = "owner";
 
 impl Me {
     /// Whether an organization that coderd does not show it is not there.
     pub fn reads_every_organization(&self) -> bool {
         self.roles.iter().any(|role| READERS_OF_ORGANIZATIONS.contains(&role.as_str()))
+    }
+
+    /// Whether coderd permits it everything.
+    pub fn is_owner(&self) -> bool {
+        self.roles.iter().any(|role| role == OWNER)
     }
 }
 

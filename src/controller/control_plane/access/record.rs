@@ -5,7 +5,7 @@ use super::steps::{Kept, Record};
 use crate::coderd::NewToken;
 use crate::coderd::database::{EMAIL_DOMAIN, Role};
 use crate::confidential::Confidential;
-use crate::control_plane_access::operator_token::{OWNER, OWNER_UID, ROLE};
+use crate::control_plane_access::operator_token::OWNER_UID;
 use crate::controller::identity::Owner;
 use crds::names;
 use crds::well_known::{MANAGER, label, secret_key};
@@ -25,6 +25,7 @@ const NEXT: &str = "next";
 const NEXT_EXPIRES_AT: &str = "next-expires-at";
 const GENERATION: &str = "generation";
 const USER_ID: &str = "user-id";
+const ROLE: &str = "role";
 const REVOKED_BEFORE: &str = "revoked-before";
 const FORMER_CLEARED: &str = "former-cleared";
 
@@ -124,7 +125,7 @@ fn role(word: &str) -> Option<Role> {
 
 fn role_word(role: Role) -> &'static str {
     match role {
-        Role::Owner => OWNER,
+        Role::Owner => "owner",
         Role::TemplateAdmin => "template-admin",
     }
 }
