@@ -175,7 +175,7 @@ async fn an_account_that_does_not_inject_our_ca_is_not_limited() {
     let operator = cluster.client_as(&cluster.kubeconfig(), &installation.user()).await;
     let mut others = Vec::new();
     for (account, rights) in OTHERS {
-        for (number, right) in [&["patch CONFIGURATIONS"], rights].concat().into_iter().enumerate() {
+        for (number, right) in [&["patch CONFIGURATIONS"][..], rights].concat().into_iter().enumerate() {
             let (verbs, resources) = right.split_once(' ').unwrap();
             let resources = resources.replace("CONFIGURATIONS", CONFIGURATIONS);
             let role = format!("{namespace}-{account}-{number}");
@@ -219,7 +219,7 @@ async fn the_operator_cannot_switch_the_policy_off_by_deleting_its_own_rolebindi
     cluster.kubectl_with_input("apply --server-side -f -", &object.to_string()).await.expect_ok();
     let operator = cluster.client_as(&cluster.kubeconfig(), &installation.user()).await;
     let limited = async || is_limited(&operator, kind, name, &bundle).await;
-    until("the policy to be in force", LIMIT, limited).await;
+    until("the policy to be in force", LIMIT, async || limited().await).await;
     let grants = installation.grants_user();
     let delete =
         format!("delete rolebinding --namespace={namespace} --as={grants} {namespace}-coder-k8s-operator");
