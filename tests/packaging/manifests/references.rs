@@ -88,17 +88,16 @@ impl Foreign<'_> {
     fn selecting_nothing(&self) -> Vec<String> {
         let mut found = Vec::new();
         for policy in self.0.of_kind("NetworkPolicy") {
-            let reaches = |deployment: &&Value| {
-                let template = &deployment["spec"]["template"];
-                let named = |port: &Value| {
-                    list(&template["spec"]["containers"][0]["ports"])
-                        .any(|offered| offered["name"] == port["port"])
-                };
-                selects(&policy["spec"]["podSelector"], &template["metadata"]["labels"])
-                    && list(&policy["spec"]["ingress"]).flat_map(|rule| list(&rule["ports"])).all(named)
+            let pods: Vec<_> =
+                self.0.of_kind("Deployment").map(|deployment| &deployment["spec"]["template"]).collect();
+            let reaches = |pod: &&Value| selects(&policy["spec"]["podSelector"], &pod["metadata"]["labels"]);
+            // Where each role has pods of its own, a port is offered by some of them.
+            let offered = |port: &Value| {
+                let mut ports = pods.iter().flat_map(|pod| list(&pod["spec"]["containers"][0]["ports"]));
+                ports.any(|offered| offered["name"] == port["port"])
             };
-            let pods = self.0.of_kind("Deployment").collect::<Vec<_>>();
-            if !pods.is_empty() && !pods.iter().all(reaches) {
+            let mut ports = list(&policy["spec"]["ingress"]).flat_map(|rule| list(&rule["ports"]));
+            if !pods.is_empty() && !(pods.iter().all(reaches) && ports.all(offered)) {
                 found.push(format!("NetworkPolicy {}", policy["metadata"]["name"]));
             }
         }
