@@ -80,6 +80,9 @@ fn start_own(
         own.run(unfollow).await;
         Ok(())
     });
+    if !flags.keep_ca {
+        return api_services;
+    }
     let leader_task = AuthorityTask {
         kube: kube.clone(),
         secret,

@@ -174,6 +174,10 @@ pub(crate) struct Certificates {
     #[arg(long, env = "CODER_K8S_TLS_DIR")]
     pub tls_dir: Option<PathBuf>,
 
+    /// Whether this process takes part in keeping the CA: false where another role of the operator does, who then has to run.
+    #[arg(long, action = ArgAction::Set, default_value_t = true, env = "CODER_K8S_KEEP_CA")]
+    pub keep_ca: bool,
+
     /// More names for our certificate: a Service of our namespace, or a host name with dots. Repeatable, or comma-separated.
     #[arg(long, value_delimiter = ',', env = "CODER_K8S_SERVING_NAME")]
     pub serving_name: Vec<String>,

@@ -9,8 +9,8 @@ use super::{File, Generated};
 const OPENING: &str = "# Permissions\n\n\
     Every right that is shipped, with its reason. The names are those before a prefix that an overlay adds; the same reasons \
     stand beside the rules in `kustomize/base/rbac.yaml`. The third column names the parts of the operator that need a right: where \
-    each role has an identity of its own (`kustomize/components/split-roles`), its account holds what is for the controller or for the \
-    webhooks, and for certificates and metrics. In `kustomize/overlays/namespaced` the same rights are Roles, without those that no \
+    each role has an identity of its own (`kustomize/components/split-roles`), the account of the webhooks holds what is for them, for \
+    certificates and for metrics, that of the controller everything else, the authority that keeps the CA included. In `kustomize/overlays/namespaced` the same rights are Roles, without those that no \
     Role can give. [security.md](../security.md) says who can do what with them.\n";
 
 /// `docs/reference/permissions.md`.
@@ -64,7 +64,8 @@ fn part_name(part: Part) -> &'static str {
         Part::Controller => "controller",
         Part::Webhooks => "webhooks",
         Part::AggregatedApi => "aggregated API",
-        Part::Authority => "certificates",
+        Part::Certificates => "certificates",
+        Part::Authority => "authority",
         Part::Metrics => "metrics",
     }
 }

@@ -150,35 +150,92 @@ async fn the_operator_changes_the_bundle_of_labelled_objects_and_nothing_else() 
     }
 }
 
-/// Somebody else who may patch and not update is none of our business.
+/// Whether the operator is refused what it may not change, of an object that does not ask for its CA.
+async fn is_limited(operator: &Client, kind: &Kind, name: &str, bundle: &Value) -> Result<(), String> {
+    let answer = kind.answer(operator, name, kind.bundle, bundle).await;
+    holds(answer.as_ref().is_err_and(|said| said.contains("label the object")), format!("{answer:?}"))
+}
+
+/// What others hold who patch webhook configurations and do not update them. None of it is any business of ours.
+const OTHERS: [(&str, &[&str]); 3] = [
+    ("nothing-else", &[]),
+    // The manager of CloudNativePG 1.28 writes its own caBundle, and leads by a lease in whatever namespace it runs in.
+    ("cnpg-manager", &["create,get,update leases.coordination.k8s.io", "get CONFIGURATIONS"]),
+    // It may do everything with objects of ours, by a wildcard.
+    ("administrator-of-coder", &["* codercontrolplanes.coder.com,coderprovisioners.coder.com"]),
+];
+
 #[tokio::test]
 async fn an_account_that_does_not_inject_our_ca_is_not_limited() {
+    const CONFIGURATIONS: &str = "mutatingwebhookconfigurations.admissionregistration.k8s.io,validatingwebhookconfigurations.admissionregistration.k8s.io";
     let cluster = Cluster::shared().await;
     let installation = Installation::new(cluster, "ca-of-others").await;
     let namespace = &installation.namespace;
-    let kind = &kinds()[0];
-    let name = "others.injection.example.com";
+    let bundle = bundle(cluster).await;
+    let operator = cluster.client_as(&cluster.kubeconfig(), &installation.user()).await;
+    let mut others = Vec::new();
+    for (account, rights) in OTHERS {
+        for (number, right) in [&["patch CONFIGURATIONS"][..], rights].concat().into_iter().enumerate() {
+            let (verbs, resources) = right.split_once(' ').unwrap();
+            let resources = resources.replace("CONFIGURATIONS", CONFIGURATIONS);
+            let role = format!("{namespace}-{account}-{number}");
+            let words = format!("create clusterrole {role} --verb={verbs} --resource={resources}");
+            cluster.kubectl(&words).await.expect_ok();
+            let bind = format!("create clusterrolebinding {role} --clusterrole={role}");
+            cluster.kubectl(&format!("{bind} --serviceaccount={namespace}:{account}")).await.expect_ok();
+        }
+        let user = format!("system:serviceaccount:{namespace}:{account}");
+        others.push((account, cluster.client_as(&cluster.kubeconfig(), &user).await));
+    }
+    for kind in &kinds()[..2] {
+        let name = "others.injection.example.com";
+        let object = kind.object(name, &json!({}));
+        cluster.kubectl_with_input("apply --server-side -f -", &object.to_string()).await.expect_ok();
+        let in_force = async || is_limited(&operator, kind, name, &bundle).await;
+        until("the policy to be in force", LIMIT, in_force).await;
+        for (account, other) in &others {
+            // A binding counts a moment after it is stored.
+            until("its own rights", LIMIT, async || {
+                let answer = kind.answer(other, name, kind.bundle, &bundle).await;
+                let limited = answer.as_ref().is_err_and(|said| said.contains("the operator"));
+                assert!(!limited, "{account}: {answer:?}");
+                answer
+            })
+            .await;
+        }
+        cluster.kubectl(&format!("delete {} {name}", kind.kind)).await.expect_ok();
+    }
+}
+
+/// By way of its account for grants it may delete any RoleBinding, its own at home included: the policy must not depend on one.
+#[tokio::test]
+async fn the_operator_cannot_switch_the_policy_off_by_deleting_its_own_rolebinding() {
+    let cluster = Cluster::shared().await;
+    let installation = Installation::new(cluster, "ca-switch").await;
+    let (namespace, bundle) = (&installation.namespace, bundle(cluster).await);
+    let kind = &kinds()[1];
+    let name = "switch.injection.example.com";
     let object = kind.object(name, &json!({}));
     cluster.kubectl_with_input("apply --server-side -f -", &object.to_string()).await.expect_ok();
-    for words in [
-        format!(
-            "create clusterrole {namespace}-other --verb=patch --resource=mutatingwebhookconfigurations.admissionregistration.k8s.io"
-        ),
-        format!(
-            "create clusterrolebinding {namespace}-other --clusterrole={namespace}-other --serviceaccount={namespace}:other"
-        ),
-    ] {
-        cluster.kubectl(&words).await.expect_ok();
-    }
-    let (bundle, user) = (bundle(cluster).await, format!("system:serviceaccount:{namespace}:other"));
     let operator = cluster.client_as(&cluster.kubeconfig(), &installation.user()).await;
-    until("the policy to be in force", LIMIT, async || {
-        let answer = kind.answer(&operator, name, kind.bundle, &bundle).await;
-        holds(answer.is_err(), format!("{answer:?}"))
+    let limited = async || is_limited(&operator, kind, name, &bundle).await;
+    until("the policy to be in force", LIMIT, async || limited().await).await;
+    let grants = installation.grants_user();
+    let delete =
+        format!("delete rolebinding --namespace={namespace} --as={grants} {namespace}-coder-k8s-operator");
+    cluster.kubectl(&delete).await.expect_ok();
+    let everywhere = format!("delete clusterrolebinding --as={grants} {namespace}-coder-k8s-operator");
+    cluster.kubectl(&everywhere).await.expect_refused();
+    let lease = format!(
+        "auth can-i update leases.coordination.k8s.io/coder-k8s-authority.coder.com -n {namespace} --as={}",
+        installation.user()
+    );
+    until("the RoleBinding to be gone", LIMIT, async || {
+        let answer = cluster.kubectl(&lease).await.stdout;
+        holds(answer.trim() == "no", answer)
     })
     .await;
-    let other = cluster.client_as(&cluster.kubeconfig(), &user).await;
-    assert_eq!(kind.answer(&other, name, kind.bundle, &bundle).await, Ok(()));
+    assert_eq!(limited().await, Ok(()));
     cluster.kubectl(&format!("delete {} {name}", kind.kind)).await.expect_ok();
 }
 

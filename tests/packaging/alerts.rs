@@ -1,13 +1,16 @@
 //! The alerts and the dashboard of kustomize/components/monitoring: they ask for metrics and labels that there are, and each
 //! alert leads to a section that says what to do.
 
+use coder_k8s::manifests::ROLE_LABEL;
+use coder_k8s::manifests::rbac::{PLACEHOLDER_NAMESPACE, SPLIT_ROLES};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use support::installation::repository;
 
 const COMPONENT: &str = "kustomize/components/monitoring";
-/// What Prometheus adds to every series of a target, and what it calls our `namespace` beside its own.
-const OF_THE_TARGET: [&str; 3] = ["namespace", "pod", "exported_namespace"];
+/// What Prometheus adds to every series of a target, what it calls our `namespace` beside its own, and the label of the pods that the
+/// ServiceMonitor has it add.
+const OF_THE_TARGET: [&str; 4] = ["namespace", "pod", "exported_namespace", "coder_com_operator_role"];
 
 fn read(path: &str) -> String {
     std::fs::read_to_string(repository().join(path)).unwrap()
@@ -89,6 +92,38 @@ fn every_query_asks_for_metrics_and_labels_that_there_are() {
         for label in labels(&query) {
             assert!(known.contains(label), "no metric has the label {label}: {query}");
         }
+    }
+}
+
+/// Otherwise a pod of anybody that exports `coder_k8s_ready 1` would silence the alert that nobody is ready.
+#[test]
+fn every_alert_looks_at_the_namespace_of_the_operator_alone() {
+    for alert in alerts() {
+        let query = text(&alert, "expr");
+        let asked =
+            words(query).filter(|word| word.starts_with("coder_k8s_") || word.starts_with("process_"));
+        let here = format!("{{namespace=\"{PLACEHOLDER_NAMESPACE}\"");
+        for name in asked {
+            let everywhere = query.split(name).skip(1).find(|rest| !rest.starts_with(&here));
+            assert_eq!(everywhere, None, "{name} of {query}");
+        }
+        let first = query.split('"').nth(1);
+        assert_eq!(first, Some(PLACEHOLDER_NAMESPACE), "references/ looks for it there: {query}");
+    }
+}
+
+/// All webhooks may be down while the controller is ready, and the other way round.
+#[test]
+fn each_role_has_an_alert_that_no_replica_of_it_is_ready() {
+    let monitor: Value = serde_saphyr::from_str(&read(&format!("{COMPONENT}/service-monitor.yaml"))).unwrap();
+    assert_eq!(monitor["spec"]["podTargetLabels"], serde_json::json!([ROLE_LABEL]));
+    let label = ROLE_LABEL.replace(['.', '/', '-'], "_");
+    for role in SPLIT_ROLES {
+        // A pod of the one operator has no such label.
+        let of_role = format!("{label}=~\"|{}\"}} == 1)", role.app);
+        let mut down = alerts().into_iter().filter(|alert| text(alert, "expr").starts_with("absent("));
+        let found = down.any(|alert| text(&alert, "expr").ends_with(&of_role));
+        assert!(found, "no alert for {}", role.app);
     }
 }
 

@@ -23,6 +23,10 @@ fn every_file_names_a_schema_and_fits_it() {
     for folder in folders() {
         for entry in std::fs::read_dir(&folder).unwrap() {
             let file = entry.unwrap().path();
+            // No object: it tells kustomize where names are.
+            if file.ends_with("name-references.yaml") {
+                continue;
+            }
             let text = std::fs::read_to_string(&file).unwrap();
             let first = text.lines().next().unwrap();
             let schema = first.strip_prefix("# yaml-language-server: $schema=").expect(first);

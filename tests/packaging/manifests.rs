@@ -6,6 +6,7 @@
 pub mod built;
 mod matrix;
 mod references;
+mod split_roles;
 
 use built::{Built, grants_account, impersonated, overlay, serving_names, text_of};
 use coder_k8s::manifests::{self, File, rbac};
@@ -42,6 +43,7 @@ fn no_generated_file_outlives_what_generated_it() {
         "docs/reference",
         "kustomize/base",
         "kustomize/components/split-roles",
+        "kustomize/components/split-roles/deployments",
         "kustomize/kustomizeconfig",
         "kustomize/kustomizeconfig/merge-keys",
         "kustomize/overlays/namespaced/watched",
@@ -194,7 +196,7 @@ async fn the_checks_find_planted_faults() {
     assert_ne!(broken("Deployment", annotation, json!("other")).dangling(), [""; 0]);
     let annotation = "/spec/template/metadata/annotations/coder.com~1grants-account";
     assert_ne!(broken("Deployment", annotation, json!("other")).dangling(), [""; 0]);
-    assert_ne!(broken("Role", "/rules/6/resourceNames", json!(["other"])).dangling(), [""; 0]);
+    assert_ne!(broken("Role", "/rules/7/resourceNames", json!(["other"])).dangling(), [""; 0]);
     assert_ne!(broken("Role", "/metadata/namespace", json!("other")).misplaced("coder-system"), [""; 0]);
     let bundle = json!({ "caBundle": "Cg==" });
     assert_ne!(broken("ServiceAccount", "/metadata/labels", bundle).misplaced("coder-system"), [""; 0]);
@@ -223,46 +225,6 @@ async fn nothing_of_the_namespaced_overlay_belongs_to_the_whole_cluster() {
     assert_eq!(container["args"], json!(["--app=controller"]));
     let watched = json!({ "name": "CODER_K8S_WATCH_NAMESPACE", "value": "coder" });
     assert!(container["env"].as_array().unwrap().contains(&watched), "{container}");
-}
-
-#[tokio::test]
-async fn split_roles_are_one_deployment_and_one_identity_each_and_whole_under_a_prefix() {
-    let default = repository().join("kustomize/overlays/default");
-    let folder = overlay("split", &default, "");
-    let component = repository().join("kustomize/components/split-roles").canonicalize().unwrap();
-    let up = "../".repeat(folder.components().count() - 1);
-    let relative = component.strip_prefix("/").unwrap().display();
-    let settings = format!("namespace: elsewhere\nnamePrefix: team-\ncomponents: [{up}{relative}]");
-    let built = Built::from(&overlay("split", &default, &settings)).await;
-    assert_eq!(built.dangling(), [""; 0]);
-    assert_eq!(built.misplaced("elsewhere"), [""; 0]);
-    let mut apps = Vec::new();
-    for deployment in built.of_kind("Deployment") {
-        let pod = &deployment["spec"]["template"];
-        let (name, account) = (&deployment["metadata"]["name"], &pod["spec"]["serviceAccountName"]);
-        assert_eq!(name, account, "an identity of its own");
-        let app = pod["spec"]["containers"][0]["args"][0].as_str().unwrap().strip_prefix("--app=").unwrap();
-        assert_eq!(pod["metadata"]["labels"][manifests::ROLE_LABEL], app);
-        assert_eq!(deployment["spec"]["selector"]["matchLabels"][manifests::ROLE_LABEL], app);
-        let ports = pod["spec"]["containers"][0]["ports"].to_string();
-        assert_eq!(ports.contains("webhooks"), app == "webhooks", "{ports}");
-        apps.push(app.to_owned());
-    }
-    assert_eq!(apps, rbac::SPLIT_ROLES.iter().map(|role| role.app).collect::<Vec<_>>());
-    assert_eq!(built.of_kind("PodDisruptionBudget").count(), apps.len());
-    let selects = |name: &str| {
-        let service = built.of_kind("Service").find(|one| one["metadata"]["name"] == name).unwrap();
-        service["spec"]["selector"][manifests::ROLE_LABEL].clone()
-    };
-    assert_eq!(selects("team-coder-k8s-webhooks"), "webhooks");
-    assert_eq!(selects("team-coder-k8s-metrics"), Value::Null, "every pod has metrics");
-    let has = |name: &str| built.of_kind("ServiceAccount").any(|one| one["metadata"]["name"] == name);
-    assert!(!has("team-coder-k8s"), "the account of the one operator");
-    for role in built.of_kind("Role") {
-        let of_controller = role["metadata"]["name"] == "team-coder-k8s-controller";
-        let accounts = impersonated(role);
-        assert_eq!(accounts, if of_controller { vec![json!("team-coder-k8s-grants")] } else { vec![] });
-    }
 }
 
 #[tokio::test]
@@ -316,6 +278,7 @@ async fn the_operator_may_do_in_a_cluster_what_the_table_says_and_no_more() {
         ("watch codercontrolplanes.coder.com --all-namespaces", true),
         ("update codercontrolplanes.coder.com --all-namespaces", false),
         ("patch validatingwebhookconfigurations.admissionregistration.k8s.io", true),
+        ("inject-ca codercontrolplanes.coder.com --all-namespaces", true),
         ("create tokenreviews.authentication.k8s.io", true),
         ("list configmaps/extension-apiserver-authentication --namespace=kube-system", true),
         ("update configmaps --namespace=kube-system", false),

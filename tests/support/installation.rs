@@ -33,7 +33,7 @@ impl Installation {
         let namespace = cluster.namespace(purpose).await;
         let service_account = format!("{namespace}-coder-k8s");
         let grants_account = format!("{namespace}-coder-k8s-grants");
-        let manifests = manifests(&namespace, &[]).await;
+        let manifests = manifests(&namespace, "local", &[]).await;
         let admission = apply(cluster, &manifests).await;
         Self { cluster: cluster.clone(), namespace, service_account, grants_account, manifests, admission }
     }
@@ -56,8 +56,7 @@ impl Installation {
     /// the controller; see [`Self::account_of`].
     pub async fn split(cluster: &Cluster, purpose: &str) -> Self {
         let namespace = cluster.namespace(purpose).await;
-        let component = repository().join("kustomize/components/split-roles");
-        let manifests = without_workloads(&manifests(&namespace, &[component]).await);
+        let manifests = split_manifests(&namespace).await;
         let admission = apply(cluster, &manifests).await;
         let service_account = format!("{namespace}-coder-k8s-controller");
         let grants_account = format!("{namespace}-coder-k8s-grants");
@@ -216,10 +215,10 @@ async fn apply(cluster: &Cluster, manifests: &str) -> Vec<Value> {
     webhooks
 }
 
-/// The local overlay with these components, another namespace and a name prefix, as a user would derive it.
-async fn manifests(namespace: &str, components: &[PathBuf]) -> String {
+/// An overlay with these components, another namespace and a name prefix, as a user would derive it.
+async fn manifests(namespace: &str, overlay: &str, components: &[PathBuf]) -> String {
     let folder = scratch_folder("overlay");
-    let overlay = relative(&folder, &repository().join("kustomize/overlays/local"));
+    let overlay = relative(&folder, &repository().join("kustomize/overlays").join(overlay));
     let components: Vec<String> = components.iter().map(|component| relative(&folder, component)).collect();
     kustomization(
         &folder,
@@ -227,6 +226,21 @@ async fn manifests(namespace: &str, components: &[PathBuf]) -> String {
             "components": components }),
     );
     kustomize(&folder).await.expect_ok()
+}
+
+/// The default overlay with one account for each role. Its Services are those of the local overlay, which has no Deployment that the
+/// component could make those of the roles from.
+async fn split_manifests(namespace: &str) -> String {
+    let is_service = |object: &Value| object["kind"] == "Service";
+    let component = repository().join("kustomize/components/split-roles");
+    let split = manifests(namespace, "default", &[component]).await;
+    let mut objects: Vec<Value> =
+        serde_saphyr::from_multiple(&without_workloads(&split)).expect("kustomize writes YAML");
+    objects.retain(|object| !is_service(object));
+    let local = manifests(namespace, "local", &[]).await;
+    let local: Vec<Value> = serde_saphyr::from_multiple(&local).expect("kustomize writes YAML");
+    objects.extend(local.into_iter().filter(is_service));
+    objects.iter().map(|object| format!("---\n{object}\n")).collect()
 }
 
 /// The namespaced overlay for these namespaces, as a user would derive it.

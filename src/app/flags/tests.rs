@@ -63,6 +63,8 @@ fn external_certificates_need_a_folder_and_a_folder_needs_them() {
     assert!(flags("--webhook-ca=external").check().is_err());
     assert!(flags("--tls-dir=/x").check().is_err());
     assert!(flags("--webhook-ca=external --tls-dir=/x").check().is_ok());
+    assert!(flags("--webhook-ca=external --tls-dir=/x --keep-ca=false").check().is_ok());
+    assert!(flags("").certificates.keep_ca && !flags("--keep-ca=false").certificates.keep_ca);
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod operator;
 mod shapes;
 mod users;
 
+pub use operator::INJECTS_CA;
 pub use shapes::{SPLIT_ROLES, SplitRole, WATCHED, grants_at_home, grants_in_watched};
 
 /// The ServiceAccount the operator runs as.
@@ -68,7 +69,9 @@ pub enum Part {
     Webhooks,
     /// The aggregated API.
     AggregatedApi,
-    /// Whoever keeps the CA of our serving certificates and injects it; every process takes part.
+    /// Whoever signs a serving certificate by our CA; every process does.
+    Certificates,
+    /// Whoever keeps that CA and injects it.
     Authority,
     /// The port of metrics and log level; every process has it.
     Metrics,

@@ -6,6 +6,15 @@ use crate::kubernetes::lease::{AUTHORITY_LEASE, CONTROLLER_LEASE};
 use crate::serving::authority::SECRET as CA_SECRET;
 use crds::well_known;
 
+/// A verb that nobody else has. It is here, and not in the Role at home, because the operator may delete RoleBindings, by way of its
+/// account for grants, and no ClusterRoleBinding.
+pub const INJECTS_CA: &str = "inject-ca";
+
+const WEBHOOK_CONFIGURATIONS: On = On::Resources {
+    group: "admissionregistration.k8s.io",
+    resources: &["mutatingwebhookconfigurations", "validatingwebhookconfigurations"],
+};
+
 pub(super) const EVERYWHERE: Role = Role {
     name: OPERATOR,
     holder: Holder::OperatorEverywhere,
@@ -172,21 +181,24 @@ pub(super) const EVERYWHERE: Role = Role {
                      its objects are followed as soon as it is.",
         },
         Grant {
-            on: On::Resources {
-                group: "admissionregistration.k8s.io",
-                resources: &["mutatingwebhookconfigurations", "validatingwebhookconfigurations"],
-            },
-            verbs: &["list", "watch", "patch"],
+            on: WEBHOOK_CONFIGURATIONS,
+            verbs: &["list", "watch"],
+            parts: &[Part::Certificates],
+            extent: Extent::Cluster,
+            reason: "Its certificate is good for the Services that these call, and it is ready when they trust its CA. Their \
+                     names carry the prefix of an overlay, so the right cannot be limited by name.",
+        },
+        Grant {
+            on: WEBHOOK_CONFIGURATIONS,
+            verbs: &["patch"],
             parts: &[Part::Authority],
             extent: Extent::Cluster,
-            reason: "It puts its CA in the caBundle of configurations labelled coder.com/inject-ca and reads the \
-                     names of the Services they call. Their names carry the prefix of an overlay, so the right \
-                     cannot be limited by name.",
+            reason: "It puts its CA in the caBundle of those labelled coder.com/inject-ca.",
         },
         Grant {
             on: On::Resources { group: "apiregistration.k8s.io", resources: &["apiservices"] },
             verbs: &["list", "watch"],
-            parts: &[Part::Controller, Part::Authority],
+            parts: &[Part::Controller, Part::Certificates],
             extent: Extent::Cluster,
             reason: "The same for the aggregated API; whether there is one also decides who needs access to coderd.",
         },
@@ -196,6 +208,14 @@ pub(super) const EVERYWHERE: Role = Role {
             parts: &[Part::Authority],
             extent: Extent::Cluster,
             reason: "Its CA goes in the caBundle of those as well.",
+        },
+        Grant {
+            on: On::Resources { group: well_known::GROUP, resources: &["codercontrolplanes"] },
+            verbs: &[INJECTS_CA],
+            parts: &[Part::Authority],
+            extent: Extent::Cluster,
+            reason: "Nothing is ever called with it: it is the mark by which the policy coder-k8s-ca-injection knows whose \
+                     patches of these objects may change the caBundle and nothing else.",
         },
         Grant {
             on: On::Resources { group: "events.k8s.io", resources: &["events"] },
@@ -288,10 +308,17 @@ pub(super) const AT_HOME: Role = Role {
         },
         Grant {
             on: On::Named { group: "", resources: &["secrets"], names: &[CA_SECRET] },
-            verbs: &["get", "list", "watch", "update"],
+            verbs: &["list", "watch"],
+            parts: &[Part::Certificates],
+            extent: Extent::Namespace,
+            reason: "Every replica follows the CA that signs its certificate.",
+        },
+        Grant {
+            on: On::Named { group: "", resources: &["secrets"], names: &[CA_SECRET] },
+            verbs: &["get", "update"],
             parts: &[Part::Authority],
             extent: Extent::Namespace,
-            reason: "Every replica follows the CA that signs its certificate; one of them rotates it.",
+            reason: "One replica rotates the CA; it reads it anew before it writes.",
         },
         Grant {
             on: On::Named { group: "", resources: &["serviceaccounts"], names: &[GRANTS_ACCOUNT] },

@@ -38,7 +38,8 @@ exec 9>"$bin/.lock"
 flock 9
 [ -e "$bin/complete" ] && exit 0
 echo "--> building kustomize and fetching CRDs for the overlay matrix (a minute or two, once)"
-CGO_ENABLED=0 GOFLAGS=-mod=readonly go build -C "$here" -trimpath -ldflags='-s -w' -o "$bin/kustomize" sigs.k8s.io/kustomize/kustomize/v5
+# Its go.mod names the Go that it needs, which the one on this machine fetches.
+CGO_ENABLED=0 GOFLAGS=-mod=readonly GOTOOLCHAIN=auto go build -C "$here" -trimpath -ldflags='-s -w' -o "$bin/kustomize" sigs.k8s.io/kustomize/kustomize/v5
 while read -r module version files; do
   folder=$(cd / && go mod download -json "$module@$version" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
   # The folder's name has no blanks; the pattern is meant to be expanded.

@@ -10,6 +10,8 @@ use support::installation::repository;
 use support::{Cluster, ClusterOptions, Installation, Operator};
 
 const OVER: &str = "apply --server-side --force-conflicts -k kustomize/overlays/default";
+/// What the component `policies` adds.
+const POLICIES: &str = "apply --server-side -k policies";
 const ACCOUNT: &str = "system:serviceaccount:coder-system:coder-k8s";
 
 /// A definition as loose as it gets: what matters is whose it is.
@@ -118,6 +120,7 @@ impl Walk {
     async fn run(&self, words: &str) {
         let words = words
             .replace("-k kustomize", &format!("-k {}/kustomize", repository().display()))
+            .replace("-k policies", &format!("-k {}/policies", repository().display()))
             .replace("-f go-operator.yaml", &format!("-f {}", self.kept.display()))
             .replace('\'', "");
         let answer = self.cluster.kubectl(&words).await;
@@ -160,6 +163,17 @@ impl Walk {
             all.lines().filter(|name| name.contains("coder")).map(str::to_owned).collect();
         names.sort();
         names
+    }
+
+    /// What is called after us of every kind there is, but for what others make of it.
+    async fn everything_of_ours(&self, scope: &str) -> Vec<String> {
+        let kinds = self.kubectl(&format!("api-resources --verbs=list {scope} -o name")).await;
+        let derived = ["pods", "replicasets.apps", "events", "endpoints", "endpointslices.discovery.k8s.io"];
+        let derived = |kind: &&str| derived.contains(kind) || kind.starts_with("events.");
+        let kinds: Vec<_> = kinds.lines().filter(|kind| !derived(kind)).collect();
+        assert!(kinds.len() > 3, "{kinds:?}");
+        let place = if scope.ends_with("true") { " -n coder-system" } else { "" };
+        self.ours(&format!("{}{place}", kinds.join(","))).await
     }
 
     /// A control plane with rights in another namespace, which a finalizer stands for.
@@ -205,7 +219,11 @@ async fn the_page_leads_from_the_go_operator_to_us_and_back_and_away() {
     assert_eq!(walk.uid("ccp coder -n coder").await, uid, "it is the same object");
     let deployment = walk.uid("deployment coder -n coder").await;
 
+    walk.run(POLICIES).await;
     walk.follow("Going back").await;
+    let refusing =
+        walk.everything_of_ours("--namespaced=false --api-group=admissionregistration.k8s.io").await;
+    assert_eq!(refusing, [""; 0], "nothing of ours refuses what the other operator does");
     walk.kubectl("rollout status deployment/coder-k8s -n coder-system --timeout=60s").await;
     assert_eq!(
         walk.ours("role,rolebinding -n coder-system").await,
@@ -242,21 +260,26 @@ async fn the_page_leads_from_the_go_operator_to_us_and_back_and_away() {
 /// Follows the page until nothing of the operator is left but what the page says.
 async fn uninstall(walk: &mut Walk) {
     assert!(walk.may_in("coder-system", "get secrets").await, "while it is installed");
+    walk.run(POLICIES).await;
     walk.follow("Only the operator").await;
     for right in ["get secrets", "delete secrets", "update leases", "create leases", "get services"] {
         assert!(!walk.may_in("coder-system", right).await, "{right} after it was uninstalled");
     }
     walk.follow("What stays behind").await;
-    let left = "deployment,pdb,service,lease,secret,role,rolebinding -n coder-system";
-    assert_eq!(walk.ours(left).await, [""; 0]);
-    let left = walk.ours("clusterrole,clusterrolebinding,serviceaccount -n coder-system").await;
+    assert_eq!(walk.everything_of_ours("--namespaced=true").await, ["serviceaccount/coder-k8s"]);
     let roles = "clusterrole.rbac.authorization.k8s.io";
+    let definitions = "customresourcedefinition.apiextensions.k8s.io";
     let told = [
+        "apiservice.apiregistration.k8s.io/v1alpha1.coder.com".to_owned(),
         format!("{roles}/coder-k8s-edit"),
         format!("{roles}/coder-k8s-view"),
-        "serviceaccount/coder-k8s".into(),
+        format!("{definitions}/codercontrolplanes.coder.com"),
+        format!("{definitions}/coderprovisioners.coder.com"),
+        format!("{definitions}/coderworkspaceproxies.coder.com"),
+        "namespace/coder".into(),
+        "namespace/coder-system".into(),
     ];
-    assert_eq!(left, told, "the page says exactly what stays");
+    assert_eq!(walk.everything_of_ours("--namespaced=false").await, told, "the page says exactly what stays");
 }
 
 /// The objects of an earlier build differ from those of today by this name, by one account for everything, and by

@@ -1,5 +1,6 @@
 //! What kustomize makes of a folder, and the checks that its references are whole.
 
+use super::repository;
 use coder_k8s::kubernetes::lease::{AUTHORITY_LEASE, CONTROLLER_LEASE};
 use coder_k8s::manifests::rbac;
 use serde_json::{Value, json};
@@ -128,6 +129,18 @@ impl Built {
             }
         }
         found
+    }
+
+    /// Images that are not where ours are released, which the Makefile alone says. A bare name is pulled from somebody else's registry.
+    pub(crate) fn unpublished(&self) -> Vec<String> {
+        let makefile = std::fs::read_to_string(repository().join("Makefile")).unwrap();
+        let registry = makefile.split("\nREGISTRY ?= ").nth(1).unwrap().lines().next().unwrap();
+        let image = json!(format!("{registry}/coder-k8s:{}", env!("CARGO_PKG_VERSION")));
+        let containers = self.of_kind("Deployment").flat_map(|deployment| {
+            deployment["spec"]["template"]["spec"]["containers"].as_array().into_iter().flatten()
+        });
+        let others = containers.map(|container| &container["image"]).filter(|one| **one != image);
+        others.map(Value::to_string).collect()
     }
 
     /// Names that rights are limited to, but for those of accounts, which are references.

@@ -74,9 +74,7 @@ impl Case {
 
     /// As it is.
     fn plain(&self) -> PathBuf {
-        // Where a component takes the place of accounts, bindings follow a namespace that is set in the same layer, as it says.
-        let replaces = self.components.iter().any(|folder| folder.ends_with("split-roles"));
-        self.kustomization(&if replaces { json!({ "namespace": self.namespace }) } else { json!({}) })
+        self.kustomization(&json!({}))
     }
 }
 
@@ -117,6 +115,15 @@ fn cases() -> Vec<Case> {
     in_waves.name = "argocd with monitoring and cert-manager".to_owned();
     in_waves.resources = vec![repository().join("kustomize/overlays/argocd")];
     cases.push(in_waves);
+    // What the one Deployment is changed to is made before or after there is one a role.
+    for other in components.iter().filter(|name| *name != "split-roles") {
+        cases.push(Case::with(&["split-roles", other]));
+        cases.push(Case::with(&[other, "split-roles"]));
+    }
+    cases.push(Case::with(&["monitoring", "cert-manager", "split-roles", "network-policy"]));
+    let places =
+        [("operator", "coder-system"), ("coder", "coder"), ("argocd", "argocd"), ("flux", "flux-system")];
+    cases.extend(places.map(|(name, at)| Case::of(&format!("kustomize/examples/{name}"), at)));
     cases
 }
 
@@ -128,15 +135,29 @@ async fn built(folder: &Path, case: &str) -> (String, Built) {
     assert_eq!(String::from_utf8_lossy(&other.stderr), "", "{case}");
     assert_eq!(by_kubectl.stderr, "", "{case}");
     let text = by_kubectl.expect_ok();
-    assert_eq!(String::from_utf8_lossy(&other.stdout), text, "{case}: two releases of kustomize disagree");
-    let objects = serde_saphyr::from_multiple(&text).unwrap();
-    (text, Built(objects))
+    let other = objects(&String::from_utf8_lossy(&other.stdout));
+    assert!(objects(&text) == other, "{case}: two releases of kustomize disagree");
+    let built = Built(serde_saphyr::from_multiple(&text).unwrap());
+    (text, built)
+}
+
+/// Older releases take policies of admission for objects of a namespace, and the API server drops what they say.
+fn objects(text: &str) -> Vec<Value> {
+    let mut objects: Vec<Value> = serde_saphyr::from_multiple(text).unwrap();
+    let of_admission = |object: &&mut Value| {
+        object["kind"].as_str().is_some_and(|kind| kind.starts_with("ValidatingAdmissionPolicy"))
+    };
+    for object in objects.iter_mut().filter(of_admission) {
+        object["metadata"].as_object_mut().unwrap().remove("namespace");
+    }
+    objects
 }
 
 fn assert_whole(built: &Built, namespace: &str, case: &str) {
     assert_eq!(built.dangling(), [""; 0], "{case}");
     assert_eq!(built.misplaced(namespace), [""; 0], "{case}");
     assert_eq!(Foreign(built).dangling(), [""; 0], "{case}");
+    assert_eq!(built.unpublished(), [""; 0], "{case}");
 }
 
 /// A cluster with the definitions of everything that is built, and the namespace that it is moved to.
@@ -144,13 +165,22 @@ async fn cluster() -> Cluster {
     let cluster = Cluster::start(ClusterOptions::default()).await;
     let crds = TOOLS.join("crds");
     cluster.kubectl(&format!("apply --server-side -f {}", crds.display())).await.expect_ok();
+    let clusters = support::tools::program("cnpg-clusters-v1.28.0.yaml");
+    cluster.kubectl(&format!("apply --server-side -f {}", clusters.display())).await.expect_ok();
     let ours = repository().join("kustomize/crds");
     cluster.kubectl(&format!("apply --server-side -k {}", ours.display())).await.expect_ok();
     cluster.crds_established().await;
-    let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE,
+    for namespace in [NAMESPACE, "coder-system", "coder"] {
+        restricted(&cluster, namespace).await;
+    }
+    cluster
+}
+
+/// A namespace that takes restricted pods only, and says so of those who are not.
+async fn restricted(cluster: &Cluster, name: &str) {
+    let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name,
         "labels": { "pod-security.kubernetes.io/enforce": "restricted", "pod-security.kubernetes.io/warn": "restricted" } } });
     cluster.kubectl_with_input("apply --server-side -f -", &namespace.to_string()).await.expect_ok();
-    cluster
 }
 
 /// What the API server says to it, nothing of which it keeps.
@@ -182,6 +212,42 @@ async fn every_overlay_and_component_is_whole_wherever_it_is_moved_and_a_cluster
         warned.contains("would violate PodSecurity"),
         "the cluster does not say what it would refuse: {warned}"
     );
+}
+
+/// It is in two namespaces on purpose and cannot be moved into one, but it can have a prefix.
+#[tokio::test]
+async fn the_namespaced_overlay_is_whole_under_a_prefix_and_a_cluster_takes_it() {
+    let cluster = cluster().await;
+    let case = Case::of("kustomize/overlays/namespaced", "");
+    let prefixed = case.kustomization(&json!({ "namePrefix": "m-" }));
+    for (folder, prefix) in [(case.plain(), ""), (prefixed, "m-")] {
+        let name = format!("namespaced, {prefix}");
+        let (text, built) = built(&folder, &name).await;
+        assert_eq!(built.dangling(), [""; 0], "{name}");
+        assert_eq!(built.unpublished(), [""; 0], "{name}");
+        assert_eq!(built.only("Deployment")["metadata"]["name"], format!("{prefix}coder-k8s-operator"));
+        let answer = dry_run(&cluster, &text).await;
+        assert_eq!(answer.stderr, "", "{name}");
+        assert!(answer.ok, "{name}");
+    }
+}
+
+/// Whoever names another registry over an overlay changes every Deployment that comes of it, in whatever layer.
+#[tokio::test]
+async fn another_registry_is_one_line() {
+    let images =
+        json!({ "images": [{ "name": "ghcr.io/coder/coder-k8s", "newName": "registry.example.com/k" }] });
+    let default = Case::with(&[]).kustomization(&images);
+    let split = Case::with(&["split-roles"]).kustomization(&images);
+    let split_above = Case { resources: vec![default.clone()], ..Case::with(&["split-roles"]) }.plain();
+    for folder in [default, split, split_above] {
+        let (_, built) = built(&folder, "another registry").await;
+        assert!(built.of_kind("Deployment").count() > 0);
+        for deployment in built.of_kind("Deployment") {
+            let image = &deployment["spec"]["template"]["spec"]["containers"][0]["image"];
+            assert_eq!(*image, format!("registry.example.com/k:{}", env!("CARGO_PKG_VERSION")));
+        }
+    }
 }
 
 /// One Deployment, one identity that runs, a Service a port.
@@ -228,9 +294,15 @@ async fn definitions_and_namespaces_outlive_whoever_applied_them() {
 /// In one wave Argo CD would apply webhooks before the pods that answer them, and wait for pods whose certificate comes later.
 #[tokio::test]
 async fn argo_cd_makes_what_others_wait_for_first() {
-    let mut case = Case::with(&["cert-manager"]);
-    case.resources = vec![repository().join("kustomize/overlays/argocd")];
-    let (_, built) = built(&case.plain(), "argocd with cert-manager").await;
+    for components in [&["cert-manager"][..], &["split-roles"], &["cert-manager", "split-roles"]] {
+        let mut case = Case::with(components);
+        case.resources = vec![repository().join("kustomize/overlays/argocd")];
+        let (_, built) = built(&case.plain(), &format!("argocd with {}", case.name)).await;
+        assert_in_waves(&built);
+    }
+}
+
+fn assert_in_waves(built: &Built) {
     let wave = |object: &Value| -> i32 {
         let annotation = object["metadata"]["annotations"]["argocd.argoproj.io/sync-wave"].as_str();
         annotation.unwrap_or("0").parse().unwrap()

@@ -21,6 +21,8 @@ impl Foreign<'_> {
         let made = self.secrets_made();
         found.extend(self.secrets().filter(|name| !made.contains(name)).map(|name| format!("Secret {name}")));
         found.extend(self.selecting_nothing());
+        found.extend(self.not_served());
+        found.extend(self.looking_elsewhere());
         let paths = self.paths().filter(|path| !repository().join(path).join("kustomization.yaml").is_file());
         found.extend(paths.map(|path| format!("folder {path}")));
         found
@@ -86,17 +88,16 @@ impl Foreign<'_> {
     fn selecting_nothing(&self) -> Vec<String> {
         let mut found = Vec::new();
         for policy in self.0.of_kind("NetworkPolicy") {
-            let reaches = |deployment: &&Value| {
-                let template = &deployment["spec"]["template"];
-                let named = |port: &Value| {
-                    list(&template["spec"]["containers"][0]["ports"])
-                        .any(|offered| offered["name"] == port["port"])
-                };
-                selects(&policy["spec"]["podSelector"], &template["metadata"]["labels"])
-                    && list(&policy["spec"]["ingress"]).flat_map(|rule| list(&rule["ports"])).all(named)
+            let pods: Vec<_> =
+                self.0.of_kind("Deployment").map(|deployment| &deployment["spec"]["template"]).collect();
+            let reaches = |pod: &&Value| selects(&policy["spec"]["podSelector"], &pod["metadata"]["labels"]);
+            // Where each role has pods of its own, a port is offered by some of them.
+            let offered = |port: &Value| {
+                let mut ports = pods.iter().flat_map(|pod| list(&pod["spec"]["containers"][0]["ports"]));
+                ports.any(|offered| offered["name"] == port["port"])
             };
-            let pods = self.0.of_kind("Deployment").collect::<Vec<_>>();
-            if !pods.is_empty() && !pods.iter().all(reaches) {
+            let mut ports = list(&policy["spec"]["ingress"]).flat_map(|rule| list(&rule["ports"]));
+            if !pods.is_empty() && !(pods.iter().all(reaches) && ports.all(offered)) {
                 found.push(format!("NetworkPolicy {}", policy["metadata"]["name"]));
             }
         }
@@ -115,11 +116,46 @@ impl Foreign<'_> {
         found
     }
 
+    /// Who answers admission by a certificate of its own where cert-manager writes another caBundle.
+    fn not_served(&self) -> Vec<String> {
+        let by_cert_manager =
+            |object: &Value| object["metadata"]["annotations"]["cert-manager.io/inject-ca-from"].is_string();
+        if !self.0.0.iter().any(by_cert_manager) {
+            return Vec::new();
+        }
+        let external = serde_json::json!({ "name": "CODER_K8S_WEBHOOK_CA", "value": "external" });
+        let is_external = |deployment: &&Value| {
+            let pod = &deployment["spec"]["template"]["spec"];
+            let mounted = list(&pod["volumes"]).any(|volume| volume["secret"]["secretName"].is_string());
+            mounted && list(&pod["containers"][0]["env"]).any(|variable| *variable == external)
+        };
+        let deployments = self.0.of_kind("Deployment").filter(|one| !is_external(one));
+        deployments.map(|one| format!("certificate of {}", one["metadata"]["name"])).collect()
+    }
+
+    /// Alerts about another namespace than the one they are in.
+    fn looking_elsewhere(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        for rules in self.0.of_kind("PrometheusRule") {
+            let here = rules["metadata"]["namespace"].as_str().unwrap_or_default();
+            for rule in list(&rules["spec"]["groups"]).flat_map(|group| list(&group["rules"])) {
+                let asked = rule["expr"].as_str().unwrap_or_default();
+                let selected: Vec<_> = asked.split("{namespace=\"").skip(1).collect();
+                if selected.is_empty() || !selected.iter().all(|rest| rest.starts_with(&format!("{here}\"")))
+                {
+                    found.push(format!("PrometheusRule {asked}"));
+                }
+            }
+        }
+        found
+    }
+
     /// Folders of this repository that Flux and Argo CD are sent to.
     fn paths(&self) -> impl Iterator<Item = String> {
         let ours = |object: &&Value| {
             let spec = &object["spec"];
-            spec["sourceRef"]["name"].as_str().is_some_and(|name| name != "flux-system")
+            let of_others = |name: &str| name == "flux-system" || name.ends_with("cloudnative-pg");
+            spec["sourceRef"]["name"].as_str().is_some_and(|name| !of_others(name))
                 || spec["project"].as_str().is_some_and(|project| project != "default")
         };
         let path = |object: &Value| {
