@@ -97,11 +97,11 @@ $(CARGO_DENY):
 	  --root $(CACHE)/cargo-deny-$(CARGO_DENY_VERSION)
 
 .PHONY: footprint
-footprint: cluster-tools ## memory (idle, under attack, among 300 big Secrets), binary size and time to readiness
+footprint: cluster-tools ## memory (idle in each mode, under attack, among 300 big Secrets), binary size, time to readiness
 	@echo "--> building the release binary (about five minutes the first time)"
 	@cargo build --locked --release --bin coder-k8s
 	@cargo build --locked -p support --bin footprint
-	@$(TARGET)/debug/footprint $(TARGET)/release/coder-k8s
+	@$(TARGET)/debug/footprint $(TARGET)/release/coder-k8s $(PARTS)
 
 .PHONY: bench-webhook
 bench-webhook: cluster-tools ## our webhooks beside one that allows everything, interleaved
@@ -124,6 +124,10 @@ ARCHITECTURES ?= amd64
 .PHONY: dist
 dist: cluster-tools ## a release in target/dist: static binaries, install.yaml, archives, SBOM, checksums (ten minutes a platform)
 	@REGISTRY="$(REGISTRY)" ARCHITECTURES="$(ARCHITECTURES)" KUBECTL="$(KUBECTL)" dist/build.sh "$(TARGET)/dist"
+
+.PHONY: test-dist
+test-dist: dist ## the release in an empty root, as root: it is ready, resolves names, checks certificates
+	CODER_K8S_DIST="$(TARGET)/dist" RUST_BACKTRACE=0 cargo test --locked --workspace --test dist -- --ignored --nocapture
 
 # kubeconform is for this target alone: its folder in the cache has a key of its own, so that it never makes anybody
 # build the cluster's programs again.

@@ -4,7 +4,7 @@
 #
 #   REGISTRY=ghcr.io/coder ARCHITECTURES="amd64 arm64" KUBECTL=kubectl dist/build.sh target/dist
 #
-# musl, since a static glibc resolves no names. Needed besides Rust: musl-gcc (musl-tools) for amd64 and
+# musl, since a static glibc resolves no names. Needed besides Rust: readelf (binutils), musl-gcc (musl-tools) for amd64 and
 # aarch64-linux-gnu-gcc (gcc-aarch64-linux-gnu) for arm64; rustup brings the targets.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -20,6 +20,13 @@ export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER=rust-lld
 # The compiler for glibc would otherwise use its outlined atomics and checked functions, which musl does not have.
 export CFLAGS_aarch64_unknown_linux_musl="-mno-outline-atomics -U_FORTIFY_SOURCE"
 
+# Says whether a program is static; without readelf nobody knows, and nothing is released.
+is_static() {
+  local headers
+  headers=$(readelf --program-headers --dynamic --wide "$1") || return
+  ! grep -Eq 'INTERP|\(NEEDED\)' <<<"$headers"
+}
+
 triple() {
   case $1 in
     amd64) echo x86_64-unknown-linux-musl ;;
@@ -28,6 +35,7 @@ triple() {
   esac
 }
 
+command -v readelf >/dev/null || { echo "install readelf (binutils): it shows whether a program is static" >&2; exit 1; }
 rm -rf "$out"
 mkdir -p "$out"
 for architecture in $ARCHITECTURES; do
@@ -36,10 +44,7 @@ for architecture in $ARCHITECTURES; do
   echo "--> building coder-k8s for $architecture"
   cargo build --locked --release --target "$triple" --bin coder-k8s
   cp "$target/$triple/release/coder-k8s" "$out/coder-k8s-linux-$architecture"
-  if file --brief "$out/coder-k8s-linux-$architecture" 2>/dev/null | grep -q "dynamically linked"; then
-    echo "coder-k8s-linux-$architecture is not static" >&2
-    exit 1
-  fi
+  is_static "$out/coder-k8s-linux-$architecture" || { echo "coder-k8s-linux-$architecture is not static" >&2; exit 1; }
   dist/sbom.sh "$triple" "$version" >"$out/coder-k8s-linux-$architecture.cdx.json"
 done
 
@@ -78,7 +83,8 @@ images:
     newTag: $version
 KUSTOMIZATION
 "$KUBECTL" kustomize "$pages/install" >"$out/install.yaml"
-cp dist/Containerfile "$out"
+platforms=$(printf 'linux/%s\n' $ARCHITECTURES | paste -sd,)
+sed "s|PLATFORMS|$platforms|" dist/Containerfile >"$out/Containerfile"
 
 (cd "$out" && sha256sum -- * >"$pages/SHA256SUMS" && mv "$pages/SHA256SUMS" .)
 ls -l "$out"

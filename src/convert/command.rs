@@ -2,6 +2,7 @@
 //! unreadable input. Never decides what a value becomes.
 
 use super::{Chart, Converted, Release, Told, helm_values};
+use crate::foreign::cleaned;
 use crate::lint;
 use clap::{Args, Subcommand};
 use serde_json::Value;
@@ -41,6 +42,8 @@ pub(crate) struct HelmValuesArgs {
 const EVERYTHING: u8 = 0;
 const NOT_EVERYTHING: u8 = 1;
 const UNUSABLE: u8 = 2;
+/// Characters of what is told at once: far more than any chart needs.
+const LONGEST: usize = 400;
 
 /// Runs a subcommand on the streams of the process.
 pub(crate) fn run(Command::HelmValues(args): &Command) -> ExitCode {
@@ -59,7 +62,7 @@ pub(crate) fn run(Command::HelmValues(args): &Command) -> ExitCode {
         Ok(converted) => converted,
         Err(message) => {
             // If standard error is gone, the exit code has to be enough.
-            let _ = writeln!(io::stderr(), "coder-k8s: {message}");
+            let _ = writeln!(io::stderr(), "coder-k8s: {}", cleaned(&message, LONGEST));
             return ExitCode::from(UNUSABLE);
         }
     };
@@ -100,9 +103,12 @@ fn documents(objects: &[Value]) -> Result<String, String> {
     Ok(text)
 }
 
+/// One line for each value that is told; keys and values in it were written by somebody else.
 fn remarks(converted: &Converted) -> String {
-    let line =
-        |what: &str, Told { value, why, instead }: &Told| format!("{what}: {value}: {why}; {instead}\n");
+    let line = |what: &str, Told { value, why, instead }: &Told| {
+        let [value, why, instead] = [value, why, instead].map(|text| cleaned(text, LONGEST));
+        format!("{what}: {value}: {why}; {instead}\n")
+    };
     let Converted { objects: _, not_carried, to_do } = converted;
     let lost = not_carried.iter().map(|told| line("not carried", told));
     lost.chain(to_do.iter().map(|told| line("to do", told))).collect()

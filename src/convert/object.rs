@@ -6,6 +6,7 @@ use super::values::Values;
 use super::{Release, exposure, object, pods};
 use crds::{names, well_known::app_name};
 use serde_json::{Map, Value, json};
+use webhooks::text::LABEL;
 
 /// The object of a release of the chart for coderd.
 pub(super) fn control_plane(values: &mut Values, release: &Release) -> Value {
@@ -170,9 +171,14 @@ fn workspace_namespaces(values: &mut Values) -> Vec<Value> {
             let instead = "grant the difference by a Role of your own in that namespace";
             values.not_carried(&path, "spec.rbac grants the same in every namespace", instead);
         }
-        let namespace = name.as_str().unwrap_or_default();
+        let place = format!("{path}[{index}].name");
+        // What is told is a command that somebody runs.
+        let Some(namespace) = name.as_str().filter(|name| LABEL.matches(name)) else {
+            values.not_carried(&place, "no namespace can have this name", "correct it and convert again");
+            continue;
+        };
         values.left_to_do(
-            &format!("{path}[{index}].name"),
+            &place,
             "a namespace has to agree before coderd gets rights in it",
             &format!("kubectl label namespace {namespace} coder.com/workspaces-from=<namespace of the control plane>"),
         );

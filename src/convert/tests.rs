@@ -217,6 +217,18 @@ fn objects_of_the_release_come_along_and_templates_do_not() {
 }
 
 #[test]
+fn a_command_is_told_of_a_namespace_that_there_can_be() {
+    let namespaces = json!([{ "name": "dev" }, { "name": "dev; rm -rf ~ #" }, { "name": ["ops"] }]);
+    let account = json!({ "workspaceNamespaces": namespaces });
+    let converted = converted(json!({ "coder": { "image": { "tag": "v1" }, "serviceAccount": account } }));
+    assert_eq!(converted.objects[0]["spec"]["rbac"]["workspaceNamespaces"], json!(["dev"]));
+    let place = |index: usize| format!("coder.serviceAccount.workspaceNamespaces[{index}].name");
+    assert_eq!(paths(&converted.to_do), [place(0)]);
+    assert!(converted.to_do[0].instead.starts_with("kubectl label namespace dev coder.com/"));
+    assert_eq!(paths(&converted.not_carried), [place(1), place(2)]);
+}
+
+#[test]
 fn something_else_than_values_is_refused() {
     let refused = |values: Value| helm_values(&values, &release()).unwrap_err();
     assert_eq!(refused(json!([1])), ConvertError::NoMapping);

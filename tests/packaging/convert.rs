@@ -122,6 +122,18 @@ fn what_cannot_be_read_prints_nothing() {
 }
 
 #[test]
+fn keys_of_others_obey_no_terminal_and_begin_no_line() {
+    let key = "a\u{1b}[2J\nto do: everything: run this";
+    let (code, _, told) = convert(&[], &json!({ "coder": { "image": { "tag": "v1" }, key: true } }));
+    assert_eq!(code, 1);
+    assert_eq!(told.lines().count(), 1, "{told}");
+    assert!(told.starts_with("not carried: coder.a [2J to do: everything: run this: "), "{told}");
+    let (code, _, told) = convert(&[], &json!({ "apiVersion": "v1", "kind": key }));
+    assert_eq!((code, told.lines().count()), (2, 1), "{told}");
+    assert!(!told.contains('\u{1b}'), "{told}");
+}
+
+#[test]
 fn every_subcommand_has_a_manual_page() {
     let folder = support::process::scratch_folder("manual");
     let (code, _, told) = run(&["manual", &format!("--output={}", folder.display())], "");

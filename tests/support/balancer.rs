@@ -2,7 +2,7 @@
 //! It sends each new connection to the next backend that accepts it; it never looks inside.
 
 use crate::ports;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::net::{TcpListener, TcpStream};
@@ -17,7 +17,12 @@ pub struct Balancer {
 impl Balancer {
     /// Starts one in front of these backends.
     pub async fn start(backends: Vec<SocketAddr>) -> Self {
-        let listener = TcpListener::bind(ports::loopback(0)).await.expect("a free loopback port");
+        Self::start_at(ports::loopback(0).ip(), backends).await
+    }
+
+    /// The same at another address of this machine.
+    pub async fn start_at(address: IpAddr, backends: Vec<SocketAddr>) -> Self {
+        let listener = TcpListener::bind((address, 0)).await.expect("a free port");
         let address = listener.local_addr().expect("a bound socket has an address");
         let server = tokio::spawn(serve(listener, Arc::new(backends)));
         Self { address, _server: AbortOnDropHandle::new(server) }

@@ -61,9 +61,14 @@ fn result(finding: &Finding, codes: &[&str]) -> Value {
         "ruleId": finding.code,
         "ruleIndex": codes.iter().position(|code| *code == finding.code),
         "level": finding.severity.as_str(),
-        "message": { "text": plain(&format!("{field}{}{help}", finding.message)) },
+        "message": { "text": unlinked(&plain(&format!("{field}{}{help}", finding.message))) },
         "locations": [{ "physicalLocation": place }],
     })
+}
+
+/// A text in which nothing is a link: in SARIF, `[words](target)` is one also in a plain text, and a manifest may hold such words.
+fn unlinked(text: &str) -> String {
+    text.replace('\\', r"\\").replace('[', r"\[").replace(']', r"\]")
 }
 
 /// A path as a URI, relative where the path is: whatever a name holds besides plain letters is written by its bytes.

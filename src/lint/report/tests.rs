@@ -106,3 +106,14 @@ fn sarif_without_findings_still_has_a_run_with_results() {
     let value: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!(value["runs"][0]["results"], serde_json::json!([]));
 }
+
+#[test]
+fn sarif_makes_no_link_of_what_a_manifest_says() {
+    let mut report = report();
+    report.findings[0].message = r"\[log in](https://evil.example.com) is not a name".into();
+    report.findings[0].field = "spec.extraEnv[0]".into();
+    let value: serde_json::Value = serde_json::from_str(&written(&report, Format::Sarif, false)).unwrap();
+    let text = value["runs"][0]["results"][0]["message"]["text"].as_str().unwrap();
+    let shown = r"spec.extraEnv\[0\]: \\\[log in\](https://evil.example.com) is not a name";
+    assert!(text.starts_with(shown), "{text}");
+}

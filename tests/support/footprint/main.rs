@@ -1,10 +1,12 @@
-//! `make footprint`: idle memory, binary size and time to true readiness of the release build in `--app=all`, what
-//! 300 big Secrets of others add to its memory, and what callers without credentials do.
+//! `make footprint`: binary size, idle memory and time to true readiness of the release build in `--app=all` and in each role of
+//! split-roles, what 300 big Secrets of others add to its memory, and what callers without credentials do.
 //!
 //!   cargo run -p support --bin footprint -- target/release/coder-k8s
+//!   cargo run -p support --bin footprint -- target/release/coder-k8s starts roles    these parts alone
 
 mod lists;
 mod requests;
+mod starts;
 
 use futures::{StreamExt, stream};
 use k8s_openapi::ByteString;
@@ -18,7 +20,6 @@ use support::operator::Ports;
 use support::wait::holds;
 use support::{Cluster, ClusterOptions, Installation, Operator, OperatorOptions, ports, until};
 
-const ROUNDS: usize = 7;
 const LIMIT: Duration = Duration::from_secs(30);
 /// Long enough for start-up work to end: memory is read when nothing happens any more.
 const SETTLE: Duration = Duration::from_secs(5);
@@ -28,41 +29,58 @@ const SECRET_BYTES: usize = 1_000_000;
 /// Starts with the Secrets there, and without.
 const STARTS: usize = 5;
 
+/// What is measured, in this order.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Starts,
+    Roles,
+    Attacks,
+    Secrets,
+    Lists,
+}
+
+const PARTS: [(&str, Part); 5] = [
+    ("starts", Part::Starts),
+    ("roles", Part::Roles),
+    ("attacks", Part::Attacks),
+    ("secrets", Part::Secrets),
+    ("lists", Part::Lists),
+];
+
+/// The parts that somebody names; all of them if nobody names one.
+fn parts(words: &[String]) -> Vec<Part> {
+    let all = PARTS.map(|(name, _)| name).join(", ");
+    for word in words {
+        assert!(PARTS.iter().any(|(name, _)| name == word), "there is no part {word}; there are {all}");
+    }
+    let wanted = PARTS.iter().filter(|(name, _)| words.is_empty() || words.iter().any(|word| word == name));
+    wanted.map(|(_, part)| *part).collect()
+}
+
 #[tokio::main]
 async fn main() {
-    let binary = std::env::args().nth(1).expect("usage: footprint PATH-OF-CODER-K8S");
+    let mut words = std::env::args().skip(1);
+    let binary = words.next().expect("usage: footprint PATH-OF-CODER-K8S [PART...]");
+    let words: Vec<String> = words.collect();
     println!("--> starting a cluster");
     let cluster = Cluster::start(ClusterOptions::default()).await;
     let installation = Installation::shipped(&cluster).await;
     let options = installation.operator("all").await;
-
-    println!("--> the first start makes the CA; {ROUNDS} more find it");
-    let (operator, first) = start(&binary, &options).await;
-    stop(operator).await;
-    let mut later = Vec::new();
-    let mut idle = Vec::new();
-    for round in 1..=ROUNDS {
-        let (operator, time) = start(&binary, &options).await;
-        tokio::time::sleep(SETTLE).await;
-        later.push(time);
-        idle.push(resident(operator.id()));
-        // A replica that only waits for its turn holds less: the figure is of one that works.
-        let led = operator.logged("started leading").len();
-        assert_eq!(led, 2, "it leads both duties");
-        println!("    {round}/{ROUNDS}: ready after {time:.0} ms, {:.1} MB idle", idle[idle.len() - 1]);
-        stop(operator).await;
-    }
     let size = std::fs::metadata(&binary).expect("the binary exists").len() as f64 / MEGABYTE;
-    let mut figures = vec![
-        Figure::at_most("idle memory, --app=all (median)", median(&mut idle), "MB", 20.0),
-        Figure::at_most("stripped binary", size, "MB", 20.0),
-        Figure::at_most("exec to ready, CA exists (median)", median(&mut later), "ms", 150.0),
-        Figure::at_most("exec to ready, first start of all", first, "ms", 500.0),
-    ];
-    figures.extend(requests::under_attack(&installation, &binary, &options).await);
-    figures.extend(among_secrets(&cluster, &binary, &options).await);
-    figures.extend(lists::figures(&cluster, &installation, &binary).await);
-    report("footprint", &figures);
+    let mut figures = vec![Figure::at_most("stripped binary", size, "MB", 20.0)];
+    for part in parts(&words) {
+        figures.extend(match part {
+            Part::Starts => starts::of_all(&binary, &options).await,
+            Part::Roles => starts::of_roles(&binary).await,
+            Part::Attacks => requests::under_attack(&installation, &binary, &options).await,
+            Part::Secrets => among_secrets(&cluster, &binary, &options).await,
+            Part::Lists => lists::figures(&cluster, &installation, &binary).await,
+        });
+    }
+    // A part alone must not take the place of all figures.
+    let name =
+        if words.is_empty() { "footprint".to_owned() } else { format!("footprint-{}", words.join("-")) };
+    report(&name, &figures);
 }
 
 /// What Secrets that concern nobody add: to an operator that runs while they come, and to one that starts among them.
