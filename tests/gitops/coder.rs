@@ -8,13 +8,13 @@ use support::postgres::Postgres;
 use tokio_util::task::AbortOnDropHandle;
 
 const RELEASE: &str = "v2.36.1";
-/// Where the Secret in Git says that the database is.
-const HOST: &str = "database.coder.svc";
+/// Where CloudNativePG says that the database of the examples is.
+const HOST: &str = "coder-database-rw.coder";
 
 /// coderd and its database.
 pub struct Coder {
     pub coderd: Arc<Coderd>,
-    /// What Git has in the Secret.
+    /// What CloudNativePG has in its Secret.
     pub database_url: String,
     /// What leads the operator to both.
     pub flags: [String; 2],

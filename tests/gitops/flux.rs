@@ -1,40 +1,54 @@
 //! Flux: CRDs, operator and instances from Git, then rest, refusals, an outage of the operator, and pruning.
 
 use crate::coder::Coder;
-use crate::site::{CRDS, INSTANCES, KINDS, LIMIT, OPERATOR, Site, TEAM};
+use crate::site::{KINDS, LIMIT, Site};
 use serde_json::{Value, json};
 use support::audit::Request;
 use support::gitops::flux::Flux;
 use support::gitops::rest::Moment;
+use support::installation::repository;
 use support::objects::{condition, is_ready};
 use support::wait::{holds, until};
 
 /// How many intervals nobody may write in.
 const INTERVALS: usize = 10;
 
-/// CRDs, operator and instances as the Kustomizations of a user, one after the other.
-async fn follow(site: &Site) -> Flux {
-    let flux = Flux::start(&site.cluster, site.git.url()).await;
-    flux.kustomization("crds", CRDS, &json!({})).await;
-    flux.kustomization("operator", OPERATOR, &depends_on("crds")).await;
-    flux.kustomization("instances", INSTANCES, &depends_on("operator")).await;
-    flux
+/// What Flux is told, of what is shipped.
+pub struct Told {
+    /// The folder with its Kustomizations.
+    folder: &'static str,
+    /// The Kustomizations of the operator and of the instances.
+    operator: &'static str,
+    pub instances: &'static str,
 }
 
-fn depends_on(name: &str) -> Value {
-    json!({ "dependsOn": [{ "name": name }] })
-}
+/// Definitions, operator and instances one after the other, beside a CloudNativePG that is there.
+pub const OVERLAY: Told = Told {
+    folder: "kustomize/overlays/flux/sync",
+    operator: "coder-k8s-operator",
+    instances: "coder-instances",
+};
+/// Everything of the examples, CloudNativePG too.
+pub const EXAMPLES: Told =
+    Told { folder: "kustomize/examples/flux", operator: "coder-operator", instances: "coder" };
 
 /// Everything from Git into the empty cluster of a site. Only the operator's process is started, as a kubelet would.
-pub async fn install(site: &mut Site) -> Flux {
-    let flux = follow(site).await;
+pub async fn install(site: &mut Site, told: &Told) -> Flux {
+    let flux = Flux::start(&site.cluster).await;
+    flux.bootstrapped(site.git.url()).await;
+    flux.follow(&repository().join(told.folder), site.git.url()).await;
     site.start_operator().await;
     let commit = site.take_back();
-    flux.applied("instances", &commit, LIMIT).await;
+    flux.applied(told.instances, &commit, LIMIT).await;
     for (kind, name) in KINDS {
         let object = site.get(kind, name).await;
         assert!(is_ready(&object), "wait: true means Ready, but {kind} has {}", object["status"]);
     }
+    // The pods of the operator, which wait: true has waited for as well.
+    let operator = flux.applied(told.operator, &commit, LIMIT).await;
+    assert!(operator["status"]["inventory"].to_string().contains("coder-k8s-operator_apps_Deployment"));
+    let deployment = site.get_in("coder-system", "deployment", "coder-k8s-operator").await;
+    assert_eq!(deployment["status"]["availableReplicas"], deployment["spec"]["replicas"]);
     flux
 }
 
@@ -48,7 +62,7 @@ fn intervals_since(moment: &Moment, flux: &Flux) -> usize {
 /// Waits for that many further intervals, as the audit log tells them.
 async fn further_intervals(moment: &Moment, flux: &Flux, count: usize) -> usize {
     until(&format!("{count} further intervals"), LIMIT, async || {
-        flux.reconciled("instances", 1, LIMIT).await;
+        flux.reconciled(OVERLAY.instances, 1, LIMIT).await;
         let seen = intervals_since(moment, flux);
         holds(seen >= count, format!("{seen} so far")).map(|()| seen)
     })
@@ -70,13 +84,13 @@ async fn nobody_writes(site: &Site, flux: &Flux, when: &str) {
 async fn refusal(site: &Site, flux: &Flux, what: &str, spec: &Value) -> String {
     let before = site.identities().await;
     let live = site.get("codercontrolplane", "coder").await["spec"].clone();
-    let commit = site.change(what, "CoderControlPlane", "coder", spec);
-    let message = flux.refused("instances", &commit, LIMIT).await;
-    flux.reconciled("instances", 2, LIMIT).await;
+    let commit = site.change(what, &[("CoderControlPlane", "coder", spec.clone())]);
+    let message = flux.refused(OVERLAY.instances, &commit, LIMIT).await;
+    flux.reconciled(OVERLAY.instances, 2, LIMIT).await;
     assert_eq!(site.identities().await, before, "after {what}");
     assert_eq!(site.get("codercontrolplane", "coder").await["spec"], live, "after {what}");
     let commit = site.take_back();
-    flux.applied("instances", &commit, LIMIT).await;
+    flux.applied(OVERLAY.instances, &commit, LIMIT).await;
     println!("Flux, {what}: {message}");
     message
 }
@@ -86,9 +100,7 @@ async fn refusals(site: &Site, flux: &Flux) {
     let both = json!({ "expose": { "ingress": { "host": "a.example.com" },
         "gateway": { "host": "a.example.com", "parentRefs": [{ "name": "gateway" }] } } });
     for force in [false, true] {
-        let mut more = depends_on("operator");
-        more["force"] = force.into();
-        flux.kustomization("instances", INSTANCES, &more).await;
+        flux.set(OVERLAY.instances, &json!({ "force": force })).await;
         let message = refusal(site, flux, "a spec against a rule", &both).await;
         assert!(message.contains("Forbidden") && message.contains("spec.expose"), "{message}");
         let message = refusal(site, flux, "a spec against the schema", &json!({ "replicas": -1 })).await;
@@ -100,24 +112,24 @@ async fn refusals(site: &Site, flux: &Flux) {
 async fn outage(site: &mut Site, flux: &Flux) {
     site.stop_operator().await;
     let commit = site.take_back();
-    flux.applied("instances", &commit, LIMIT).await;
+    flux.applied(OVERLAY.instances, &commit, LIMIT).await;
     further_intervals(&Moment::of(&site.cluster).await, flux, INTERVALS).await;
-    let object = flux.get("instances").await;
+    let object = flux.get(OVERLAY.instances).await;
     assert_eq!(condition(&object, "Ready")["status"], "True", "{}", object["status"]);
 
     let before = site.identities().await;
-    let commit = site.change("schema", "CoderControlPlane", "coder", &json!({ "replicas": -1 }));
-    let message = flux.refused("instances", &commit, LIMIT).await;
+    let commit = site.change("schema", &[("CoderControlPlane", "coder", json!({ "replicas": -1 }))]);
+    let message = flux.refused(OVERLAY.instances, &commit, LIMIT).await;
     println!("Flux, a spec against the schema while no operator runs, with force: {message}");
     assert!(message.contains("failed calling webhook"), "{message}");
-    flux.reconciled("instances", 2, LIMIT).await;
+    flux.reconciled(OVERLAY.instances, 2, LIMIT).await;
     assert_eq!(
         site.identities().await,
         before,
         "an error of the schema deletes nothing while no operator runs"
     );
     let commit = site.take_back();
-    flux.applied("instances", &commit, LIMIT).await;
+    flux.applied(OVERLAY.instances, &commit, LIMIT).await;
     site.start_operator().await;
     site.ready().await;
     assert_eq!(site.identities().await, before, "another operator restarts no pod");
@@ -127,8 +139,8 @@ async fn outage(site: &mut Site, flux: &Flux) {
 async fn pruning(site: &Site, flux: &Flux) {
     assert_eq!(site.coder.registered(), (vec!["builders".to_owned()], vec!["sydney".to_owned()]));
     let moment = Moment::of(&site.cluster).await;
-    let commit = site.keep(&["control-plane"]);
-    flux.applied("instances", &commit, LIMIT).await;
+    let commit = site.without(&["provisioner", "workspace-proxy"]);
+    flux.applied(OVERLAY.instances, &commit, LIMIT).await;
     until("provisioner and proxy to be gone", LIMIT, async || {
         let left = site.identities().await;
         let gone = left.iter().all(|one| !one.contains("Provisioner") && !one.contains("Proxy"));
@@ -139,23 +151,21 @@ async fn pruning(site: &Site, flux: &Flux) {
     let (writes, pruned) = (moment.writes(), "delete coderprovisioners");
     let seen = writes.iter().any(|write| write.starts_with(pruned) && write.ends_with(&flux.user()));
     assert!(seen && !moment.changes().await.is_empty(), "{}", writes.join("\n"));
-    let commit = site.keep(&[]);
-    flux.applied("instances", &commit, LIMIT).await;
+    let commit = site.without(&["provisioner", "workspace-proxy", "control-plane"]);
+    flux.applied(OVERLAY.instances, &commit, LIMIT).await;
     until("everything of the instances to be gone", LIMIT, async || {
         let left = site.identities().await;
         holds(left.is_empty(), format!("{left:?}"))
     })
     .await;
-    flux.delete("instances").await;
-    let gone = site.cluster.kubectl(&format!("wait --for=delete namespace/{TEAM} --timeout=120s")).await;
-    assert!(gone.ok, "{}", gone.stderr);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs Flux: make test-gitops"]
 async fn flux_runs_coder_from_git() {
     let mut site = Site::new(Coder::fresh().await).await;
-    let flux = install(&mut site).await;
+    site.has_cloud_native_pg().await;
+    let flux = install(&mut site, &OVERLAY).await;
     nobody_writes(&site, &flux, "installed").await;
     refusals(&site, &flux).await;
     outage(&mut site, &flux).await;

@@ -1,8 +1,9 @@
-//! A cluster that is lost and built again from Git, beside the database that survived and beside an empty one; another release of
-//! the operator; and the way out, after which nothing is left.
+//! A cluster that is lost and built again from Git, beside the database that survived and beside an empty one; the operator started
+//! anew with another default; and the written way out, after which nothing is left.
 
 use crate::coder::Coder;
-use crate::flux::install;
+use crate::flux::{EXAMPLES, OVERLAY, install};
+use crate::page;
 use crate::site::{LIMIT, Site, TEAM};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -58,12 +59,12 @@ async fn same_as(first: &BTreeMap<String, Value>, site: &Site, how: &str) {
 #[ignore = "needs Flux: make test-gitops"]
 async fn a_cluster_is_rebuilt_from_git() {
     let mut site = Site::new(Coder::fresh().await).await;
-    drop(install(&mut site).await);
+    drop(install(&mut site, &EXAMPLES).await);
     let first = objects(&site).await;
     assert!(first.len() > 10, "{:?}", first.keys());
 
     let mut site = site.rebuilt().await;
-    drop(install(&mut site).await);
+    drop(install(&mut site, &EXAMPLES).await);
     same_as(&first, &site, "beside the database that survived").await;
     let (made, proxies) = site.coder.registered();
     assert_eq!(proxies, ["sydney"], "the proxy was taken over");
@@ -71,18 +72,21 @@ async fn a_cluster_is_rebuilt_from_git() {
 
     site.coder.lose_database();
     let mut site = site.rebuilt().await;
-    drop(install(&mut site).await);
+    drop(install(&mut site, &EXAMPLES).await);
     same_as(&first, &site, "beside an empty database").await;
     assert_eq!(site.coder.registered(), (vec!["builders".to_owned()], vec!["sydney".to_owned()]));
     println!("Rebuilt beside an empty database: {} objects", first.len());
 }
 
+/// That another release renders the same pods is held by `tests/packaging/pod_templates.rs`; here the same binary is started anew,
+/// with what a release changes most often.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs Flux: make test-gitops"]
 async fn an_upgrade_restarts_no_pod_and_uninstalling_leaves_nothing() {
     let mut site = Site::new(Coder::fresh().await).await;
+    site.has_cloud_native_pg().await;
     let empty = Moment::of(&site.cluster).await;
-    let flux = install(&mut site).await;
+    let flux = install(&mut site, &OVERLAY).await;
 
     let before = site.identities().await;
     site.stop_operator().await;
@@ -101,26 +105,20 @@ async fn an_upgrade_restarts_no_pod_and_uninstalling_leaves_nothing() {
     site.ready().await;
     assert_eq!(site.identities().await, before, "an upgrade of the operator restarts nothing");
 
-    // In the documented order: what is registered in coderd, coderd, the operator, and the definitions.
-    let commit = site.keep(&["control-plane"]);
-    flux.applied("instances", &commit, LIMIT).await;
-    until("coderd to know of nothing any more", LIMIT, async || {
-        let registered = site.coder.registered();
-        holds(registered == (vec![], vec![]), format!("{registered:?}"))
-    })
-    .await;
-    flux.delete("instances").await;
-    let gone = format!("wait --for=delete namespace/{TEAM} --timeout=120s");
-    site.cluster.kubectl(&gone).await.expect_ok();
-    site.stop_operator().await;
-    flux.delete("operator").await;
-    site.cluster.kubectl("wait --for=delete namespace/coder-system --timeout=120s").await.expect_ok();
-    flux.delete("crds").await;
+    assert_eq!(site.coder.registered(), (vec!["builders".to_owned()], vec!["sydney".to_owned()]));
+    page::follow(&mut site, "Everything, where Flux applies it").await;
+    drop(flux);
+    nothing_is_left(&site, &empty, &[NAMESPACE, "fluxcd.io"]).await;
+}
+
+/// Nothing in the cluster, and what was registered in coderd at most: control plane, provisioners and proxies go at once.
+pub async fn nothing_is_left(site: &Site, empty: &Moment, tool: &[&str]) {
     until("nothing to be left", LIMIT, async || {
-        let left = empty.left_behind(&[NAMESPACE, "fluxcd.io"]).await;
+        let left = empty.left_behind(tool).await;
         holds(left.is_empty(), format!("{left:?}"))
     })
     .await;
+    println!("Left in the cluster: nothing. Registered in coderd: {:?}", site.coder.registered());
     site.cluster.kubectl("create namespace unrelated").await.expect_ok();
     site.cluster.kubectl("delete namespace unrelated --timeout=60s").await.expect_ok();
 }

@@ -1,28 +1,29 @@
-//! A repository as a user has it (the operator's manifests, an overlay for one cluster, instances), an empty cluster, and the
-//! operator's process, which takes the place of its pods. It never applies a manifest: that is what the tools are for.
+//! A repository with the manifests of this one, an empty cluster, and the operator's process, which does the work of its pods:
+//! those are simulated, so that the tools wait for a Deployment as everywhere. It never applies a manifest: that is what the
+//! tools are for.
 
 use crate::coder::Coder;
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use crate::elsewhere::Elsewhere;
 use serde_json::{Value, json};
+use std::path::PathBuf;
 use std::time::Duration;
 use support::gitops::git::Repository;
 use support::installation::repository;
 use support::wait::{holds, until};
-use support::{Cluster, ClusterOptions, Daemons, Installation, Operator, ports};
+use support::{Cluster, ClusterOptions, Daemons, Installation, Operator, ports, tools};
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_coder-k8s");
 /// How long anything may take that is waited for.
 pub const LIMIT: Duration = Duration::from_secs(180);
 /// The namespace of the instances.
 pub const TEAM: &str = "coder";
-/// The folders of the repository that the tools apply.
-pub const CRDS: &str = "coder-k8s/crds";
-pub const OPERATOR: &str = "clusters/test/operator";
-pub const INSTANCES: &str = "clusters/test/instances";
 /// The instances, as kubectl names them.
 pub const KINDS: [(&str, &str); 3] =
     [("codercontrolplanes", "coder"), ("coderprovisioners", "builders"), ("coderworkspaceproxies", "sydney")];
+/// A definition of CloudNativePG, which its release is in the examples.
+const CNPG: &str = "releases/cnpg-1.28.0.yaml";
+/// The instances as they are shipped; a change is made there.
+const INSTANCES: &str = "kustomize/examples/coder/kustomization.yaml";
 
 /// A cluster and the repository it is to be built from.
 pub struct Site {
@@ -33,6 +34,7 @@ pub struct Site {
     pub coder: Coder,
     webhooks: u16,
     _daemons: Daemons,
+    _elsewhere: Elsewhere,
 }
 
 impl Site {
@@ -40,7 +42,7 @@ impl Site {
     pub async fn new(coder: Coder) -> Self {
         let git = Repository::serve().await;
         let [webhooks] = ports::free();
-        fill(&git, webhooks, &coder.database_url);
+        fill(&git, webhooks);
         git.commit("Run Coder");
         Self::with(coder, git, webhooks).await
     }
@@ -51,7 +53,8 @@ impl Site {
         let answers = coder.coderd.clone();
         let client = cluster.client().await;
         let daemons = Daemons::follow(client, TEAM, Duration::ZERO, move |_| Some(answers.clone()));
-        Self { operator: None, cluster, git, coder, webhooks, _daemons: daemons }
+        let elsewhere = Elsewhere::begin(cluster.client().await, &coder.database_url);
+        Self { operator: None, cluster, git, coder, webhooks, _daemons: daemons, _elsewhere: elsewhere }
     }
 
     /// Loses the cluster: an empty one, beside the same repository and the same coderd.
@@ -59,6 +62,13 @@ impl Site {
         let Self { operator, coder, git, webhooks, .. } = self;
         drop(operator);
         Self::with(coder, git, webhooks).await
+    }
+
+    /// Defines CloudNativePG's Cluster, where Git does not.
+    pub async fn has_cloud_native_pg(&self) {
+        let words = format!("apply --server-side -f {}", cloud_native_pg().display());
+        self.cluster.kubectl(&words).await.expect_ok();
+        self.cluster.crds_established().await;
     }
 
     /// Starts the operator as soon as its account has come from Git, as the kubelet would.
@@ -84,24 +94,32 @@ impl Site {
         operator.ended(LIMIT).await;
     }
 
-    /// Changes an instance by a merge patch in Git, and returns the commit.
-    pub fn change(&self, message: &str, kind: &str, name: &str, spec: &Value) -> String {
-        let patch = json!({ "apiVersion": "coder.com/v1alpha1", "kind": kind,
-            "metadata": { "name": name }, "spec": spec });
-        self.git.write(&format!("{INSTANCES}/change.yaml"), &patch.to_string());
+    /// Changes instances, each by a merge patch of its spec, and returns the commit.
+    pub fn change(&self, message: &str, changes: &[(&str, &str, Value)]) -> String {
+        let patch = |(kind, name, spec): &(&str, &str, Value)| {
+            let object = json!({ "apiVersion": "coder.com/v1alpha1", "kind": kind,
+                "metadata": { "name": name }, "spec": spec });
+            json!({ "patch": object.to_string() })
+        };
+        let mut kustomization = shipped(INSTANCES);
+        kustomization["patches"] = changes.iter().map(patch).collect();
+        self.git.write(INSTANCES, &kustomization.to_string());
         self.commit(message)
     }
 
-    /// Takes back the last change.
+    /// Takes back the last change, so that the instances are those that are shipped.
     pub fn take_back(&self) -> String {
-        self.git.write(&format!("{INSTANCES}/change.yaml"), &no_change().to_string());
+        self.git.write(INSTANCES, &text_of(INSTANCES));
         self.commit("Take it back")
     }
 
-    /// Has only these instances, by the names of their files, and returns the commit.
-    pub fn keep(&self, files: &[&str]) -> String {
-        self.git.write(&format!("{INSTANCES}/kustomization.yaml"), &instances(files).to_string());
-        self.commit("Keep fewer instances")
+    /// Has none of these instances any more, by the names of their files, and returns the commit.
+    pub fn without(&self, files: &[&str]) -> String {
+        let mut kustomization = shipped(INSTANCES);
+        let resources = kustomization["resources"].as_array_mut().expect("resources");
+        resources.retain(|file| !files.iter().any(|gone| *file == format!("{gone}.yaml")));
+        self.git.write(INSTANCES, &kustomization.to_string());
+        self.commit("Have fewer instances")
     }
 
     /// Commits, also if nothing is different.
@@ -114,7 +132,12 @@ impl Site {
 
     /// An object of the team's namespace; null if it is not there.
     pub async fn get(&self, kind: &str, name: &str) -> Value {
-        let answer = self.cluster.kubectl(&format!("get {kind} {name} -n {TEAM} -o json")).await;
+        self.get_in(TEAM, kind, name).await
+    }
+
+    /// An object of this namespace, or of none; null if it is not there.
+    pub async fn get_in(&self, namespace: &str, kind: &str, name: &str) -> Value {
+        let answer = self.cluster.kubectl(&format!("get {kind} {name} -n {namespace} -o json")).await;
         serde_json::from_str(&answer.stdout).unwrap_or_default()
     }
 
@@ -151,63 +174,49 @@ impl Site {
     }
 }
 
-/// What a user's repository holds.
-fn fill(git: &Repository, webhooks: u16, database_url: &str) {
-    for folder in ["crds", "webhooks", "kustomize"] {
-        git.copy(&repository().join(folder), &format!("coder-k8s/{folder}"));
-    }
-    git.write(&format!("{OPERATOR}/kustomization.yaml"), &operator(webhooks).to_string());
-    let samples = [
-        ("control-plane", "codercontrolplane-minimal"),
-        ("provisioner", "coderprovisioner-minimal"),
-        ("proxy", "coderworkspaceproxy-minimal"),
-    ];
-    for (file, sample) in samples {
-        let text = git.read(&format!("coder-k8s/kustomize/samples/{sample}.yaml"));
-        git.write(&format!("{INSTANCES}/{file}.yaml"), &text);
-    }
-    let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": TEAM } });
-    git.write(&format!("{INSTANCES}/namespace.yaml"), &namespace.to_string());
-    let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "coder-database" },
-        "data": { "url": STANDARD.encode(database_url) } });
-    git.write(&format!("{INSTANCES}/database.yaml"), &secret.to_string());
-    git.write(&format!("{INSTANCES}/change.yaml"), &no_change().to_string());
-    let all = instances(&["control-plane", "provisioner", "proxy"]);
-    git.write(&format!("{INSTANCES}/kustomization.yaml"), &all.to_string());
+fn text_of(path: &str) -> String {
+    std::fs::read_to_string(repository().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The local overlay without the CRDs, which are a unit of their own, and with the port of this process.
+/// A kustomization as it is shipped.
+fn shipped(path: &str) -> Value {
+    serde_saphyr::from_str(&text_of(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+fn cloud_native_pg() -> PathBuf {
+    tools::program("cnpg-clusters-v1.28.0.yaml")
+}
+
+/// What the repository holds: all that is shipped, as it is but for the way to a process of this machine, a release of
+/// CloudNativePG, and the folder that the shipped sources of instances name.
+fn fill(git: &Repository, webhooks: u16) {
+    for folder in ["crds", "webhooks", "policies", "kustomize"] {
+        git.copy(&repository().join(folder), folder);
+    }
+    git.write(OPERATOR, &operator(webhooks).to_string());
+    git.write(CNPG, &std::fs::read_to_string(cloud_native_pg()).expect("a definition"));
+    let theirs = json!({ "apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
+        "resources": ["../kustomize/examples/coder"] });
+    git.write("coder/kustomization.yaml", &theirs.to_string());
+}
+
+/// What every overlay is made of.
+const OPERATOR: &str = "kustomize/operator/kustomization.yaml";
+
+/// That, with what the local overlay does to Services, and with the port of this process. The Deployment stays.
 fn operator(webhooks: u16) -> Value {
+    let local = shipped("kustomize/overlays/local/kustomization.yaml");
+    let to_this_machine = local["patches"].as_array().expect("patches").iter();
+    let mut patches: Vec<Value> =
+        to_this_machine.filter(|patch| patch["target"]["kind"] == "Service").cloned().collect();
+    assert_eq!(patches.len(), 1, "how the local overlay leads Services to this machine: {local}");
     let port = |number: usize| json!({ "op": "replace", "path": format!("/webhooks/{number}/clientConfig/service/port"), "value": webhooks });
     let ports = Value::from((0..3).map(port).collect::<Vec<_>>()).to_string();
-    let no_crd = json!({ "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": { "name": "any" }, "$patch": "delete" });
-    json!({ "apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
-        "resources": ["../../../coder-k8s/kustomize/overlays/local"],
-        "patches": [
-            { "target": { "kind": "CustomResourceDefinition" }, "patch": no_crd.to_string() },
-            { "target": { "kind": "MutatingWebhookConfiguration" }, "patch": ports },
-            { "target": { "kind": "ValidatingWebhookConfiguration" }, "patch": ports },
-        ] })
-}
-
-/// The namespace, the Secret and these instances. The proxy may be taken over by whoever rebuilds the cluster.
-fn instances(files: &[&str]) -> Value {
-    let mut resources = vec!["namespace.yaml".to_owned(), "database.yaml".to_owned()];
-    resources.extend(files.iter().map(|file| format!("{file}.yaml")));
-    let mut patches = Vec::new();
-    if files.contains(&"control-plane") {
-        patches.push(json!({ "path": "change.yaml" }));
+    for kind in ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] {
+        patches.push(json!({ "target": { "kind": kind }, "patch": ports }));
     }
-    if files.contains(&"proxy") {
-        let adopt = json!([{ "op": "add", "path": "/metadata/annotations",
-            "value": { "coder.com/adopt-proxy": "sydney" } }]);
-        patches.push(json!({ "target": { "kind": "CoderWorkspaceProxy" }, "patch": adopt.to_string() }));
-    }
-    json!({ "apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
-        "namespace": TEAM, "resources": resources, "patches": patches })
-}
-
-fn no_change() -> Value {
-    json!({ "apiVersion": "coder.com/v1alpha1", "kind": "CoderControlPlane", "metadata": { "name": "coder" } })
+    let mut operator = shipped(OPERATOR);
+    assert!(operator["patches"].is_null(), "{operator}");
+    operator["patches"] = patches.into();
+    operator
 }

@@ -7,4 +7,5 @@ mod examples;
 mod kustomizeconfig;
 mod lint;
 mod manifests;
+mod pod_templates;
 mod schemas;

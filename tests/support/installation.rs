@@ -266,6 +266,16 @@ async fn namespaced_manifests(namespace: &str, watched: &[&str]) -> String {
     kustomize(&folder).await.expect_ok()
 }
 
+/// A folder with a kustomization of this object and these components of ours, as a user would derive it.
+pub fn overlay(object: &Value, components: &[&str]) -> PathBuf {
+    let folder = scratch_folder("overlay");
+    std::fs::write(folder.join("theirs.yaml"), object.to_string()).expect("a writable folder");
+    let components: Vec<String> =
+        components.iter().map(|component| relative(&folder, &repository().join(component))).collect();
+    kustomization(&folder, json!({ "resources": ["theirs.yaml"], "components": components }));
+    folder
+}
+
 fn kustomization(folder: &Path, mut settings: Value) {
     settings["apiVersion"] = json!("kustomize.config.k8s.io/v1beta1");
     settings["kind"] = json!("Kustomization");

@@ -1,8 +1,9 @@
 //! Argo CD: application-controller and repo-server as processes, with a Redis of their own.
 //! It tells what an Application says and asks for refreshes; it never syncs one by hand.
 
-use super::{account, apply, command, define_kinds, namespace, user};
+use super::{account, apply, built, command, define_kinds, namespace, user};
 use crate::cluster::Cluster;
+use crate::installation::overlay;
 use crate::ports;
 use crate::process::{Process, scratch_folder};
 use crate::wait::{holds, until};
@@ -20,20 +21,20 @@ const REFRESH: &str = "argocd.argoproj.io/refresh";
 /// A running Argo CD. Dropping it kills it.
 pub struct ArgoCd {
     cluster: Cluster,
-    repository: String,
     _processes: [Process; 3],
 }
 
 impl ArgoCd {
-    /// Installs Argo CD with these settings in `argocd-cm` and starts it, for the repository at `url`.
+    /// Installs Argo CD with these settings in `argocd-cm`, to which our component adds the health of our kinds, and starts it.
     ///
     /// # Panics
     /// If `make gitops-tools` has not been run.
-    pub async fn start(cluster: &Cluster, url: &str, settings: &Value) -> Self {
+    pub async fn start(cluster: &Cluster, settings: &Value) -> Self {
         define_kinds(cluster, "argocd").await;
         apply(cluster, &[namespace(NAMESPACE)]).await;
         apply(cluster, &account(NAMESPACE, CONTROLLER)).await;
-        apply(cluster, &configuration(settings)).await;
+        apply(cluster, &configuration()).await;
+        apply(cluster, &configured(settings).await).await;
         let folder = scratch_folder("argocd");
         let kubeconfig = cluster.kubeconfig_for(NAMESPACE, CONTROLLER, &cluster.url()).await;
         let [redis, repo, repo_metrics, metrics] = ports::free();
@@ -50,7 +51,7 @@ impl ArgoCd {
                 &mut controller(&kubeconfig, &folder, [repo, metrics, redis]),
             ),
         ];
-        Self { cluster: cluster.clone(), repository: url.to_owned(), _processes: started }
+        Self { cluster: cluster.clone(), _processes: started }
     }
 
     /// How the application-controller appears in the audit log.
@@ -60,21 +61,20 @@ impl ArgoCd {
 
     /// Sets `argocd-cm` anew.
     pub async fn configure(&self, settings: &Value) {
-        apply(&self.cluster, &configuration(settings)).await;
+        apply(&self.cluster, &configured(settings).await).await;
     }
 
-    /// Makes an Application of a folder of the repository, with automated sync, pruning and self-healing.
-    pub async fn application(&self, name: &str, path: &str, annotations: &Value) {
-        let object = json!({ "apiVersion": "argoproj.io/v1alpha1", "kind": "Application",
-            "metadata": { "name": name, "namespace": NAMESPACE, "annotations": annotations,
-                "finalizers": ["resources-finalizer.argocd.argoproj.io"] },
-            "spec": { "project": "default",
-                "source": { "repoURL": self.repository, "targetRevision": "main", "path": path },
-                "destination": { "server": "https://kubernetes.default.svc" },
-                "syncPolicy": {
-                    "automated": { "prune": true, "selfHeal": true, "allowEmpty": true },
-                    "retry": { "limit": -1, "refresh": true, "backoff": { "duration": "1s", "factor": 1, "maxDuration": "2s" } } } } });
-        apply(&self.cluster, &[object]).await;
+    /// Tells Argo CD what the kustomization in this folder says, with the branch `main` of the repository at `url` in the place
+    /// of every source, and retries after seconds. Nothing else is changed.
+    pub async fn follow(&self, folder: &Path, url: &str) {
+        let objects: Vec<Value> = built(folder).await.into_iter().map(|object| here(object, url)).collect();
+        apply(&self.cluster, &objects).await;
+    }
+
+    /// Sets an annotation of an Application.
+    pub async fn annotate(&self, name: &str, annotation: &str) {
+        let words = format!("annotate application/{name} -n {NAMESPACE} --overwrite {annotation}");
+        self.cluster.kubectl(&words).await.expect_ok();
     }
 
     /// An Application as it is now.
@@ -86,8 +86,7 @@ impl ArgoCd {
 
     /// Asks for a comparison with Git as it is now, and waits until it is done.
     pub async fn refresh(&self, name: &str, limit: Duration) -> Value {
-        let words = format!("annotate application/{name} -n {NAMESPACE} --overwrite {REFRESH}=normal");
-        self.cluster.kubectl(&words).await.expect_ok();
+        self.annotate(name, &format!("{REFRESH}=normal")).await;
         until(&format!("Argo CD to refresh {name}"), limit, async || {
             let object = self.get(name).await;
             let asked = object["metadata"]["annotations"].get(REFRESH).is_some();
@@ -125,22 +124,41 @@ impl ArgoCd {
     }
 }
 
-/// What the manifests of Argo CD would have installed beside its programs.
-fn configuration(settings: &Value) -> Vec<Value> {
-    let labelled = |kind: &str, name: &str| {
-        json!({ "apiVersion": "v1", "kind": kind,
-            "metadata": { "name": name, "namespace": NAMESPACE, "labels": { "app.kubernetes.io/part-of": "argocd" } } })
-    };
+/// An object of Argo CD as it would be, were its source the repository at this URL and its time short.
+fn here(mut object: Value, url: &str) -> Value {
+    if object["kind"] == "AppProject" {
+        object["spec"]["sourceRepos"] = json!([url]);
+        return object;
+    }
+    let spec = &mut object["spec"];
+    (spec["source"]["repoURL"], spec["source"]["targetRevision"]) = (url.into(), "main".into());
+    let backoff = &mut spec["syncPolicy"]["retry"]["backoff"];
+    (backoff["duration"], backoff["maxDuration"]) = ("1s".into(), "2s".into());
+    object
+}
+
+fn labelled(kind: &str, name: &str) -> Value {
+    json!({ "apiVersion": "v1", "kind": kind,
+        "metadata": { "name": name, "namespace": NAMESPACE, "labels": { "app.kubernetes.io/part-of": "argocd" } } })
+}
+
+/// `argocd-cm` as somebody has it who takes in our component.
+async fn configured(settings: &Value) -> Vec<Value> {
+    let mut theirs = labelled("ConfigMap", "argocd-cm");
+    theirs["data"] = settings.clone();
+    built(&overlay(&theirs, &["kustomize/overlays/argocd/argocd-cm"])).await
+}
+
+/// What else the manifests of Argo CD would have installed beside its programs.
+fn configuration() -> Vec<Value> {
     let empty = ["rbac-cm", "cmd-params-cm", "gpg-keys-cm", "ssh-known-hosts-cm", "tls-certs-cm"];
     let mut items: Vec<Value> =
         empty.iter().map(|name| labelled("ConfigMap", &format!("argocd-{name}"))).collect();
-    let mut settled = labelled("ConfigMap", "argocd-cm");
-    settled["data"] = settings.clone();
     let mut secret = labelled("Secret", "argocd-secret");
     secret["stringData"] = json!({ "server.secretkey": "of a test" });
     let everywhere = json!([{ "namespace": "*", "server": "*" }]);
     let everything = json!([{ "group": "*", "kind": "*" }]);
-    items.extend([settled, secret]);
+    items.push(secret);
     items.push(json!({ "apiVersion": "argoproj.io/v1alpha1", "kind": "AppProject",
         "metadata": { "name": "default", "namespace": NAMESPACE },
         "spec": { "sourceRepos": ["*"], "destinations": everywhere, "clusterResourceWhitelist": everything } }));

@@ -1,7 +1,7 @@
 //! Flux: source-controller and kustomize-controller as processes, each with an account of its own.
 //! It tells what a Kustomization says and how often it was reconciled; it never touches what Flux applies.
 
-use super::{account, apply, command, define_kinds, namespace, user};
+use super::{account, apply, built, command, define_kinds, namespace, user};
 use crate::cluster::Cluster;
 use crate::objects::{condition, is_observed};
 use crate::plain_http::Ask;
@@ -9,14 +9,13 @@ use crate::ports::{self, loopback};
 use crate::process::{Process, scratch_folder};
 use crate::wait::{holds, until};
 use serde_json::{Value, json};
+use std::path::Path;
 use std::time::Duration;
 
 /// Where Flux lives.
 pub const NAMESPACE: &str = "flux-system";
 const SOURCE: &str = "source-controller";
 const KUSTOMIZE: &str = "kustomize-controller";
-/// The GitRepository that every Kustomization reads.
-const REPOSITORY: &str = "repository";
 const STARTS_WITHIN: Duration = Duration::from_secs(60);
 
 /// A running Flux. Dropping it kills it.
@@ -27,20 +26,16 @@ pub struct Flux {
 }
 
 impl Flux {
-    /// Installs Flux and starts it; it follows the branch `main` of the repository at `url`.
+    /// Installs Flux and starts it.
     ///
     /// # Panics
     /// If `make gitops-tools` has not been run.
-    pub async fn start(cluster: &Cluster, url: &str) -> Self {
+    pub async fn start(cluster: &Cluster) -> Self {
         for program in [SOURCE, KUSTOMIZE] {
             define_kinds(cluster, program).await;
         }
         apply(cluster, &[namespace(NAMESPACE)]).await;
         apply(cluster, &[account(NAMESPACE, SOURCE), account(NAMESPACE, KUSTOMIZE)].concat()).await;
-        let repository = json!({ "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository",
-            "metadata": { "name": REPOSITORY, "namespace": NAMESPACE },
-            "spec": { "interval": "1s", "url": url, "ref": { "branch": "main" } } });
-        apply(cluster, &[repository]).await;
         let folder = scratch_folder("flux");
         let [storage, health, source_metrics, metrics, kustomize_health] = ports::free();
         let kubeconfig = cluster.kubeconfig_for(NAMESPACE, SOURCE, &cluster.url()).await;
@@ -71,17 +66,27 @@ impl Flux {
         user(NAMESPACE, KUSTOMIZE)
     }
 
-    /// Makes a Kustomization of a folder of the repository. It waits for what it applies and prunes; `more` is merged over
-    /// that.
-    pub async fn kustomization(&self, name: &str, path: &str, more: &Value) {
-        let mut spec = json!({ "interval": "2s", "retryInterval": "2s", "timeout": "2m", "prune": true, "wait": true,
-            "path": path, "sourceRef": { "kind": "GitRepository", "name": REPOSITORY } });
-        for (key, value) in more.as_object().into_iter().flatten() {
-            spec[key] = value.clone();
-        }
-        let object = json!({ "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
-            "metadata": { "name": name, "namespace": NAMESPACE }, "spec": spec });
-        apply(&self.cluster, &[object]).await;
+    /// Tells Flux what the kustomization in this folder says, with the branch `main` of the repository at `url` in the place of
+    /// every source, and intervals of seconds. Nothing else is changed.
+    pub async fn follow(&self, folder: &Path, url: &str) {
+        let objects: Vec<Value> = built(folder).await.into_iter().map(|object| here(object, url)).collect();
+        apply(&self.cluster, &objects).await;
+    }
+
+    /// The source that a bootstrapped Flux has under its own name: the repository of the user.
+    pub async fn bootstrapped(&self, url: &str) {
+        let source = json!({ "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository",
+            "metadata": { "name": NAMESPACE, "namespace": NAMESPACE }, "spec": {} });
+        apply(&self.cluster, &[here(source, url)]).await;
+    }
+
+    /// Sets fields of the spec of a Kustomization.
+    pub async fn set(&self, name: &str, spec: &Value) {
+        let words = format!(
+            "patch kustomization.kustomize.toolkit.fluxcd.io/{name} -n {NAMESPACE} --type=merge --patch-file=/dev/stdin"
+        );
+        let patch = json!({ "spec": spec }).to_string();
+        self.cluster.kubectl_with_input(&words, &patch).await.expect_ok();
     }
 
     /// A Kustomization as it is now.
@@ -117,13 +122,6 @@ impl Flux {
         .await
     }
 
-    /// Deletes a Kustomization and waits until it has pruned what it applied.
-    pub async fn delete(&self, name: &str) {
-        let words =
-            format!("delete kustomization.kustomize.toolkit.fluxcd.io/{name} -n {NAMESPACE} --timeout=120s");
-        self.cluster.kubectl(&words).await.expect_ok();
-    }
-
     /// Waits until a Kustomization was reconciled that many times more, by itself. Not every time Flux comes as far as to
     /// compare: the audit log tells that.
     pub async fn reconciled(&self, name: &str, count: u64, limit: Duration) {
@@ -146,6 +144,18 @@ impl Flux {
         let count = line.rsplit(' ').next().unwrap_or_default();
         count.parse().map_err(|_| format!("no count: {line}"))
     }
+}
+
+/// An object of Flux as it would be, were its source the repository at this URL and its time short.
+fn here(mut object: Value, url: &str) -> Value {
+    let is_source = object["kind"] == "GitRepository";
+    let spec = &mut object["spec"];
+    if is_source {
+        (spec["interval"], spec["url"], spec["ref"]) = ("1s".into(), url.into(), json!({ "branch": "main" }));
+    } else {
+        (spec["interval"], spec["retryInterval"]) = ("2s".into(), "2s".into());
+    }
+    object
 }
 
 fn addresses(metrics: u16, health: u16) -> [String; 4] {

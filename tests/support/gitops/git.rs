@@ -13,6 +13,9 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 use tokio_util::task::AbortOnDropHandle;
 
+/// How the names of files end that kustomize reads.
+const READ: [&str; 3] = [".yaml", ".json", ".lua"];
+
 /// A served repository with one branch, `main`.
 pub struct Repository {
     tree: PathBuf,
@@ -45,6 +48,11 @@ impl Repository {
         &self.url
     }
 
+    /// The work tree.
+    pub fn tree(&self) -> &Path {
+        &self.tree
+    }
+
     /// Writes a file of the work tree.
     ///
     /// # Panics
@@ -56,15 +64,7 @@ impl Repository {
         std::fs::write(file, content).expect("the folder is writable");
     }
 
-    /// What a file of the work tree holds.
-    ///
-    /// # Panics
-    /// If there is none.
-    pub fn read(&self, path: &str) -> String {
-        std::fs::read_to_string(self.tree.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
-    }
-
-    /// Copies the YAML files of a folder, and of the folders in it, to `to`.
+    /// Copies what kustomize reads of a folder, and of the folders in it, to `to`.
     ///
     /// # Panics
     /// If that cannot be done.
@@ -73,7 +73,7 @@ impl Repository {
             let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
             if path.is_dir() {
                 self.copy(&path, &format!("{to}/{name}"));
-            } else if name.ends_with(".yaml") {
+            } else if READ.iter().any(|ending| name.ends_with(ending)) {
                 self.write(&format!("{to}/{name}"), &std::fs::read_to_string(&path).expect("a file of text"));
             }
         }

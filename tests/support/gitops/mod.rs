@@ -6,9 +6,9 @@ pub mod flux;
 pub mod git;
 pub mod rest;
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, kustomize};
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 
@@ -27,7 +27,7 @@ fn made(name: &str) -> PathBuf {
 }
 
 /// A program of Flux or Argo CD that talks to the API server by this kubeconfig.
-fn command(name: &str, kubeconfig: &std::path::Path) -> Command {
+fn command(name: &str, kubeconfig: &Path) -> Command {
     let mut command = Command::new(made(name));
     let path = std::env::var("PATH").unwrap_or_default();
     command
@@ -45,6 +45,11 @@ async fn define_kinds(cluster: &Cluster, program: &str) {
     cluster.kubectl(&words).await.expect_ok();
     cluster.crds_established().await;
     cluster.forget_discovery();
+}
+
+/// The objects that kustomize makes of a folder.
+async fn built(folder: &Path) -> Vec<Value> {
+    serde_saphyr::from_multiple(&kustomize(folder).await.expect_ok()).expect("kustomize writes YAML")
 }
 
 /// Applies objects as whoever installs the tool.

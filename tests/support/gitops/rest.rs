@@ -1,6 +1,7 @@
 //! Whether a cluster is at rest: what was written since a moment, by the audit log and by the versions of all objects.
 //! The log names who wrote; the versions also show administrators, whom the log leaves out. It never judges.
 
+use super::user;
 use crate::audit::Request;
 use crate::cluster::Cluster;
 use crate::wait::until;
@@ -10,9 +11,13 @@ use kube::discovery::{Discovery, verbs};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What changes by itself in every cluster, and what a GitOps tool notes about its own work.
-const RESTLESS: [&str; 7] =
-    ["leases", "nodes", "events", "kustomizations", "gitrepositories", "applications", "endpointslices"];
+/// What changes by itself in every cluster.
+const RESTLESS: [&str; 3] = ["leases", "nodes", "endpointslices"];
+/// Where a GitOps tool notes what it did and saw, which is part of its work. An operator that has nothing to do writes nothing
+/// there either: no Event in particular. The programs of the cluster are administrators here, whom the log leaves out.
+const NOTES: [&str; 4] = ["events", "kustomizations", "gitrepositories", "applications"];
+/// Where the tools live.
+const TOOLS: [&str; 2] = [super::flux::NAMESPACE, super::argocd::NAMESPACE];
 /// Questions that are asked by a `create`.
 const QUESTIONS: [&str; 3] = ["tokenreviews", "subjectaccessreviews", "selfsubjectaccessreviews"];
 
@@ -39,16 +44,10 @@ impl Moment {
 
     /// The writes among it that changed, or tried to change, something other than what is never at rest.
     pub fn writes(&self) -> Vec<String> {
-        let requests =
-            self.requests().into_iter().filter(|request| !request.is_read() && !request.is_dry_run());
-        let counts = |request: &Request| {
-            let plural = request.resource.split('/').next().unwrap_or_default();
-            !RESTLESS.contains(&plural) && !QUESTIONS.contains(&plural)
-        };
         let told = |request: Request| {
             format!("{} {} {} by {}", request.sort(), request.uri, request.code, request.with_rights_of)
         };
-        requests.filter(counts).map(told).collect()
+        self.requests().into_iter().filter(disturbs).map(told).collect()
     }
 
     /// The objects that were made, changed or deleted since then, by whomever.
@@ -68,7 +67,16 @@ impl Moment {
     }
 }
 
-/// The version of every object that can be listed.
+/// Whether a request is a write that a cluster at rest does not see.
+fn disturbs(request: &Request) -> bool {
+    let plural = request.resource.split('/').next().unwrap_or_default();
+    let by_a_tool = TOOLS.iter().any(|home| request.with_rights_of.starts_with(&user(home, "")));
+    let noted =
+        RESTLESS.contains(&plural) || QUESTIONS.contains(&plural) || (by_a_tool && NOTES.contains(&plural));
+    !request.is_read() && !request.is_dry_run() && !noted
+}
+
+/// The version of every object that can be listed. Who made a note is told by the log alone.
 async fn versions(cluster: &Cluster) -> BTreeMap<String, String> {
     let client = cluster.client().await;
     let discovery =
@@ -77,7 +85,11 @@ async fn versions(cluster: &Cluster) -> BTreeMap<String, String> {
     for (resource, capabilities) in
         discovery.groups_alphabetical().into_iter().flat_map(|group| group.recommended_resources())
     {
-        if RESTLESS.contains(&resource.plural.as_str()) || !capabilities.supports_operation(verbs::LIST) {
+        let plural = resource.plural.as_str();
+        if RESTLESS.contains(&plural)
+            || NOTES.contains(&plural)
+            || !capabilities.supports_operation(verbs::LIST)
+        {
             continue;
         }
         let api = Api::<DynamicObject>::all_with(client.clone(), &resource);
@@ -99,4 +111,47 @@ async fn versions(cluster: &Cluster) -> BTreeMap<String, String> {
         }
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(verb: &str, resource: &str, by: &str) -> Request {
+        let text = |text: &str| text.to_owned();
+        let (verb, resource, with_rights_of) = (text(verb), text(resource), user(by, "a"));
+        Request {
+            verb,
+            resource,
+            with_rights_of,
+            namespace: text("coder"),
+            name: text("x"),
+            uri: text("/"),
+            code: 200,
+        }
+    }
+
+    #[test]
+    fn a_note_of_a_tool_is_part_of_its_work_and_an_event_of_the_operator_is_not() {
+        for tool in TOOLS {
+            assert!(!disturbs(&request("create", "events", tool)));
+            assert!(!disturbs(&request("patch", "applications/status", tool)));
+            assert!(disturbs(&request("patch", "codercontrolplanes", tool)));
+        }
+        for verb in ["create", "patch"] {
+            assert!(disturbs(&request(verb, "events", "coder-system")));
+        }
+        assert!(!disturbs(&request("update", "leases", "coder-system")));
+        assert!(!disturbs(&request("create", "tokenreviews", "coder-system")));
+        assert!(!disturbs(&request("list", "events", "coder-system")));
+        for resource in ["codercontrolplanes/status", "applications"] {
+            assert!(disturbs(&request("patch", resource, "coder-system")));
+        }
+    }
+
+    #[test]
+    fn who_only_asks_what_would_change_disturbs_nobody() {
+        let asked = Request { uri: "/x?dryRun=All".to_owned(), ..request("patch", "deployments", "argocd") };
+        assert!(!disturbs(&asked));
+    }
 }
