@@ -12,18 +12,18 @@ const BINARY: &str = env!("CARGO_BIN_EXE_coder-k8s");
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// An operator of this installation that watches these namespaces.
-async fn start(installation: &Installation, watched: &[&str], flags: &[String]) -> Operator {
+pub(crate) async fn start(installation: &Installation, watched: &[&str], flags: &[String]) -> Operator {
     let mut options = installation.operator("controller").await;
     options.flags = watched.iter().map(|namespace| format!("--watch-namespace={namespace}")).collect();
     options.flags.extend_from_slice(flags);
     Operator::start(BINARY, &options).await
 }
 
-async fn apply(cluster: &Cluster, object: &Value) {
+pub(crate) async fn apply(cluster: &Cluster, object: &Value) {
     cluster.kubectl_with_input("apply --server-side -f -", &object.to_string()).await.expect_ok();
 }
 
-async fn get(cluster: &Cluster, words: &str) -> Value {
+pub(crate) async fn get(cluster: &Cluster, words: &str) -> Value {
     serde_json::from_str(&cluster.kubectl(&format!("get {words} -o json")).await.expect_ok()).unwrap()
 }
 
