@@ -136,3 +136,32 @@ async fn the_roles_of_watched_namespaces_allow_what_is_done_there_and_no_more() 
     }
     assert_eq!(outside(&cluster, &installation, &[&home, &team]), [""; 0]);
 }
+
+#[tokio::test]
+async fn an_admin_of_the_namespaces_applies_the_overlay_only_if_he_may_escalate_and_bind_there() {
+    let cluster = Cluster::start(ClusterOptions::default()).await;
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/kustomize/overlays/namespaced");
+    let places = ["coder-system", "coder"];
+    let run = async |words: String| cluster.kubectl(&words).await.expect_ok();
+    for place in places {
+        run(format!("create namespace {place}")).await;
+        run(format!("create rolebinding owner --clusterrole=admin --user=owner -n {place}")).await;
+    }
+    let apply = format!("apply --server-side --as=owner -k {folder}");
+    until("admin alone to be refused", LIMIT, async || {
+        let answer = cluster.kubectl(&apply).await;
+        let is_escalation = answer.stderr.contains("attempting to grant RBAC permissions not currently held");
+        holds(!answer.ok && is_escalation, answer.stderr)
+    })
+    .await;
+    let rights = "--verb=escalate,bind --resource=roles.rbac.authorization.k8s.io";
+    for place in places {
+        run(format!("create role escalate {rights} -n {place}")).await;
+        run(format!("create rolebinding escalate --role=escalate --user=owner -n {place}")).await;
+    }
+    until("whoever may escalate to apply it", LIMIT, async || {
+        let answer = cluster.kubectl(&apply).await;
+        holds(answer.ok, answer.stderr)
+    })
+    .await;
+}
