@@ -159,7 +159,7 @@ fn owners_of_two_kinds_with_one_name_are_two() {
 fn a_place_that_cannot_be_listed_says_nothing_of_another_and_is_not_known_to_be_empty() {
     let shared = Arc::new(SharedChildCache::of(&["team", "refused"]));
     let (cache, one) = (ChildCache::of(OWNER, shared.clone()), child("1"));
-    let elsewhere = |namespace: &str| Child { namespace: namespace.to_owned(), ..child("1") };
+    let elsewhere = |namespace: &str| Child::new(KIND, namespace, "coder", json!({}));
     ChildKind::ALL.iter().for_each(|kind| drop(shared.end_list("team", *kind)));
     cache.note(&owner(), &one, &live(&one, "7"));
     shared.seen(KIND, &change("7", false));
