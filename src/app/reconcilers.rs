@@ -63,7 +63,8 @@ type Keys = Queue<ObjectKey>;
 
 impl Reconcilers {
     fn new(context: &Context, control_planes: ControlPlanes, dependants: Dependants) -> Self {
-        let (access, children) = (access(context), Arc::new(SharedChildCache::default()));
+        let (access, children) =
+            (access(context), Arc::new(SharedChildCache::of(&context.kube.scope().places())));
         let of_control_planes = control_plane::Reconciler::new(
             reconciler_context(context, CONTROL_PLANE, &access, &children),
             control_planes.clone(),

@@ -20,18 +20,18 @@ pub(crate) enum Found {
     Unreadable(String),
     /// It is not there.
     Gone,
-    /// The first list is not complete: it is not known whether it is there.
+    /// Its namespace has not been listed: it is not known whether it is there.
     Unlisted,
 }
 
 /// The control plane of this name.
 pub(crate) fn named(control_planes: &ControlPlanes, namespace: &str, name: &str) -> Found {
-    found(control_planes.named(namespace, name), control_planes.is_synced())
+    found(control_planes.named(namespace, name), control_planes.is_listed(namespace))
 }
 
 /// The control plane of this uid in a namespace, whatever it is called.
 pub(crate) fn of_uid(control_planes: &ControlPlanes, namespace: &str, uid: &str) -> Found {
-    found(with_uid(control_planes.all(), namespace, uid), control_planes.is_synced())
+    found(with_uid(control_planes.all(), namespace, uid), control_planes.is_listed(namespace))
 }
 
 fn with_uid<K: Resource>(all: Vec<Arc<K>>, namespace: &str, uid: &str) -> Option<Arc<K>> {
@@ -41,11 +41,11 @@ fn with_uid<K: Resource>(all: Vec<Arc<K>>, namespace: &str, uid: &str) -> Option
     all.into_iter().find(|one| is_it(one.meta()))
 }
 
-fn found(kept: Option<Arc<Kept<CoderControlPlane>>>, is_synced: bool) -> Found {
+fn found(kept: Option<Arc<Kept<CoderControlPlane>>>, is_listed: bool) -> Found {
     match kept.map(|kept| read(&kept)) {
         Some(Ok(object)) => Found::There(Box::new(object)),
         Some(Err(error)) => Found::Unreadable(error.to_string()),
-        None if is_synced => Found::Gone,
+        None if is_listed => Found::Gone,
         None => Found::Unlisted,
     }
 }

@@ -1,11 +1,11 @@
 //! Changes of objects as they happen, by name and labels only: for whoever must look again, not for whoever must know.
 //! Nothing is kept; after a gap every object counts as changed.
 
-use super::merged::{Changes, Start, merged};
 use super::reflected::Selection;
 use super::trimmed::Trimmed;
 use super::wording::sentence;
 use super::{Kube, watches};
+use futures::stream::BoxStream;
 use futures::{Stream, StreamExt};
 use kube::api::{ApiResource, DynamicObject};
 use kube::core::{GroupVersionKind, ObjectMeta};
@@ -39,6 +39,14 @@ impl MetadataEvent {
     }
 }
 
+/// What the watch of a kind tells of one place.
+pub(crate) struct Changes {
+    /// The namespace that it is about; empty for the whole cluster.
+    pub(crate) place: String,
+    /// What it tells.
+    pub(crate) events: BoxStream<'static, watcher::Result<MetadataEvent>>,
+}
+
 /// A kind as a value: `apiVersion`, `kind`, and the plural of its path.
 pub(crate) type KindName = [&'static str; 3];
 
@@ -55,40 +63,22 @@ impl Kube {
         metadata_events(Api::<Trimmed<K>>::all(self.watches.clone()), selection)
     }
 
-    /// The same in every namespace that we look at, for a kind that is a value, which the API server may not know: see
-    /// [`is_unknown`].
-    pub fn changes_of(&self, kind: KindName, selection: &Selection) -> Changes {
-        self.changes_in(&self.scope().places(), kind, selection)
-    }
-
-    /// The same in our own namespace too, whether or not we look at it.
-    pub fn changes_here_too(&self, kind: KindName, selection: &Selection) -> Changes {
-        self.changes_in(&self.scope().places_with(self.namespace()), kind, selection)
-    }
-
-    fn changes_in(
+    /// The same in one of the [`places`](super::Scope::places) that we look at, for a kind that is a value, which the API
+    /// server may not know: see [`is_unknown`].
+    pub(crate) fn changes_of(
         &self,
-        places: &[&str],
+        place: &str,
         [api_version, kind, plural]: KindName,
         selection: &Selection,
     ) -> Changes {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let kind = GroupVersionKind::gvk(group, version, kind);
         let resource = ApiResource::from_gvk_with_plural(&kind, plural);
-        let objects = |place: &str| -> Api<Trimmed<DynamicObject>> {
-            match place {
-                "" => Api::all_with(self.watches.clone(), &resource),
-                place => Api::namespaced_with(self.watches.clone(), place, &resource),
-            }
+        let objects: Api<Trimmed<DynamicObject>> = match place {
+            "" => Api::all_with(self.watches.clone(), &resource),
+            place => Api::namespaced_with(self.watches.clone(), place, &resource),
         };
-        if let [place] = places {
-            return metadata_events(objects(place), selection).boxed();
-        }
-        let start = |place: &&str| -> Start {
-            let (objects, selection) = (objects(place), selection.clone());
-            Box::new(move || metadata_events(objects.clone(), &selection).boxed())
-        };
-        merged(places.iter().map(start).collect()).boxed()
+        Changes { place: place.to_owned(), events: metadata_events(objects, selection).boxed() }
     }
 }
 

@@ -133,7 +133,7 @@ impl Kube {
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     {
         let api = |client: &Client| Api::namespaced(client.clone(), namespace);
-        Objects::new(api(&self.calls), api(&self.watches))
+        Objects::new(namespace, api(&self.calls), api(&self.watches))
     }
 
     /// The namespaces this process looks at.
@@ -154,12 +154,12 @@ impl Kube {
 
     /// Objects of a kind outside of all namespaces, by calls as the account that Roles and RoleBindings are written as.
     pub fn as_grants<K: Resource<DynamicType = ()>>(&self) -> Objects<K> {
-        Objects::new(Api::all(self.as_grants.clone()), Api::all(self.watches.clone()))
+        Objects::new("", Api::all(self.as_grants.clone()), Api::all(self.watches.clone()))
     }
 
     /// Objects of a kind in the whole cluster.
     pub fn everywhere<K: Resource<DynamicType = ()>>(&self) -> Objects<K> {
         let api = |client: &Client| Api::all(client.clone());
-        Objects::new(api(&self.calls), api(&self.watches))
+        Objects::new("", api(&self.calls), api(&self.watches))
     }
 }

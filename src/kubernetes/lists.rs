@@ -68,8 +68,9 @@ impl Kube {
         Ok(kept)
     }
 
-    /// Shows the metadata of the objects of a kind with these labels, one after the other, in all namespaces that we
-    /// look at unless the target names one: whoever looks keeps what he needs.
+    /// Shows the metadata of the objects of a kind with these labels, one after the other, in the namespace of the target, or
+    /// in the whole cluster: whoever looks keeps what he needs. Where we look at a few namespaces, each is asked for by itself,
+    /// since one that refuses says nothing of the others: see [`super::Scope::places`].
     pub async fn labelled_metadata(
         &self,
         target: Target<'_>,
@@ -78,19 +79,15 @@ impl Kube {
     ) -> Result<(), CallError> {
         let (list, mut left) =
             (|request: &Request, params: &ListParams| request.list_metadata(params), MOST_LISTED);
-        let places = if target.namespace.is_empty() { self.scope().places() } else { vec![target.namespace] };
-        for namespace in places {
-            let target = Target { namespace, ..target };
-            let whole = self.pages(target, selector, list, |item| {
-                look(item.metadata);
-                left -= 1;
-                left > 0
-            });
-            // A list that has no end is no list: what is not seen must not be taken for something that is not there.
-            if !whole.await? {
-                let limit = format!("{MOST_LISTED} objects");
-                return Err(CallError::TooLarge { operation: target.operation("list"), limit });
-            }
+        let whole = self.pages(target, selector, list, |item| {
+            look(item.metadata);
+            left -= 1;
+            left > 0
+        });
+        // A list that has no end is no list: what is not seen must not be taken for something that is not there.
+        if !whole.await? {
+            let limit = format!("{MOST_LISTED} objects");
+            return Err(CallError::TooLarge { operation: target.operation("list"), limit });
         }
         Ok(())
     }

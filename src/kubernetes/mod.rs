@@ -12,7 +12,6 @@ mod grants;
 mod kept;
 pub mod lease;
 mod lists;
-mod merged;
 mod namespace;
 mod objects;
 mod own;
@@ -28,7 +27,7 @@ mod trimmed;
 mod watches;
 pub(crate) mod wording;
 
-pub(crate) use changes::{Change, KindName, MetadataEvent, is_unknown, refusal};
+pub(crate) use changes::{Change, Changes, KindName, MetadataEvent, is_unknown, refusal};
 pub(crate) use clients::ConnectError;
 pub use clients::Kube;
 pub use kept::Kept;

@@ -72,6 +72,11 @@ impl CallError {
         self.status(|status| matches!(status.code, 400 | 403 | 405 | 422))
     }
 
+    /// Whoever asked may not.
+    pub fn is_forbidden(&self) -> bool {
+        self.status(|status| status.code == 403)
+    }
+
     /// The object does not exist, or its whole kind does not: that is said in plain text, with the code alone.
     pub fn is_not_found(&self) -> bool {
         self.status(|status| status.code == 404)
@@ -109,11 +114,13 @@ pub(super) async fn within<T>(
 pub struct Objects<K> {
     calls: Api<K>,
     pub(super) watches: Api<K>,
+    /// The namespace they are in; empty for the whole cluster.
+    pub(super) place: String,
 }
 
 impl<K> Objects<K> {
-    pub(super) fn new(calls: Api<K>, watches: Api<K>) -> Self {
-        Self { calls, watches }
+    pub(super) fn new(place: &str, calls: Api<K>, watches: Api<K>) -> Self {
+        Self { calls, watches, place: place.to_owned() }
     }
 }
 

@@ -1,6 +1,8 @@
 //! A kind kept in memory by one list and watch: what every reader in the process shares.
-//! It follows the API server and says when something changed; it never acts on what it sees.
+//! It follows the API server and says when something changed; it never acts on what it sees, and never takes a namespace that
+//! has not been listed for an empty one.
 
+use super::changes::refusal;
 use super::objects::Objects;
 use super::watches;
 use futures::stream::BoxStream;
@@ -10,6 +12,7 @@ use kube::runtime::WatchStreamExt;
 use kube::runtime::reflector::{self, ObjectRef, Store};
 use kube::runtime::watcher::{self, Event};
 use serde::de::DeserializeOwned;
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::sync::Arc;
 use tokio::sync::{Notify, watch};
@@ -41,15 +44,25 @@ impl Selection {
 pub(crate) struct Reflected<K: Resource<DynamicType = ()> + Clone + 'static> {
     /// One for each list and watch: what one namespace lists says nothing of another.
     stores: Vec<Store<K>>,
-    /// First lists that are not complete yet; notified with every change as well.
+    /// How far the first lists are; notified with every change as well.
     /// The store's own `wait_until_ready` wakes only one of several waiters, so it is not used.
-    unlisted: watch::Receiver<usize>,
+    first_lists: watch::Receiver<FirstLists>,
     relist: Vec<Arc<Notify>>,
+}
+
+/// The first list of each place: of a namespace, or, by the empty name, of the whole cluster.
+#[derive(Debug, Default)]
+struct FirstLists {
+    /// Those that are not complete.
+    unlisted: BTreeSet<String>,
+    /// Those of which it is not known yet whether they can be: neither complete nor refused.
+    awaited: BTreeSet<String>,
 }
 
 impl<K: Resource<DynamicType = ()> + Clone + 'static> Clone for Reflected<K> {
     fn clone(&self) -> Self {
-        Self { stores: self.stores.clone(), unlisted: self.unlisted.clone(), relist: self.relist.clone() }
+        let Self { stores, first_lists, relist } = self;
+        Self { stores: stores.clone(), first_lists: first_lists.clone(), relist: relist.clone() }
     }
 }
 
@@ -64,29 +77,30 @@ where
         stop: CancellationToken,
         on_error: impl Fn(&watcher::Error) + Send + Sync + 'static,
     ) -> (Self, impl Future<Output = ()> + Send + 'static) {
-        let start = |objects: Objects<K>| -> Start<K> {
-            let (objects, config) = (objects.watches, selection.config());
-            Box::new(move || watches::events(objects.clone(), config.clone()).boxed())
+        let start = |objects: Objects<K>| -> (String, Start<K>) {
+            let (place, objects, config) = (objects.place, objects.watches, selection.config());
+            (place, Box::new(move || watches::events(objects.clone(), config.clone()).boxed()))
         };
         Self::reflect(objects.into_iter().map(start).collect(), stop, on_error)
     }
 
-    /// The same of events that each of `starts` begins with a list, each time it is asked. Without any there is nothing, and
-    /// that is known at once.
+    /// The same of events that each of `starts` begins with a list of its place, each time it is asked. Without any there is
+    /// nothing, and that is known at once.
     pub(crate) fn reflect(
-        starts: Vec<Start<K>>,
+        starts: Vec<(String, Start<K>)>,
         stop: CancellationToken,
         on_error: impl Fn(&watcher::Error) + Send + Sync + 'static,
     ) -> (Self, impl Future<Output = ()> + Send + 'static) {
-        let (changed, unlisted) = watch::channel(starts.len());
+        let places: BTreeSet<String> = starts.iter().map(|(place, _)| place.clone()).collect();
+        let (changed, first_lists) = watch::channel(FirstLists { unlisted: places.clone(), awaited: places });
         let (changed, on_error) = (Arc::new(changed), Arc::new(on_error));
         let (mut stores, mut relist, mut following) = (Vec::new(), Vec::new(), Vec::new());
-        for start in starts {
+        for (place, start) in starts {
             let restart = Arc::new(Notify::new());
             let events = restarted(start, restart.clone()).modify(forget_unread);
             let (store, writer) = reflector::store();
             let stream = reflector::reflector(writer, events);
-            following.push(drive(stream, changed.clone(), stop.clone(), on_error.clone()));
+            following.push(drive(place, stream, changed.clone(), stop.clone(), on_error.clone()));
             stores.push(store);
             relist.push(restart);
         }
@@ -96,7 +110,7 @@ where
             // Whoever waits for a change is told only now that there will be none.
             drop(changed);
         };
-        (Self { stores, unlisted, relist }, following)
+        (Self { stores, first_lists, relist }, following)
     }
 
     /// Has everything listed anew, because the watch is known to have missed something. What is kept stays until the list
@@ -105,14 +119,31 @@ where
         self.relist.iter().for_each(|one| one.notify_one());
     }
 
-    /// Returns when the first list is complete; `false` when we stopped before.
+    /// Returns when every first list is complete; `false` when we stopped before.
     pub(crate) async fn synced(&self) -> bool {
-        self.unlisted.clone().wait_for(|unlisted| *unlisted == 0).await.is_ok()
+        self.first_lists.clone().wait_for(|lists| lists.unlisted.is_empty()).await.is_ok()
     }
 
-    /// Whether the first list is complete.
+    /// Returns when every first list is complete or was refused: whoever refuses one stops nobody else. `false` when we
+    /// stopped before.
+    pub(crate) async fn settled(&self) -> bool {
+        self.first_lists.clone().wait_for(|lists| lists.awaited.is_empty()).await.is_ok()
+    }
+
+    /// Whether every first list is complete.
     pub(crate) fn is_synced(&self) -> bool {
-        *self.unlisted.borrow() == 0
+        self.first_lists.borrow().unlisted.is_empty()
+    }
+
+    /// Whether what is not kept of a namespace is not there: its first list is complete, or that of the whole cluster.
+    pub(crate) fn is_listed(&self, namespace: &str) -> bool {
+        let lists = self.first_lists.borrow();
+        ["", namespace].into_iter().all(|place| !lists.unlisted.contains(place))
+    }
+
+    /// The places whose first list is not complete.
+    pub(crate) fn unlisted(&self) -> BTreeSet<String> {
+        self.first_lists.borrow().unlisted.clone()
     }
 
     /// Every object kept.
@@ -133,7 +164,7 @@ where
 
     /// Returns after the next change (or at once, for one not yet seen by this handle); never, once we stopped.
     pub(crate) async fn changed(&mut self) {
-        if self.unlisted.changed().await.is_err() {
+        if self.first_lists.changed().await.is_err() {
             std::future::pending::<()>().await;
         }
     }
@@ -172,22 +203,25 @@ fn forget_unread<K: Resource>(object: &mut K) {
 }
 
 async fn drive<K>(
+    place: String,
     stream: impl Stream<Item = watcher::Result<Event<K>>> + Send,
-    changed: Arc<watch::Sender<usize>>,
+    changed: Arc<watch::Sender<FirstLists>>,
     stop: CancellationToken,
     on_error: Arc<impl Fn(&watcher::Error) + Send + Sync>,
 ) {
-    let mut is_listed = false;
     let stream = stream.inspect_err(|error| on_error(error)).take_until(stop.cancelled_owned());
     let mut stream = std::pin::pin!(stream);
     while let Some(event) = stream.next().await {
         // Objects of a list become visible together, at its end.
         match event {
-            Ok(Event::InitDone) => {
-                let first = usize::from(!std::mem::replace(&mut is_listed, true));
-                changed.send_modify(|unlisted| *unlisted -= first);
-            }
+            Ok(Event::InitDone) => changed.send_modify(|lists| {
+                lists.unlisted.remove(&place);
+                lists.awaited.remove(&place);
+            }),
             Ok(Event::Apply(_) | Event::Delete(_)) => changed.send_modify(|_| ()),
+            Err(error) if refusal(&error).is_some() => {
+                changed.send_if_modified(|lists| lists.awaited.remove(&place));
+            }
             Ok(Event::Init | Event::InitApply(_)) | Err(_) => {}
         }
     }
@@ -223,11 +257,12 @@ mod tests {
         let lists = Mutex::new(lists);
         let start = move || listed(lists.lock().unwrap().pop().expect("one list for each start"));
         let stop = CancellationToken::new();
-        let (mut reflected, following) = Reflected::reflect(vec![Box::new(start)], stop.clone(), |_| ());
+        let (mut reflected, following) =
+            Reflected::reflect(vec![(String::new(), Box::new(start))], stop.clone(), |_| ());
         let following = tokio::spawn(following);
         assert!(reflected.synced().await);
         assert_eq!(reflected.all().len(), 2);
-        reflected.unlisted.mark_unchanged();
+        reflected.first_lists.mark_unchanged();
         reflected.relist();
         reflected.changed().await;
         let versions =
@@ -237,28 +272,46 @@ mod tests {
         following.await.unwrap();
     }
 
+    fn refused() -> watcher::Error {
+        let status = kube::core::Status::failure("no", "Forbidden").with_code(403);
+        watcher::Error::WatchStartFailed(kube::Error::Api(Box::new(status)))
+    }
+
     #[tokio::test]
-    async fn objects_of_several_namespaces_are_known_when_all_have_been_listed() {
+    async fn a_namespace_that_is_refused_is_not_known_and_keeps_nobody_waiting() {
         let stop = CancellationToken::new();
         let (release, released) = tokio::sync::oneshot::channel::<()>();
         let released = Mutex::new(Some(released));
         let late = move || {
             let released = released.lock().unwrap().take().expect("it is listed once");
-            stream::once(released).flat_map(|_| listed(vec![object("late", "2")])).boxed()
+            let refused = stream::iter([Err(refused())]);
+            let later = stream::once(released).flat_map(|_| listed(vec![object("late", "2")]));
+            refused.chain(later).boxed()
         };
         let early = || listed(vec![object("early", "1")]);
-        let starts: Vec<Start<ConfigMap>> = vec![Box::new(early), Box::new(late)];
-        let (mut reflected, following) = Reflected::reflect(starts, stop.clone(), |_| ());
+        let starts: Vec<(String, Start<ConfigMap>)> =
+            vec![("a".to_owned(), Box::new(early)), ("b".to_owned(), Box::new(late))];
+        let (reflected, following) = Reflected::reflect(starts, stop.clone(), |_| ());
+        assert!(!reflected.is_listed("a") && reflected.unlisted().len() == 2);
         let following = tokio::spawn(following);
-        reflected.changed().await;
-        assert!(!reflected.is_synced(), "one of two is not all");
+        assert!(reflected.settled().await);
+        assert!(reflected.is_listed("a") && !reflected.is_listed("b") && !reflected.is_synced());
+        assert_eq!(reflected.all().len(), 1, "what can be listed is there");
         release.send(()).unwrap();
-        assert!(reflected.synced().await);
+        assert!(reflected.synced().await && reflected.is_listed("b"));
         assert!(reflected.named("team", "early").is_some() && reflected.named("team", "late").is_some());
         assert_eq!(reflected.all().len(), 2);
         stop.cancel();
         following.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn where_nothing_is_followed_there_is_nothing_to_wait_for() {
         let (nothing, _) = Reflected::<ConfigMap>::reflect(Vec::new(), CancellationToken::new(), |_| ());
-        assert!(nothing.is_synced() && nothing.one().is_none(), "there is nothing to wait for");
+        assert!(nothing.settled().await && nothing.is_synced() && nothing.one().is_none());
+        let start = || stream::pending().boxed();
+        let starts: Vec<(String, Start<ConfigMap>)> = vec![(String::new(), Box::new(start))];
+        let (cluster, _) = Reflected::reflect(starts, CancellationToken::new(), |_| ());
+        assert!(!cluster.is_listed("team"), "it is a part of the cluster");
     }
 }

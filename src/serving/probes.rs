@@ -28,9 +28,10 @@ async fn readyz(State(readiness): State<Readiness>, RawQuery(query): RawQuery) -
     let mut text = String::new();
     for check in readiness.checks() {
         // Writing to a String cannot fail.
-        let _ = match check.waiting_for {
-            None => writeln!(text, "[+]{} ok", check.name),
-            Some(reason) => writeln!(text, "[-]{} waiting: {reason}", check.name),
+        let _ = match (check.waiting_for, check.remark) {
+            (None, None) => writeln!(text, "[+]{} ok", check.name),
+            (None, Some(remark)) => writeln!(text, "[+]{} ok, but {remark}", check.name),
+            (Some(reason), _) => writeln!(text, "[-]{} waiting: {reason}", check.name),
         };
     }
     text.push_str(if ready { "readyz check passed\n" } else { "readyz check failed\n" });

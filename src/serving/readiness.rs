@@ -16,6 +16,8 @@ pub(crate) struct Check {
     pub name: &'static str,
     /// `None` when open, else what it waits for.
     pub waiting_for: Option<String>,
+    /// What is to be said of an open one.
+    pub remark: Option<String>,
 }
 
 /// The right to say whether one part is up.
@@ -30,7 +32,7 @@ impl Readiness {
     #[must_use]
     pub(crate) fn gate(&self, name: &'static str) -> Gate {
         let mut gates = self.lock();
-        gates.push(Check { name, waiting_for: Some("not started".to_owned()) });
+        gates.push(Check { name, waiting_for: Some("not started".to_owned()), remark: None });
         Gate { readiness: self.clone(), index: gates.len() - 1 }
     }
 
@@ -52,20 +54,25 @@ impl Readiness {
 impl Gate {
     /// This part is up.
     pub(crate) fn open(&self) {
-        self.set(None);
+        self.set(None, None);
+    }
+
+    /// This part is up, and something is to be said of it all the same.
+    pub(crate) fn open_with(&self, remark: impl Into<String>) {
+        self.set(None, Some(remark.into()));
     }
 
     /// This part is not (or no longer) up, and why.
     pub(crate) fn close(&self, waiting_for: impl Into<String>) {
-        self.set(Some(waiting_for.into()));
+        self.set(Some(waiting_for.into()), None);
     }
 
-    fn set(&self, waiting_for: Option<String>) {
+    fn set(&self, waiting_for: Option<String>, remark: Option<String>) {
         if let Some(check) = self.readiness.lock().get_mut(self.index)
-            && check.waiting_for != waiting_for
+            && (check.waiting_for != waiting_for || check.remark != remark)
         {
-            tracing::debug!(check = check.name, waiting_for, "readiness changed");
-            check.waiting_for = waiting_for;
+            tracing::debug!(check = check.name, waiting_for, remark, "readiness changed");
+            (check.waiting_for, check.remark) = (waiting_for, remark);
         }
     }
 }
@@ -86,5 +93,9 @@ mod tests {
         one.close("an expired certificate");
         assert_eq!(readiness.checks()[0].waiting_for.as_deref(), Some("an expired certificate"));
         assert!(!readiness.is_ready());
+        one.open_with("something is missing");
+        assert!(readiness.is_ready() && readiness.checks()[0].remark.is_some());
+        one.open();
+        assert_eq!(readiness.checks()[0].remark, None);
     }
 }

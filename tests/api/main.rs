@@ -5,6 +5,7 @@ mod children;
 mod cluster;
 mod definitions;
 mod lists;
+mod lost_namespace;
 mod namespaced;
 mod rights;
 mod split_roles;

@@ -12,18 +12,18 @@ const BINARY: &str = env!("CARGO_BIN_EXE_coder-k8s");
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// An operator of this installation that watches these namespaces.
-async fn start(installation: &Installation, watched: &[&str], flags: &[String]) -> Operator {
+pub(crate) async fn start(installation: &Installation, watched: &[&str], flags: &[String]) -> Operator {
     let mut options = installation.operator("controller").await;
     options.flags = watched.iter().map(|namespace| format!("--watch-namespace={namespace}")).collect();
     options.flags.extend_from_slice(flags);
     Operator::start(BINARY, &options).await
 }
 
-async fn apply(cluster: &Cluster, object: &Value) {
+pub(crate) async fn apply(cluster: &Cluster, object: &Value) {
     cluster.kubectl_with_input("apply --server-side -f -", &object.to_string()).await.expect_ok();
 }
 
-async fn get(cluster: &Cluster, words: &str) -> Value {
+pub(crate) async fn get(cluster: &Cluster, words: &str) -> Value {
     serde_json::from_str(&cluster.kubectl(&format!("get {words} -o json")).await.expect_ok()).unwrap()
 }
 
@@ -135,4 +135,34 @@ async fn the_roles_of_watched_namespaces_allow_what_is_done_there_and_no_more() 
         assert_eq!(used.difference(&granted).collect::<Vec<_>>(), Vec::<&String>::new(), "{account}");
     }
     assert_eq!(outside(&cluster, &installation, &[&home, &team]), [""; 0]);
+}
+
+#[tokio::test]
+async fn an_admin_of_the_namespaces_applies_the_overlay_only_if_he_may_escalate_and_bind_there() {
+    // The controller manager puts together what `admin` may do.
+    let cluster = Cluster::start(ClusterOptions { nodes: 1, ..Default::default() }).await;
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/kustomize/overlays/namespaced");
+    let places = ["coder-system", "coder"];
+    let run = async |words: String| cluster.kubectl(&words).await.expect_ok();
+    for place in places {
+        run(format!("create namespace {place}")).await;
+        run(format!("create rolebinding owner --clusterrole=admin --user=owner -n {place}")).await;
+    }
+    let apply = format!("apply --server-side --as=owner -k {folder}");
+    until("admin alone to be refused", LIMIT, async || {
+        let answer = cluster.kubectl(&apply).await;
+        let is_escalation = answer.stderr.contains("attempting to grant RBAC permissions not currently held");
+        holds(!answer.ok && is_escalation, answer.stderr)
+    })
+    .await;
+    let rights = "--verb=escalate,bind --resource=roles.rbac.authorization.k8s.io";
+    for place in places {
+        run(format!("create role escalate {rights} -n {place}")).await;
+        run(format!("create rolebinding escalate --role=escalate --user=owner -n {place}")).await;
+    }
+    until("whoever may escalate to apply it", LIMIT, async || {
+        let answer = cluster.kubectl(&apply).await;
+        holds(answer.ok, answer.stderr)
+    })
+    .await;
 }

@@ -89,7 +89,7 @@ mod tests {
         let owner = ObjectKey { namespace: "team".to_owned(), name: "coder".to_owned() };
         for child in children {
             let live = live(child);
-            shared.end_list(child.kind);
+            shared.end_list("", child.kind);
             cache.note(&owner, child, &live);
             let metadata = from_value(live["metadata"].clone()).unwrap();
             shared.seen(child.kind, &Change { metadata, gone: false });

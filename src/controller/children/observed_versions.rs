@@ -72,7 +72,7 @@ impl Unwanted {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct ObservedVersions {
     hasher: RandomState,
     kinds: BTreeMap<ChildKind, Kind>,
@@ -80,9 +80,28 @@ pub(super) struct ObservedVersions {
     of: BTreeSet<(By, Place)>,
     /// There were too many objects in this term.
     overflowed: bool,
+    /// Objects that are kept.
+    most: usize,
+}
+
+impl Default for ObservedVersions {
+    fn default() -> Self {
+        Self::sharing(1)
+    }
 }
 
 impl ObservedVersions {
+    /// Nothing yet, and never more than the share of one of so many.
+    pub(super) fn sharing(share: usize) -> Self {
+        Self {
+            hasher: RandomState::default(),
+            kinds: BTreeMap::new(),
+            of: BTreeSet::new(),
+            overflowed: false,
+            most: MOST / share,
+        }
+    }
+
     pub(super) fn place(&self, kind: ChildKind, namespace: &str, name: &str) -> Place {
         Place(self.hasher.hash_one((kind, namespace, name)))
     }
@@ -198,9 +217,9 @@ impl ObservedVersions {
             return;
         }
         self.remove(kind, place);
-        if self.kinds.values().map(|kind| kind.there.len()).sum::<usize>() >= MOST {
+        if self.kinds.values().map(|kind| kind.there.len()).sum::<usize>() >= self.most {
             tracing::warn!(
-                objects = MOST,
+                objects = self.most,
                 find = find_command(),
                 "too many objects with our label; children are read in every reconcile from now on; remove those that \
                  are not ours, then restart the leader"

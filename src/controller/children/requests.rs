@@ -54,7 +54,7 @@ mod tests {
             (Arc::new(SharedChildCache::default()), Child::new(KIND, "team", "coder", json!({})));
         let cache = ChildCache::of("CoderControlPlane", shared.clone());
         let metadata = json!({ "name": "coder", "namespace": "team", "resourceVersion": "7" });
-        shared.end_list(KIND);
+        shared.end_list("", KIND);
         shared.seen(KIND, &Change { metadata: from_value(metadata.clone()).unwrap(), gone: false });
         cache.note(&key(), &child, &json!({ "metadata": metadata }));
         assert!(cache.up_to_date(&child).is_some());

@@ -189,9 +189,13 @@ impl Reconciler {
         let optional = prune::optional_children(&self.kube, owner, children, look.exposed).await?;
         let mut left = Left::default();
         if look.everywhere {
-            left = prune::grants(&self.kube, owner, wanted).await?;
+            let concerns = |place: &str| self.may_have_rights_in(&subject.object, place);
+            left = prune::grants(&self.kube, owner, wanted, concerns).await?;
+            self.forget_pruned(&subject.object, wanted, &left);
         }
-        problems.failed.extend(left.told());
+        problems.failed.extend(left.told_stuck());
+        // Pods run with it.
+        problems.unimportant.extend(left.told_unread());
         let account = AccountWanted {
             name: service_account_name(owner.name, &subject.complete.spec),
             made: children.service_account.is_some(),
@@ -201,6 +205,16 @@ impl Reconciler {
         };
         let released = accounts::release(&self.kube, owner, account).await?;
         Ok(left.is_nothing() && released && optional)
+    }
+
+    /// Where everything unwanted was looked for and nothing is left, the control plane has no rights.
+    fn forget_pruned(&self, object: &Object, wanted: Wanted<'_>, left: &Left) {
+        let is_wanted = |place: &str| wanted.access.iter().any(|access| access.namespace == place);
+        for place in self.kube.scope().places().into_iter().filter(|place| !is_wanted(place)) {
+            if left.is_nothing() {
+                self.grant_index.forget(&object.key, place);
+            }
+        }
     }
 }
 

@@ -47,12 +47,20 @@ impl Reconciler {
 
     /// Takes everything back and lets the object go, unless something is left, which is returned.
     async fn let_go(&self, object: &Object) -> Result<Option<String>, CallError> {
-        let mut left = prune::grants(&self.kube, object.owner(), Wanted::NOTHING).await?;
+        let concerns = |place: &str| self.may_have_rights_in(object, place);
+        let mut left = prune::grants(&self.kube, object.owner(), Wanted::NOTHING, concerns).await?;
         left.stuck.extend(self.take_back(object).await?);
         if left.is_nothing() {
             return self.writer().release(object).await;
         }
-        Ok(left.told())
+        Ok(left.told_stuck().or_else(|| left.told_unread()))
+    }
+
+    /// Whether coderd may have rights in a namespace that nobody may look at: its spec names it, or we have seen some there.
+    pub(super) fn may_have_rights_in(&self, object: &Object, place: &str) -> bool {
+        let named = object.value["spec"]["rbac"]["workspaceNamespaces"].as_array();
+        let is_named = named.into_iter().flatten().any(|one| one.as_str().map(str::trim) == Some(place));
+        is_named || self.grant_index.has(&object.key, place)
     }
 
     /// Takes back the operator's access; what of it is still there is returned.

@@ -70,8 +70,8 @@ pub(crate) struct Dependants {
 /// What they told.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
-    /// Whether every watch has listed what there is.
-    known: bool,
+    /// The namespaces where a watch has not listed what there is; the empty name is the whole cluster.
+    unlisted: BTreeSet<String>,
     /// The control planes that provisioners refer to.
     referred: BTreeSet<ObjectKey>,
     /// The uids of control planes that provisioners have recorded keys in: those must be deleted there one day. What a status
@@ -103,8 +103,9 @@ impl Dependants {
     }
 
     fn seen_of(&self, counts: impl Fn(&ObjectMeta) -> bool) -> Seen {
+        let unlisted = [self.provisioners.unlisted(), self.proxies.unlisted(), self.api_services.unlisted()];
         let mut seen = Seen {
-            known: self.provisioners.is_synced() && self.proxies.is_synced() && self.api_services.is_synced(),
+            unlisted: unlisted.into_iter().flatten().collect(),
             aggregated: self.api_services.all().iter().any(|service| is_aggregated(service)),
             ..Seen::default()
         };
@@ -170,7 +171,7 @@ impl Seen {
             self.recorded.contains(&here) || recorded_proxies || self.unkept.contains(&key.namespace);
         let is_referred = self.referred.contains(key) || self.unreadable.contains(&key.namespace);
         Needs {
-            known: self.known,
+            known: ["", &key.namespace].into_iter().all(|place| !self.unlisted.contains(place)),
             license: false,
             provisioners: is_referred,
             proxies: self.proxied.contains(key),
@@ -194,7 +195,7 @@ mod tests {
 
     #[test]
     fn a_provisioner_needs_the_control_plane_of_its_namespace_that_it_names() {
-        let mut seen = Seen { known: true, ..Seen::default() };
+        let mut seen = Seen::default();
         seen.note(&provisioner("team", json!({ "controlPlaneRef": { "name": " coder " } })));
         seen.note(&provisioner("odd", json!({ "controlPlaneRef": 7 })));
         seen.note(&provisioner("bare", Value::Null));
@@ -233,14 +234,11 @@ mod tests {
             let metadata = json!({ "name": "eu", "namespace": "team" });
             from_str(&json!({ "metadata": metadata, "spec": spec, "status": status }).to_string()).unwrap()
         };
-        let mut seen = Seen { known: true, ..Seen::default() };
+        let mut seen = Seen::default();
         let bootstrap = json!({ "coderURL": "https://coder", "credentialsSecretRef": { "name": "c" } });
         seen.note_proxy(&proxy(json!({ "bootstrap": bootstrap }), json!({})));
         let key = |name: &str| ObjectKey { namespace: "team".to_owned(), name: name.to_owned() };
-        assert_eq!(
-            seen.of(&key("coder"), "u1"),
-            Needs { known: true, ..Seen::default().of(&key("coder"), "u1") }
-        );
+        assert_eq!(seen.of(&key("coder"), "u1"), Seen::default().of(&key("coder"), "u1"));
         seen.note_proxy(&proxy(json!({ "controlPlaneRef": { "name": "coder" } }), json!({})));
         assert!(seen.of(&key("coder"), "u1").proxies && !seen.of(&key("other"), "u1").proxies);
         let record = json!({ "registration": { "retiring": [{ "controlPlaneUID": "u2" }] } });
@@ -257,7 +255,7 @@ mod tests {
             from_str(&json!({ "metadata": metadata, "spec": spec, "status": status }).to_string()).unwrap()
         };
         let needs = |proxy: &Kept<CoderWorkspaceProxy>, name: &str, uid: &str| {
-            let mut seen = Seen { known: true, ..Seen::default() };
+            let mut seen = Seen::default();
             seen.note_proxy(proxy);
             let needs = seen.of(&ObjectKey { namespace: "team".to_owned(), name: name.to_owned() }, uid);
             [needs.proxies, needs.recorded, needs.recorded_proxies]

@@ -77,8 +77,10 @@ impl Reconciler {
         let failed = |error: CallError| (Reason::Failed, format!("{to}: {error}"));
         let (namespace, unread) = match self.namespace(to).await {
             Ok(namespace) => (namespace, None),
-            // Nobody asked: it is none of those that this process looks at.
-            Err(error) if !self.kube.scope().contains(to) => (None, Some(error.to_string())),
+            // It is none of those that this process looks at, or has taken back that we may.
+            Err(error) if !self.kube.scope().is_cluster() && error.is_forbidden() => {
+                (None, Some(error.to_string()))
+            }
             Err(error) => return Err(failed(error)),
         };
         let (answer, before) = match &unread {

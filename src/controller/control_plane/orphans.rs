@@ -1,13 +1,13 @@
 //! Finds rights and token Secrets whose control plane is gone, whatever became of its finalizer, and removes them.
 //! It never removes what an object of that name may still want: only one that is named as missing twice, with time
-//! between, is gone.
+//! between, is gone. Of a namespace that cannot be read nobody is gone.
 
 use super::KIND;
 use super::reasons::Reason;
 use crate::control_plane_access::control_planes::ControlPlanes;
 use crate::controller::identity::ObjectKey;
 use crate::kubernetes::events::{EventDraft, Events, Severity};
-use crate::kubernetes::{CallError, Kube, Target};
+use crate::kubernetes::{Kube, Target};
 use crds::well_known::{MANAGER, label};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::core::ObjectMeta;
@@ -112,30 +112,26 @@ fn turn<'a>(
 
 /// Looks for it at once and then again and again, until it is dropped.
 pub(crate) async fn remove(kube: &Kube, events: &Events, control_planes: &ControlPlanes, times: Times) {
-    if !control_planes.synced().await {
+    if !control_planes.settled().await {
         return std::future::pending().await;
     }
     let mut missing = Missing::default();
     loop {
-        let pause = match round(kube, events, control_planes, &mut missing, times.grace).await {
-            Ok(()) => missing.pause(times, Instant::now()),
-            Err(error) => {
-                tracing::warn!(%error, "what control planes that are gone have left could not be looked for");
-                times.grace.min(times.interval)
-            }
-        };
-        tokio::time::sleep(pause).await;
+        let looked_everywhere = round(kube, events, control_planes, &mut missing, times.grace).await;
+        let soon = if looked_everywhere { times.interval } else { times.grace };
+        tokio::time::sleep(missing.pause(times, Instant::now()).min(soon)).await;
     }
 }
 
+/// Returns whether every list could be had.
 async fn round(
     kube: &Kube,
     events: &Events,
     control_planes: &ControlPlanes,
     missing: &mut Missing,
     grace: Duration,
-) -> Result<(), CallError> {
-    let left = left(kube, control_planes).await?;
+) -> bool {
+    let (left, looked_everywhere) = left(kube, control_planes).await;
     missing.retain(&left);
     let turn = turn(&left, missing.last.as_ref(), MOST);
     missing.last = turn.last().map(|(key, _)| (*key).clone());
@@ -154,28 +150,30 @@ async fn round(
             }
         }
     }
-    Ok(())
+    looked_everywhere
 }
 
-/// What there is of control planes that we do not see. Those that we see are not asked for: there may be many.
-async fn left(kube: &Kube, control_planes: &ControlPlanes) -> Result<Left, CallError> {
+/// What there is of control planes that we do not see, and whether every list could be had: one that cannot keeps nothing
+/// elsewhere from being found. Those that we see are not asked for: there may be many.
+async fn left(kube: &Kube, control_planes: &ControlPlanes) -> (Left, bool) {
     let selector = format!(
         "{}={MANAGER},{},{}",
         label::MANAGED_BY,
         label::CONTROL_PLANE,
         label::CONTROL_PLANE_NAMESPACE
     );
-    let mut left = Left::new();
+    let (mut left, mut looked_everywhere) = (Left::new(), true);
     for kind in KINDS {
         let (api_version, kind_name, plural) = kind;
-        let namespace = if plural == "secrets" { kube.namespace() } else { "" };
-        let target = Target { api_version, kind: kind_name, plural, namespace, name: "" };
+        let places = if plural == "secrets" { vec![kube.namespace()] } else { kube.scope().places() };
         // A control plane that we do not look at may well be there: whoever looks at it answers for what it has.
         let unseen = |key: &ObjectKey| {
-            kube.scope().contains(&key.namespace) && control_planes.named(&key.namespace, &key.name).is_none()
+            kube.scope().contains(&key.namespace)
+                && control_planes.is_listed(&key.namespace)
+                && control_planes.named(&key.namespace, &key.name).is_none()
         };
         let text = |text: Option<String>| text.unwrap_or_default();
-        let look = |metadata: ObjectMeta| {
+        let mut look = |metadata: ObjectMeta| {
             let Some(key) = owner(&metadata).filter(unseen) else { return };
             left.entry(key).or_default().push(Leftover {
                 kind,
@@ -185,9 +183,15 @@ async fn left(kube: &Kube, control_planes: &ControlPlanes) -> Result<Left, CallE
                 version: metadata.resource_version,
             });
         };
-        kube.labelled_metadata(target, &selector, look).await?;
+        for namespace in places {
+            let target = Target { api_version, kind: kind_name, plural, namespace, name: "" };
+            if let Err(error) = kube.labelled_metadata(target, &selector, &mut look).await {
+                tracing::warn!(%error, "what control planes that are gone have left could not be looked for");
+                looked_everywhere = false;
+            }
+        }
     }
-    Ok(left)
+    (left, looked_everywhere)
 }
 
 /// Removes it, unless somebody changed it since it was seen: then somebody still wants it.

@@ -1,5 +1,5 @@
 //! Removes what an earlier spec asked for and this one does not: rights in workspace namespaces, a way from outside, a
-//! budget, a monitor. It removes only what carries our mark, by uid.
+//! budget, a monitor. It removes only what carries our mark, by uid, and never takes what it may not list for absent.
 
 use super::build::{Children, WorkspaceAccess};
 use crate::controller::children::prune::{self, PruneCandidate, PruneCandidates, removed};
@@ -10,6 +10,7 @@ use crds::names::instance_label;
 use crds::well_known::{MANAGER, annotation, label};
 use kube::core::ObjectMeta;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 /// What gives coderd its permissions, in the order in which it goes.
 const GRANTS: [ChildKind; 2] = [ChildKind::RoleBinding, ChildKind::Role];
@@ -80,6 +81,8 @@ pub(super) struct Left {
     pub waiting: bool,
     /// What was deleted and is still there.
     pub stuck: Vec<String>,
+    /// Watched namespaces where there may be something, and we may not look.
+    pub unread: BTreeSet<String>,
 }
 
 impl Left {
@@ -89,21 +92,38 @@ impl Left {
     }
 
     /// For a person; nothing if nothing is stuck.
-    pub(super) fn told(&self) -> Option<String> {
+    pub(super) fn told_stuck(&self) -> Option<String> {
         let all = self.stuck.join(", ");
         (!all.is_empty())
             .then(|| format!("{all} was deleted and is still there; see who holds it by a finalizer"))
     }
+
+    /// For a person; nothing if everything could be looked at.
+    pub(super) fn told_unread(&self) -> Option<String> {
+        let all = self.unread.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+        (!all.is_empty()).then(|| {
+            format!(
+                "coderd may have permissions in namespace {all}, where the operator may not look; give it its permissions \
+                 there again, or take {all} out of --watch-namespace and look there yourself"
+            )
+        })
+    }
 }
 
 /// Removes the rights of coderd that are not wanted, in all namespaces. One that cannot be removed keeps no other from
-/// going; the first failure is the answer.
-pub(super) async fn grants(kube: &Kube, owner: Owner<'_>, wanted: Wanted<'_>) -> Result<Left, CallError> {
-    let (mut left, mut outcome) = (Left::default(), Ok(()));
+/// going, nor does a watched namespace where we may not look; the first failure is the answer. `concerns` tells of such a
+/// namespace whether there may be any: what is left in another is an orphan when we may look there again.
+pub(super) async fn grants(
+    kube: &Kube,
+    owner: Owner<'_>,
+    wanted: Wanted<'_>,
+    concerns: impl Fn(&str) -> bool,
+) -> Result<Left, CallError> {
+    let (mut left, mut unread, mut outcome) = (Left::default(), BTreeSet::new(), Ok(()));
     for kind in GRANTS {
         let all = Target::of(kind.names(), "", "");
         let (mut candidates, mut former) = (PruneCandidates::default(), PruneCandidates::default());
-        let look = |metadata: ObjectMeta| {
+        let mut look = |metadata: ObjectMeta| {
             let live = json!({ "metadata": metadata });
             let is_ours = is_grant_of(&live, owner);
             if !is_ours && !is_former_grant(&live, owner) {
@@ -116,7 +136,17 @@ pub(super) async fn grants(kube: &Kube, owner: Owner<'_>, wanted: Wanted<'_>) ->
                 Fate::Remove => former.note(metadata),
             }
         };
-        kube.labelled_metadata(all, &selector(owner), look).await?;
+        for namespace in kube.scope().places() {
+            let listed =
+                kube.labelled_metadata(Target { namespace, ..all }, &selector(owner), &mut look).await;
+            match listed {
+                Err(error) if !namespace.is_empty() && error.is_forbidden() => {
+                    unread.extend(concerns(namespace).then(|| namespace.to_owned()));
+                    tracing::debug!(%error, "a watched namespace may not be looked at");
+                }
+                listed => outcome = outcome.and(listed),
+            }
+        }
         left.waiting |= candidates.more;
         for PruneCandidate { namespace, name, uid } in &candidates.now {
             match removed(kube, Target { namespace, name, ..all }, uid).await {
@@ -127,7 +157,7 @@ pub(super) async fn grants(kube: &Kube, owner: Owner<'_>, wanted: Wanted<'_>) ->
         }
         remove_former(kube, all, &former).await;
     }
-    outcome.map(|()| left)
+    outcome.map(|()| Left { unread, ..left })
 }
 
 /// Removes what an earlier control plane of this name left. Anybody can make an object that looks like it, and hold it: this
@@ -229,6 +259,15 @@ mod tests {
             "nothing takes its place"
         );
         assert_eq!(Wanted::NOTHING.fate(ChildKind::Role, "team", "new-perms"), Fate::Remove);
+    }
+
+    #[test]
+    fn where_nobody_may_look_there_may_be_something_and_it_is_told_what_to_do() {
+        let unread = ["b".repeat(63)].into();
+        let left = Left { unread, ..Left::default() };
+        assert!(!left.is_nothing() && left.told_stuck().is_none() && Left::default().told_unread().is_none());
+        let told = left.told_unread().unwrap();
+        assert!(told.contains("--watch-namespace") && told.len() <= 300, "{}: {told}", told.len());
     }
 
     #[test]

@@ -39,14 +39,17 @@ impl Reconciler {
     }
 
     /// The same where one is to be taken over because an annotation says so: those of the whole cluster count that are of this
-    /// database, whichever control plane is in front of it. None if what somebody has recorded is not known: nothing is taken
-    /// over then.
+    /// database, whichever control plane is in front of it. None if what somebody has recorded is not known, or a namespace
+    /// could not be listed: nothing is taken over then.
     pub(super) fn of_all_others(
         &self,
         object: &Object<CoderProvisioner>,
         home: &Home,
         sealing: &hmac::Key,
     ) -> Option<BTreeSet<Uuid>> {
+        if !self.all.is_synced() {
+            return None;
+        }
         let all: Option<Vec<Vec<Key>>> = self.recorded_of_others(object, sealing, |_| true).collect();
         let is_here =
             |key: &Key| key.home.deployment == home.deployment && key.home.organization == home.organization;
@@ -65,7 +68,8 @@ impl Reconciler {
         let of_all = desired.adopt.is_some().then(|| self.of_all_others(object, &desired.home, sealing));
         if of_all == Some(None) {
             tracing::warn!(
-                "a key is not taken over: another provisioner has a status that is too long to be read"
+                "a key is not taken over: another provisioner has a status that is too long to be read, or is in a namespace \
+                 that cannot be listed"
             );
             desired.adopt = None;
         }

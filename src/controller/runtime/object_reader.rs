@@ -98,18 +98,28 @@ impl<K: ReconciledKind> ObjectReader<K> {
         self.last().clear();
     }
 
-    /// Lists what there is, and enqueues every object that the watch shows otherwise: an event was lost, or etcd was
+    /// Forgets everything of one of the [`places`](Self::places).
+    pub(crate) fn forget_all_in(&self, place: &str) {
+        self.last().retain(|key, _| !is_in(place, key));
+    }
+
+    /// Where there may be objects: namespaces, or, by the empty name, the whole cluster.
+    pub(crate) fn places(&self) -> Vec<&str> {
+        self.kube.scope().places()
+    }
+
+    /// Lists what there is in one of them, and enqueues every object that the watch shows otherwise: an event was lost, or etcd was
     /// restored. It is read, and the watch begins anew with a list, since others look at what it shows as well.
-    pub(crate) async fn verify(&self, queue: &Queue<ObjectKey>) -> Result<(), CallError> {
-        let before = versions(&self.watched);
+    pub(crate) async fn verify(&self, place: &str, queue: &Queue<ObjectKey>) -> Result<(), CallError> {
+        let before = versions(place, &self.watched);
         let mut listed = BTreeMap::new();
-        let all = Target::of(K::NAME, "", "");
+        let all = Target::of(K::NAME, place, "");
         self.kube
             .labelled_metadata(all, "", |metadata| {
                 _ = listed.insert(ObjectKey::of(&metadata), metadata.resource_version);
             })
             .await?;
-        let missed = missed(&before, &listed, &versions(&self.watched));
+        let missed = missed(&before, &listed, &versions(place, &self.watched));
         if !missed.is_empty() {
             self.watched.relist();
         }
@@ -154,9 +164,16 @@ fn note_missed(last: &mut BTreeMap<ObjectKey, LastRead>, key: &ObjectKey, listed
 /// The objects of a kind by their versions.
 type Versions = BTreeMap<ObjectKey, Option<String>>;
 
-fn versions<K: ReconciledKind>(watched: &Reflected<Kept<K>>) -> Versions {
+/// Whether an object is in a place.
+fn is_in(place: &str, key: &ObjectKey) -> bool {
+    place.is_empty() || key.namespace == place
+}
+
+fn versions<K: ReconciledKind>(place: &str, watched: &Reflected<Kept<K>>) -> Versions {
     let version = |metadata: &ObjectMeta| metadata.resource_version.clone();
-    watched.all().iter().map(|one| (ObjectKey::of(one.meta()), version(one.meta()))).collect()
+    let all = watched.all();
+    let of = all.iter().map(|one| (ObjectKey::of(one.meta()), version(one.meta())));
+    of.filter(|(key, _)| is_in(place, key)).collect()
 }
 
 /// What a watch has not shown although a list did, or shows although the list did not. What the watch has shown since the

@@ -1,5 +1,5 @@
 //! Enqueues the objects of a kind when what is asked of them changed: not for their status, which is ours.
-//! It never looks into a spec.
+//! It never looks into a spec, and never takes the objects of a namespace that has not been listed for gone.
 
 use super::queue::Queue;
 use super::replaced::{Difference, Replaced};
@@ -22,7 +22,7 @@ where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
 {
     let mut seen = LastSeen::default();
-    if !objects.synced().await {
+    if !objects.settled().await {
         return;
     }
     loop {

@@ -16,19 +16,23 @@ use std::time::Duration;
 
 const NAMESPACE: KindName = ["v1", "Namespace", "namespaces"];
 
-/// Verifies until it is dropped: one list a kind of child, whoever owns them.
+/// Verifies until it is dropped: one list a kind of child and place, whoever owns them.
 pub(crate) async fn follow(kube: &Kube, router: &Router, interval: Duration) {
     let (children, mut namespaces) = (router.children(), BTreeMap::new());
     loop {
         look_at_namespaces(kube, router, &mut namespaces).await;
         tokio::time::sleep(interval).await;
-        for kind in ChildKind::ALL.iter().copied().filter(|kind| children.is_followed(*kind)) {
-            match verify(kube, router, kind).await {
-                Ok(()) => router.enqueue(children.end_verification(kind)),
-                Err(error) => {
-                    // Until a list or the watch has told, children of this kind are read.
-                    children.doubt(kind);
-                    tracing::warn!(kind = kind.as_str(), %error, "children could not be verified; it is tried again")
+        for kind in ChildKind::ALL.iter().copied() {
+            // One that refuses keeps no other from being verified.
+            for place in kube.scope().places().into_iter().filter(|place| children.is_followed(place, kind)) {
+                match verify(kube, router, place, kind).await {
+                    Ok(()) => router.enqueue(children.end_verification(place, kind)),
+                    Err(error) => {
+                        // Until a list or the watch has told, children of this kind are read there.
+                        children.doubt(place, kind);
+                        let kind = kind.as_str();
+                        tracing::warn!(kind, %error, "children could not be verified; it is tried again")
+                    }
                 }
             }
         }
@@ -62,19 +66,21 @@ pub(crate) async fn follow_objects<K: ReconciledKind>(
 ) {
     loop {
         tokio::time::sleep(interval).await;
-        if let Err(error) = objects.verify(queue).await {
-            // Until a list has told, objects are read.
-            objects.forget_all();
-            tracing::warn!(%error, "objects could not be verified; it is tried again");
+        for place in objects.places() {
+            if let Err(error) = objects.verify(place, queue).await {
+                // Until a list has told, objects there are read.
+                objects.forget_all_in(place);
+                tracing::warn!(%error, "objects could not be verified; it is tried again");
+            }
         }
     }
 }
 
-async fn verify(kube: &Kube, router: &Router, kind: ChildKind) -> Result<(), CallError> {
+async fn verify(kube: &Kube, router: &Router, place: &str, kind: ChildKind) -> Result<(), CallError> {
     let children = router.children();
-    children.begin_verification(kind);
+    children.begin_verification(place, kind);
     let ours = format!("{}={MANAGER}", label::MANAGED_BY);
-    let all = Target::of(kind.names(), "", "");
+    let all = Target::of(kind.names(), place, "");
     let look = |metadata| {
         if children.verify(kind, &metadata) {
             router.found(kind, metadata);

@@ -125,7 +125,7 @@ impl Reconciler {
                 let mut here = all.iter().filter(|one| one.meta().namespace.as_deref() == Some(namespace));
                 match here.find(|one| is_it(one)).and_then(|one| one.meta().name.clone()) {
                     Some(name) => Some(control_planes::named(&self.control_planes, namespace, &name)),
-                    None if !self.control_planes.is_synced() => Some(Found::Unlisted),
+                    None if !self.control_planes.is_listed(namespace) => Some(Found::Unlisted),
                     // One that is not allowed and leads to a Service of this namespace is that of a control plane to come, unless
                     // a registration was made there: then it was allowed before.
                     None => {

@@ -41,6 +41,9 @@ impl Reconciler {
                 None => of_others.miss_elsewhere(),
             }
         }
+        if !self.all.is_synced() {
+            of_others.miss_elsewhere();
+        }
         of_others
     }
 

@@ -7,7 +7,7 @@ use crate::controller::children::observed_versions::{Place, Unwanted};
 use crate::controller::children::{Child, ChildKind};
 use crate::controller::identity::{ObjectKey, OwnerKey};
 use serde_json::Value;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 /// What is known of the children of one kind of owner.
@@ -51,21 +51,22 @@ impl ChildCache {
 
     /// What was noted of a child, if it is as it is wanted now.
     pub fn up_to_date(&self, child: &Child) -> Option<Value> {
-        self.shared.state().up_to_date(child)
+        self.shared.states().at(&child.namespace)?.up_to_date(child)
     }
 
     /// What was noted of a child, if it is still as it was then, whether or not that is wanted now.
     pub fn noted(&self, kind: ChildKind, namespace: &str, name: &str) -> Option<Value> {
-        let state = self.shared.state();
+        let states = self.shared.states();
+        let state = states.at(namespace)?;
         state.current(kind, state.observed.place(kind, namespace, name))?.live()
     }
 
     /// The same of all these, if all of them are.
     pub fn all_up_to_date<'a>(&self, children: impl Iterator<Item = &'a Child>) -> Option<Snapshot> {
-        let state = self.shared.state();
+        let states = self.shared.states();
         let entry = |child: &Child| {
             let place = (child.kind, child.namespace.clone(), child.name.clone());
-            state.up_to_date(child).map(|live| (place, live))
+            states.at(&child.namespace)?.up_to_date(child).map(|live| (place, live))
         };
         children.map(entry).collect::<Option<_>>().map(Snapshot)
     }
@@ -81,7 +82,8 @@ impl ChildCache {
     }
 
     fn note_as(&self, owner: &ObjectKey, child: &Child, live: &Value, kept: Option<Box<str>>) {
-        let mut state = self.shared.state();
+        let mut states = self.shared.states();
+        let Some(state) = states.at_mut(&child.namespace) else { return };
         let place = state.place(child);
         let Some(version) =
             live["metadata"]["resourceVersion"].as_str().map(|text| state.observed.version(text))
@@ -95,21 +97,23 @@ impl ChildCache {
 
     /// Forgets a child: it is read again.
     pub fn forget(&self, child: &Child) {
-        let mut state = self.shared.state();
-        let place = state.place(child);
-        state.children.remove(&place);
+        self.shared.with(&child.namespace, |state| {
+            let place = state.place(child);
+            state.children.remove(&place);
+        });
     }
 
     /// Forgets what is known of the children of an owner.
     pub fn forget_owner(&self, owner: &ObjectKey) {
         let owner = self.owner(owner);
-        self.shared.state().children.retain(|_, cached| cached.owner != owner);
+        for state in self.shared.states().0.values_mut() {
+            state.children.retain(|_, cached| cached.owner != owner);
+        }
     }
 
     /// Whether there is no such object for certain.
     pub fn is_absent(&self, child: &Child) -> bool {
-        let state = self.shared.state();
-        state.observed.is_absent(child.kind, state.place(child))
+        self.shared.with(&child.namespace, |state| state.observed.is_absent(child.kind, state.place(child)))
     }
 
     /// What the watches show of this owner beyond the children that are wanted.
@@ -119,8 +123,14 @@ impl ChildCache {
         uid: &str,
         wanted: impl Iterator<Item = &'a Child>,
     ) -> Unwanted {
-        let state = self.shared.state();
-        let wanted: HashSet<Place> = wanted.map(|child| state.place(child)).collect();
-        state.observed.beyond(owner, uid, &wanted)
+        let (states, wanted) = (self.shared.states(), wanted.collect::<Vec<_>>());
+        let mut all = Unwanted { places: BTreeSet::new(), complete: true };
+        for state in states.0.values() {
+            let wanted: HashSet<Place> = wanted.iter().map(|child| state.place(child)).collect();
+            let beyond = state.observed.beyond(owner, uid, &wanted);
+            all.places.extend(beyond.places);
+            all.complete &= beyond.complete;
+        }
+        all
     }
 }

@@ -42,7 +42,7 @@ fn change(version: &str, gone: bool) -> Change {
 /// A cache of which the watch has listed everything, as watches and as a reconciler see it.
 fn listed() -> (Arc<SharedChildCache>, ChildCache) {
     let (shared, cache) = unlisted();
-    shared.end_list(KIND);
+    shared.end_list("", KIND);
     (shared, cache)
 }
 
@@ -87,21 +87,21 @@ fn a_note_that_comes_after_the_watch_has_shown_more_counts_for_nothing() {
 fn nothing_counts_while_the_watch_of_its_kind_has_not_listed_or_fails() {
     let ((shared, cache), one) = (unlisted(), child("1"));
     cache.note(&owner(), &one, &live(&one, "7"));
-    shared.begin_list(KIND);
+    shared.begin_list("", KIND);
     shared.seen(KIND, &change("7", false));
     assert_eq!(cache.up_to_date(&one), None);
-    shared.end_list(KIND);
+    shared.end_list("", KIND);
     assert!(cache.up_to_date(&one).is_some() && cache.all_up_to_date([&one].into_iter()).is_some());
-    shared.doubt(KIND);
+    shared.doubt("", KIND);
     assert!(cache.up_to_date(&one).is_none() && cache.all_up_to_date([&one].into_iter()).is_none());
     shared.seen(KIND, &change("7", false));
     assert!(cache.up_to_date(&one).is_some(), "it goes on");
     cache.forget_owner(&owner());
     assert_eq!(cache.up_to_date(&one), None);
     cache.note(&owner(), &one, &live(&one, "7"));
-    shared.begin_list(KIND);
-    assert_eq!(shared.end_list(KIND), [told()].into(), "it went while the watch was broken");
-    assert!(shared.state().children.is_empty());
+    shared.begin_list("", KIND);
+    assert_eq!(shared.end_list("", KIND), [told()].into(), "it went while the watch was broken");
+    assert!(shared.states().0[""].children.is_empty());
 }
 
 #[test]
@@ -109,14 +109,14 @@ fn a_verification_tells_whose_children_are_gone_without_a_word() {
     let ((shared, cache), one) = (listed(), child("1"));
     cache.note(&owner(), &one, &live(&one, "7"));
     shared.seen(KIND, &change("7", false));
-    shared.begin_verification(KIND);
+    shared.begin_verification("", KIND);
     assert!(!shared.verify(KIND, &change("7", false).metadata));
-    assert!(shared.end_verification(KIND).is_empty() && cache.up_to_date(&one).is_some());
-    shared.begin_verification(KIND);
+    assert!(shared.end_verification("", KIND).is_empty() && cache.up_to_date(&one).is_some());
+    shared.begin_verification("", KIND);
     assert!(shared.verify(KIND, &change("8", false).metadata), "an event was lost");
-    assert!(shared.end_verification(KIND).is_empty() && cache.up_to_date(&one).is_none());
-    shared.begin_verification(KIND);
-    assert_eq!(shared.end_verification(KIND), [told()].into());
+    assert!(shared.end_verification("", KIND).is_empty() && cache.up_to_date(&one).is_none());
+    shared.begin_verification("", KIND);
+    assert_eq!(shared.end_verification("", KIND), [told()].into());
     assert_eq!(cache.up_to_date(&one), None);
 }
 
@@ -153,4 +153,25 @@ fn owners_of_two_kinds_with_one_name_are_two() {
     assert!(cache.up_to_date(&one).is_some(), "nobody asked for this one");
     assert!(other.up_to_date(&one).is_some(), "there is one list and one watch for both");
     assert_eq!(shared.seen(KIND, &change("8", true)), Some(told()), "only its owner is told");
+}
+
+#[test]
+fn a_place_that_cannot_be_listed_says_nothing_of_another_and_is_not_known_to_be_empty() {
+    let shared = Arc::new(SharedChildCache::of(&["team", "refused"]));
+    let (cache, one) = (ChildCache::of(OWNER, shared.clone()), child("1"));
+    let elsewhere = |namespace: &str| Child::new(KIND, namespace, "coder", json!({}));
+    ChildKind::ALL.iter().for_each(|kind| drop(shared.end_list("team", *kind)));
+    cache.note(&owner(), &one, &live(&one, "7"));
+    shared.seen(KIND, &change("7", false));
+    shared.doubt("refused", KIND);
+    assert!(cache.up_to_date(&one).is_some() && shared.is_followed("team", KIND));
+    assert!(!shared.is_followed("refused", KIND) && !cache.is_absent(&elsewhere("refused")));
+    assert!(!cache.is_absent(&elsewhere("unwatched")), "nobody looks there");
+    assert!(!cache.unwanted(&owner(), "u", [&one].into_iter()).is_nothing(), "there may be more");
+    ChildKind::ALL.iter().for_each(|kind| drop(shared.end_list("refused", *kind)));
+    assert!(cache.unwanted(&owner(), "u", [&one].into_iter()).is_nothing());
+    shared.begin_list("refused", KIND);
+    assert!(cache.up_to_date(&one).is_some(), "a new list of one is not one of all");
+    shared.forget_all();
+    assert!(cache.up_to_date(&one).is_none() && !shared.is_followed("team", KIND));
 }

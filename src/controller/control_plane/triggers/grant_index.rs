@@ -73,6 +73,11 @@ impl GrantIndex {
         known.refusing.iter().filter(has).cloned().collect()
     }
 
+    /// Whether a control plane may have rights in another namespace, as far as is known.
+    pub(crate) fn has(&self, key: &ObjectKey, place: &str) -> bool {
+        self.known().places.get(place).is_some_and(|owners| owners.contains(&key.labelled()))
+    }
+
     /// Takes note that a control plane has nothing in a namespace any more.
     pub(crate) fn forget(&self, key: &ObjectKey, place: &str) {
         let mut known = self.known();

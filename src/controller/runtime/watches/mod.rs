@@ -8,10 +8,9 @@ pub(crate) use router::{Router, WatchHandler};
 
 use crate::controller::children::{ChildKind, Presence};
 use crate::controller::workload::consumed::Source;
-use crate::kubernetes::{KindName, Kube, MetadataEvent, Selection};
+use crate::kubernetes::{Changes, KindName, Kube, MetadataEvent, Selection};
 use crds::well_known::{MANAGER, label};
 use futures::StreamExt;
-use futures::stream::BoxStream;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::runtime::watcher;
 use std::sync::Arc;
@@ -56,18 +55,26 @@ pub(crate) async fn follow(kube: &Kube, router: Arc<Router>, on_error: OnWatchEr
     };
     let (always, optional): (Vec<ChildKind>, Vec<ChildKind>) =
         ChildKind::ALL.iter().partition(|kind| kind.presence() == Presence::Always);
-    for kind in always {
-        hear(kube.changes_of(kind.names(), &ours), Changed::Child(kind));
+    // A place each: where one is refused or begins anew, nothing is known of it, and no less of the others.
+    for place in kube.scope().places() {
+        for kind in &always {
+            hear(kube.changes_of(place, kind.names(), &ours), Changed::Child(*kind));
+        }
+        hear(kube.changes_of(place, CONFIG_MAP, &everything), Changed::Consumed(Source::ConfigMap));
     }
     // The records of our tokens are Secrets of our own namespace.
-    hear(kube.changes_here_too(SECRET, &everything), Changed::Consumed(Source::Secret));
-    hear(kube.changes_of(CONFIG_MAP, &everything), Changed::Consumed(Source::ConfigMap));
-    if kube.scope().is_cluster() {
-        hear(kube.changes::<Namespace>(&everything).boxed(), Changed::Namespace);
+    for place in kube.scope().places_with(kube.namespace()) {
+        hear(kube.changes_of(place, SECRET, &everything), Changed::Consumed(Source::Secret));
     }
-    for kind in optional {
-        let (router, on_error) = (router.clone(), on_error.clone());
-        followed.spawn(optional::follow(kube.clone(), kind, ours.clone(), router, on_error));
+    if kube.scope().is_cluster() {
+        let events = kube.changes::<Namespace>(&everything).boxed();
+        hear(Changes { place: String::new(), events }, Changed::Namespace);
+    }
+    for place in kube.scope().places() {
+        for kind in &optional {
+            let (place, router, on_error) = (place.to_owned(), router.clone(), on_error.clone());
+            followed.spawn(optional::follow(kube.clone(), place, *kind, ours.clone(), router, on_error));
+        }
     }
     // None of them ends by itself: if one does, the leader's task starts anew with all of them. Dropping this ends them all.
     if let Some(Err(error)) = followed.join_next().await {
@@ -75,12 +82,10 @@ pub(crate) async fn follow(kube: &Kube, router: Arc<Router>, on_error: OnWatchEr
     }
 }
 
-type Changes = BoxStream<'static, watcher::Result<MetadataEvent>>;
-
-async fn listen(mut changes: Changes, changed: Changed, router: Arc<Router>, on_error: OnWatchError) {
-    let mut listed = false;
-    while let Some(event) = changes.next().await {
-        dispatch(&router, changed, &event);
+async fn listen(changes: Changes, changed: Changed, router: Arc<Router>, on_error: OnWatchError) {
+    let (mut listed, Changes { place, mut events }) = (false, changes);
+    while let Some(event) = events.next().await {
+        dispatch(&router, &place, changed, &event);
         match event {
             Ok(MetadataEvent::Listed) if std::mem::replace(&mut listed, true) => {
                 router.relisted();
@@ -88,19 +93,19 @@ async fn listen(mut changes: Changes, changed: Changed, router: Arc<Router>, on_
             Ok(_) => {}
             Err(error) => {
                 on_error(changed.kind());
-                tracing::warn!(?changed, %error, "watch failed; it is tried again");
+                tracing::warn!(?changed, place, %error, "watch failed; it is tried again");
             }
         }
     }
 }
 
 /// Tells what a watch shows.
-fn dispatch(router: &Router, changed: Changed, event: &watcher::Result<MetadataEvent>) {
+fn dispatch(router: &Router, place: &str, changed: Changed, event: &watcher::Result<MetadataEvent>) {
     match (event, changed) {
         (Ok(MetadataEvent::Changed(change)), _) => router.changed(changed, change),
-        (Ok(MetadataEvent::Listing), Changed::Child(kind)) => router.listing(kind),
-        (Ok(MetadataEvent::Listed), Changed::Child(kind)) => router.listed(kind),
-        (Err(_), Changed::Child(kind)) => router.doubted(kind),
+        (Ok(MetadataEvent::Listing), Changed::Child(kind)) => router.listing(place, kind),
+        (Ok(MetadataEvent::Listed), Changed::Child(kind)) => router.listed(place, kind),
+        (Err(_), Changed::Child(kind)) => router.doubted(place, kind),
         (_, Changed::Consumed(_) | Changed::Namespace) => {}
     }
 }
@@ -124,10 +129,12 @@ mod tests {
             Changed::Consumed(Source::ConfigMap),
             Changed::Namespace,
         ] {
-            let changes = stream::iter([failed(), Ok(MetadataEvent::Listing)]).boxed();
+            let events = stream::iter([failed(), Ok(MetadataEvent::Listing)]).boxed();
+            let changes = Changes { place: String::new(), events };
             listen(changes, changed, router.clone(), on_error.clone()).await;
         }
-        optional::listen(stream::iter([failed()]), ChildKind::HttpRoute, &router, &on_error).await;
+        let changes = Changes { place: String::new(), events: stream::iter([failed()]).boxed() };
+        optional::listen(changes, ChildKind::HttpRoute, &router, &on_error).await;
         assert_eq!(*counted.lock().unwrap(), ["Service", "Secret", "ConfigMap", "Namespace", "HTTPRoute"]);
     }
 }

@@ -4,7 +4,7 @@
 
 use super::{Changed, OnWatchError, Router, dispatch};
 use crate::controller::children::ChildKind;
-use crate::kubernetes::{Change, KindName, Kube, MetadataEvent, Selection, is_unknown};
+use crate::kubernetes::{Change, Changes, KindName, Kube, MetadataEvent, Selection, is_unknown};
 use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt, TryStreamExt};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -17,9 +17,10 @@ use std::time::Duration;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// Follows the objects selected until it is dropped.
+/// Follows the objects selected of a place until it is dropped.
 pub(super) async fn follow(
     kube: Kube,
+    place: String,
     kind: ChildKind,
     selection: Selection,
     router: Arc<Router>,
@@ -31,14 +32,14 @@ pub(super) async fn follow(
     let mut defined = definition.is_there().await;
     loop {
         if !defined {
-            router.unserved(kind);
+            router.unserved(&place, kind);
             (defined, pause) = (definition.is_there().await, FIRST_PAUSE);
             continue;
         }
-        let changes = kube.changes_of(kind.names(), &selection);
+        let changes = kube.changes_of(&place, kind.names(), &selection);
         tokio::select! {
             served = listen(changes, kind, &router, &on_error) => {
-                router.unserved(kind);
+                router.unserved(&place, kind);
                 pause = if served { FIRST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
                 let next = tokio::time::timeout(pause, definition.is_there()).await;
                 defined = next.unwrap_or(true);
@@ -101,18 +102,17 @@ impl<S: Stream<Item = EventResult> + Unpin> Definition<S> {
 
 /// Listens while the kind is served; returns whether it ever was.
 pub(super) async fn listen(
-    changes: impl Stream<Item = EventResult>,
+    changes: Changes,
     kind: ChildKind,
     router: &Router,
     on_error: &OnWatchError,
 ) -> bool {
-    let mut changes = std::pin::pin!(changes);
-    let mut served = false;
-    while let Some(event) = changes.next().await {
+    let (mut served, Changes { place, mut events }) = (false, changes);
+    while let Some(event) = events.next().await {
         if event.as_ref().is_err_and(is_unknown) {
             break;
         }
-        dispatch(router, Changed::Child(kind), &event);
+        dispatch(router, &place, Changed::Child(kind), &event);
         match event {
             Ok(MetadataEvent::Listed) => {
                 served = true;
@@ -121,7 +121,7 @@ pub(super) async fn listen(
             Ok(_) => {}
             Err(error) => {
                 on_error(kind.as_str());
-                tracing::warn!(kind = kind.as_str(), %error, "watch failed; it is tried again");
+                tracing::warn!(kind = kind.as_str(), place, %error, "watch failed; it is tried again");
             }
         }
     }

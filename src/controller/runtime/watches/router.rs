@@ -65,14 +65,14 @@ impl Router {
         self.handlers.iter().for_each(|one| one.found(kind, &change));
     }
 
-    /// Everything that there is of a child's kind is about to be told, from nothing.
-    pub(super) fn listing(&self, kind: ChildKind) {
-        self.children.begin_list(kind);
+    /// Everything that there is of a child's kind in a place is about to be told, from nothing.
+    pub(super) fn listing(&self, place: &str, kind: ChildKind) {
+        self.children.begin_list(place, kind);
     }
 
-    /// Everything that there is of a child's kind has been told.
-    pub(super) fn listed(&self, kind: ChildKind) {
-        self.enqueue(self.children.end_list(kind));
+    /// Everything that there is of it has been told.
+    pub(super) fn listed(&self, place: &str, kind: ChildKind) {
+        self.enqueue(self.children.end_list(place, kind));
     }
 
     /// A watch was broken and has listed again.
@@ -81,8 +81,8 @@ impl Router {
     }
 
     /// The watch of a child's kind fails.
-    pub(super) fn doubted(&self, kind: ChildKind) {
-        self.children.doubt(kind);
+    pub(super) fn doubted(&self, place: &str, kind: ChildKind) {
+        self.children.doubt(place, kind);
     }
 
     /// The cluster serves a kind that it may lack.
@@ -91,8 +91,8 @@ impl Router {
     }
 
     /// The cluster does not serve a kind, or no longer does.
-    pub(super) fn unserved(&self, kind: ChildKind) {
-        if self.children.unserved(kind) {
+    pub(super) fn unserved(&self, place: &str, kind: ChildKind) {
+        if self.children.unserved(place, kind) {
             self.served(kind);
         }
     }
@@ -160,8 +160,8 @@ mod tests {
         let by = |told: &[(&'static str, &str)]| -> Vec<(&'static str, String)> {
             told.iter().map(|(kind, what)| (*kind, (*what).to_owned())).collect()
         };
-        router.listing(KIND);
-        router.listed(KIND);
+        router.listing("", KIND);
+        router.listed("", KIND);
         let child = Child::new(KIND, "team", "coder", json!({}));
         let owner = ObjectKey { namespace: "team".to_owned(), name: "mine".to_owned() };
         let live = json!({ "metadata": { "resourceVersion": "1" } });
@@ -171,12 +171,12 @@ mod tests {
         assert_eq!(told(), by(&[("B", "mine"), ("A", "changed"), ("B", "changed")]));
         router.changed(Changed::Namespace, &change("3", false));
         assert_eq!(told(), by(&[("A", "changed"), ("B", "changed")]));
-        router.listing(KIND);
-        router.listed(KIND);
+        router.listing("", KIND);
+        router.listed("", KIND);
         assert_eq!(told(), by(&[("B", "mine")]), "it went while the watch was broken");
-        router.unserved(KIND);
+        router.unserved("", KIND);
         assert_eq!(told(), by(&[("A", "asking"), ("B", "asking")]), "it was served");
-        router.unserved(KIND);
+        router.unserved("", KIND);
         assert_eq!(told(), by(&[]));
         router.relisted();
         assert_eq!(told(), by(&[("A", "all"), ("B", "all")]));
