@@ -14,7 +14,7 @@ mod stolen_keys;
 mod tenant;
 
 use changes::{Change, changes};
-use crds::well_known::annotation::ACTING;
+use crds::well_known::annotation::{ACTING, ADOPT_HELM_RELEASE};
 use futures::{StreamExt, stream};
 use gains::{FOUNDER, Gain, WITH_RULES, gains};
 use serde_json::{Value, json};
@@ -351,7 +351,7 @@ async fn an_object_under_deletion_is_reviewed_like_any_other() {
 #[tokio::test]
 async fn an_annotation_that_acts_is_a_change_like_any_other() {
     let desk = Tenant::shared().await.desk().await;
-    let (author, runner) = (desk.person(&[]).await, desk.person(&["create deployments.apps"]).await);
+    let (author, runner) = (desk.person(&[]).await, desk.person(&["create,delete deployments.apps"]).await);
     let cases: Vec<_> = Kind::ALL.into_iter().flat_map(|kind| ACTING.map(|key| (kind, key))).collect();
     all(cases, async |(kind, key)| {
         let tell = |problem: String| format!("{kind:?} {key}: {problem}");
@@ -361,7 +361,10 @@ async fn an_annotation_that_acts_is_a_change_like_any_other() {
             marked["metadata"]["annotations"] = json!({ key: value });
             marked
         };
-        let refused = expected([(format!("metadata.annotations[{key}]").as_str(), "CODER0509")]);
+        let field = format!("metadata.annotations[{key}]");
+        let deletes = key == ADOPT_HELM_RELEASE && kind == Kind::ControlPlane;
+        let codes = if deletes { &["CODER0509", "CODER0513"][..] } else { &["CODER0509"] };
+        let refused = expected(codes.iter().map(|code| (field.as_str(), *code)));
         let told = causes(desk.send(&author, Way::Update, false, &with(&stored, "a")).await).map_err(tell)?;
         holds(told == refused, tell(format!("added: {told:?}")))?;
         let sent = desk.send(&runner, Way::Update, false, &with(&stored, "a")).await;
@@ -378,4 +381,33 @@ async fn an_annotation_that_acts_is_a_change_like_any_other() {
             .map_err(|error| tell(error.to_string()))
     })
     .await;
+}
+
+/// The operator deletes a Deployment on behalf of the author, who must be allowed to do it by hand.
+#[tokio::test]
+async fn a_helm_release_is_taken_over_for_nobody_who_may_not_delete_deployments() {
+    let desk = Tenant::shared().await.desk().await;
+    let field = format!("metadata.annotations[{ADOPT_HELM_RELEASE}]");
+    for way in [Way::Create, Way::Apply, Way::Update] {
+        let spec = json!({ "rbac": { "workspacePerms": false } });
+        let mut made = object(Kind::ControlPlane, &fresh("adopting"), &spec);
+        if way == Way::Update {
+            let name = made["metadata"]["name"].as_str().unwrap();
+            made = desk.stored(Kind::ControlPlane, name, &spec).await.unwrap();
+        }
+        made["metadata"]["annotations"] = json!({ ADOPT_HELM_RELEASE: "coder" });
+        let before = desk.found(&made).await;
+        for (more, refused) in [(&[][..], true), (&["delete deployments.apps"], false)] {
+            let person = desk.person(&[&["create pods"][..], more].concat()).await;
+            for dry_run in [true, false] {
+                let answer = desk.send(&person, way, dry_run, &made).await;
+                if !refused {
+                    answer.unwrap_or_else(|error| panic!("{way:?}: {error}"));
+                    continue;
+                }
+                assert_eq!(causes(answer).unwrap(), expected([(field.as_str(), "CODER0513")]), "{way:?}");
+                assert_eq!(desk.found(&made).await, before, "{way:?}");
+            }
+        }
+    }
 }

@@ -6,6 +6,7 @@ use super::build::{Children, WorkspaceAccess};
 use super::dereference::Dereferenced;
 use super::gate::Gate;
 use super::grants::Trouble;
+use super::helm_release::Adoption;
 use super::observed::Grants;
 use super::prune::{self, Left, Wanted};
 use super::reasons::Reason;
@@ -13,7 +14,7 @@ use super::reconciler::Reconciler;
 use super::subject::{Object, Subject};
 use crate::controller::children::account_use::AccountUse;
 use crate::controller::children::accounts::{self, AccountWanted};
-use crate::controller::children::apply::Problems;
+use crate::controller::children::apply::{ChildState, Problems};
 use crate::controller::children::deployment::leave;
 use crate::controller::children::exposure::{self, Exposure};
 use crate::controller::children::withheld::Withheld;
@@ -42,6 +43,8 @@ pub(super) struct Applied {
     pub(super) admission_disabled: bool,
     /// Whether nothing is left of what an earlier generation asked for.
     pub(super) pruned: bool,
+    /// How far a Helm release is taken over.
+    pub(super) adoption: Adoption,
 }
 
 impl Applied {
@@ -77,6 +80,8 @@ impl Reconciler {
         let Children { service_account, workspace_access, deployment, serving } = children;
         let ServingChildren { service, ingress, http_route, disruption_budget, service_monitor } = serving;
         let mut problems = Problems::default();
+        let mut adoption = Box::pin(self.adopt(subject, children, read, gate)).await;
+        problems.conflicts.extend(adoption.refused.clone());
         let owner = owner_state(subject, read);
         let name = service_account_name(&subject.object.key.name, &read.complete.spec);
         let account_use =
@@ -89,8 +94,13 @@ impl Reconciler {
         if let Some(monitor) = service_monitor {
             problems.note_unimportant(apply_child(subject, applier, monitor).await);
         }
-        let service = self.apply_service(subject, service, gate, left, read, &mut problems).await;
-        let (deployment, rollout) = if may_run {
+        let service = match adoption.holds_fronts {
+            true => Err(Reason::AdoptingHelmRelease),
+            false => self.apply_service(subject, service, gate, left, read, &mut problems).await,
+        };
+        let (deployment, rollout) = if adoption.holds_deployment {
+            (None, Rollout::Unseen)
+        } else if may_run {
             self.apply_deployment(subject, applier, deployment, read, &mut problems).await
         } else {
             leave(owner)
@@ -98,7 +108,10 @@ impl Reconciler {
         let is_asked_for = may_run && rollout != Rollout::Unseen;
         let exposed = ingress.as_ref().or(http_route.as_ref());
         let ours = |live: &Value, child: &Child| is_ours(subject, child)(live);
-        let exposure = exposure::apply(applier, exposed, withheld, ours, &mut problems).await;
+        let exposure = match (exposed, &adoption.told) {
+            (Some(_), Some(told)) if adoption.holds_fronts => Exposure::Later(told.clone()),
+            _ => exposure::apply(applier, exposed, withheld, ours, &mut problems).await,
+        };
         let barred = |access: &WorkspaceAccess| bar(access, &account_use, withheld);
         let (grants, in_place) = self.apply_grants(subject, applier, workspace_access, barred).await;
         let rolled = is_asked_for && matches!(rollout, Rollout::Complete(_) | Rollout::ScaledToZero);
@@ -107,7 +120,13 @@ impl Reconciler {
         // What comes to be shown meanwhile is for the next reconcile, which reads whether it may change anything.
         let pruned = gate.snapshot.is_some()
             || self.prune(subject, children, wanted, is_exposed, admission_disabled, &mut problems).await;
-        let account = account_use.refusal();
+        // Of an account that is not taken over the reason says more.
+        let mut account = account_use.refusal().map(|why| adoption.refused.clone().unwrap_or(why));
+        if let Some(error) = adoption.failed.take() {
+            // What is not ours yet would be, had this not failed.
+            (problems.conflicts, account) = (Vec::new(), None);
+            problems.note(&ChildState::of_call(&error));
+        }
         Applied {
             service,
             deployment,
@@ -119,6 +138,7 @@ impl Reconciler {
             is_asked_for,
             admission_disabled,
             pruned,
+            adoption,
         }
     }
 
@@ -241,6 +261,7 @@ mod tests {
                 is_asked_for,
                 admission_disabled,
                 pruned: true,
+                adoption: Adoption::default(),
             };
             applied.is_left()
         };

@@ -2,6 +2,7 @@
 //! Never asks: the webhook sends the reviews and gives back the answers.
 
 mod access_reviews;
+mod adoption;
 mod changes;
 mod exposure;
 mod grants;
@@ -12,7 +13,7 @@ mod sent_secrets;
 
 use std::borrow::Cow;
 
-use crds::well_known::annotation::ACTING;
+use crds::well_known::annotation::{ACTING, ADOPT_HELM_RELEASE};
 use serde_json::Value;
 
 use crate::kind::Kind;
@@ -101,6 +102,7 @@ pub fn required_access(old: Option<&Value>, new: &Value, namespace: &str, kind: 
     let old = old.map(|old| schema::without_nulls(kind, old));
     let (old, new) = (old.as_deref(), &*new);
     let mut required = run_pods::added(kind, old, new, namespace);
+    required.extend(adoption::added(kind, old, new, namespace));
     required.extend(pod_security::added(old, new, namespace));
     required.extend(sent_secrets::added(kind, old, new, namespace));
     required.extend(kept_secret::added(kind, old, new, namespace));
@@ -155,6 +157,12 @@ pub(crate) fn table() -> Vec<Row> {
         fields: runs.into(),
         required: "`create pods` in the namespace of the object",
         instead: "`create deployments.apps` there",
+    },
+    Row {
+        code: "CODER0513",
+        fields: format!("of a CoderControlPlane: the annotation `{ADOPT_HELM_RELEASE}`, added or changed").into(),
+        required: "`delete deployments.apps` in the namespace of the object",
+        instead: "nothing",
     },
     Row {
         code: "CODER0507",
