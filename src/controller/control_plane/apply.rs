@@ -1,7 +1,7 @@
 //! Brings the children of a control plane to what they should be and prunes what is no longer asked for. It decides what
 //! depends on what: nothing runs, and nothing is granted, under an account that is not in place.
 
-use super::apply_children::{apply_child, is_ours, owner_state};
+use super::apply_children::{apply_beside, is_ours, owner_state};
 use super::build::{Children, WorkspaceAccess};
 use super::dereference::Dereferenced;
 use super::gate::Gate;
@@ -14,7 +14,7 @@ use super::reconciler::Reconciler;
 use super::subject::{Object, Subject};
 use crate::controller::children::account_use::AccountUse;
 use crate::controller::children::accounts::{self, AccountWanted};
-use crate::controller::children::apply::{ChildState, Problems};
+use crate::controller::children::apply::Problems;
 use crate::controller::children::deployment::leave;
 use crate::controller::children::exposure::{self, Exposure};
 use crate::controller::children::withheld::Withheld;
@@ -79,21 +79,16 @@ impl Reconciler {
             (self.applier(&subject.object, gate), &gate.withheld, gate.admission_disabled);
         let Children { service_account, workspace_access, deployment, serving } = children;
         let ServingChildren { service, ingress, http_route, disruption_budget, service_monitor } = serving;
+        let beside = (disruption_budget.as_ref(), service_monitor.as_ref());
         let mut problems = Problems::default();
         let mut adoption = Box::pin(self.adopt(subject, children, read, gate)).await;
-        problems.conflicts.extend(adoption.refused.clone());
         let owner = owner_state(subject, read);
         let name = service_account_name(&subject.object.key.name, &read.complete.spec);
         let account_use =
             accounts::apply(applier, owner, name, service_account.as_ref(), withheld, &mut problems).await;
         let may_run = account_use == AccountUse::Allowed && !withheld.has(deployment);
         let left = !may_run && owner.running().is_some();
-        if let Some(budget) = disruption_budget {
-            problems.note(&apply_child(subject, applier, budget).await);
-        }
-        if let Some(monitor) = service_monitor {
-            problems.note_unimportant(apply_child(subject, applier, monitor).await);
-        }
+        apply_beside(subject, applier, beside, &mut problems).await;
         let service = match adoption.holds_fronts {
             true => Err(Reason::AdoptingHelmRelease),
             false => self.apply_service(subject, service, gate, left, read, &mut problems).await,
@@ -120,13 +115,7 @@ impl Reconciler {
         // What comes to be shown meanwhile is for the next reconcile, which reads whether it may change anything.
         let pruned = gate.snapshot.is_some()
             || self.prune(subject, children, wanted, is_exposed, admission_disabled, &mut problems).await;
-        // Of an account that is not taken over the reason says more.
-        let mut account = account_use.refusal().map(|why| adoption.refused.clone().unwrap_or(why));
-        if let Some(error) = adoption.failed.take() {
-            // What is not ours yet would be, had this not failed.
-            (problems.conflicts, account) = (Vec::new(), None);
-            problems.note(&ChildState::of_call(&error));
-        }
+        let account = adoption.judge(account_use.refusal(), &mut problems);
         Applied {
             service,
             deployment,

@@ -83,6 +83,8 @@ mod tests {
         assert_eq!(action(&still(), false, None, None), after(45), "something is left to remove");
         let late = Observed::only(ObservedObject { late: Some("why".to_owned()), ..object() });
         assert_eq!(action(&late, true, None, None), Action::BackOff(Duration::ZERO));
+        let adopting = Observed { adoption: Some("why".to_owned()), ..still() };
+        assert_eq!(action(&adopting, false, None, None), after(5), "no watch tells of it");
         let message = || vec!["why".to_owned()];
         let refused = || Grants {
             troubles: vec![Ungranted {

@@ -216,10 +216,8 @@ fn grants() -> Vec<Workload> {
     ]
 }
 
-const DEPLOYMENT: Subject = Subject { kind: Kind("apps", "v1", "Deployment", "deployments"), name: "coder" };
-
-fn is_available(deployment: Option<&Value>) -> bool {
-    deployment.is_some_and(|object| object["status"]["availableReplicas"] == 1)
+fn is_in_conflict(subject: Option<&Value>) -> bool {
+    subject.is_some_and(|object| condition(object, "Stalled")["reason"] == "ChildConflict")
 }
 
 fn has_adopted(subject: Option<&Value>) -> bool {
@@ -228,13 +226,16 @@ fn has_adopted(subject: Option<&Value>) -> bool {
 
 /// What a Helm release has under its names, taken over; see `tests/control_plane/helm_release.rs` for what must hold meanwhile.
 fn adoption() -> Vec<Workload> {
-    let mut plane = control_plane(&with_ingress());
+    let mut spec = with_ingress();
+    spec["serviceAccount"] = json!({ "name": "coder" });
+    let before = control_plane(&spec);
+    let mut plane = before.clone();
     plane["metadata"]["annotations"] = json!({ "coder.com/adopt-helm-release": "prod" });
     vec![Workload {
         name: "adoption",
         other_namespaces: &[],
-        before: [helm_release::objects("{home}", "prod", 1), vec![database()]].concat(),
-        prepared: Prepared::Other(DEPLOYMENT, is_available),
+        before: [helm_release::objects("{home}", "prod", 1), vec![database(), before]].concat(),
+        prepared: Prepared::Subject(is_in_conflict),
         change: Change::Apply(vec![plane]),
         then: None,
         done: has_adopted,

@@ -5,7 +5,7 @@ use crds::well_known::annotation::ADOPT_HELM_RELEASE;
 use serde_json::Value;
 
 use super::run_pods::annotation;
-use super::{AccessCheck, RequiredAccess};
+use super::{AccessCheck, RequiredAccess, Row};
 use crate::field;
 use crate::kind::Kind;
 
@@ -21,4 +21,15 @@ pub(super) fn added(kind: Kind, old: Option<&Value>, new: &Value, namespace: &st
         "CODER0513",
         vec![delete],
     ))
+}
+
+/// The row of the authorization table.
+pub(super) fn row() -> Row {
+    Row {
+        code: "CODER0513",
+        fields: format!("of a CoderControlPlane: the annotation `{ADOPT_HELM_RELEASE}`, added or changed")
+            .into(),
+        required: "`delete deployments.apps` in the namespace of the object",
+        instead: "nothing",
+    }
 }

@@ -13,7 +13,7 @@ mod sent_secrets;
 
 use std::borrow::Cow;
 
-use crds::well_known::annotation::{ACTING, ADOPT_HELM_RELEASE};
+use crds::well_known::annotation::ACTING;
 use serde_json::Value;
 
 use crate::kind::Kind;
@@ -158,12 +158,7 @@ pub(crate) fn table() -> Vec<Row> {
         required: "`create pods` in the namespace of the object",
         instead: "`create deployments.apps` there",
     },
-    Row {
-        code: "CODER0513",
-        fields: format!("of a CoderControlPlane: the annotation `{ADOPT_HELM_RELEASE}`, added or changed").into(),
-        required: "`delete deployments.apps` in the namespace of the object",
-        instead: "nothing",
-    },
+    adoption::row(),
     Row {
         code: "CODER0507",
         fields: OUTSIDE_RESTRICTED.into(),

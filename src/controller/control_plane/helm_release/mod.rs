@@ -11,12 +11,14 @@ use super::reasons::Reason;
 use super::reconciler::Reconciler;
 use super::running_values;
 use super::subject::{Object, Subject};
+use crate::controller::children::apply::{ChildState, Problems};
 use crate::controller::children::helm::{self, Release, Whose};
 use crate::controller::children::{Child, ChildKind, drift};
 use crate::controller::workload::rollout::{Rollout, rollout};
 use crate::kubernetes::events::{EventDraft, Severity};
 use crate::kubernetes::{CallError, KindName, Target};
 use crds::well_known::annotation::ADOPT_HELM_RELEASE;
+use kube::core::ObjectMeta;
 use serde_json::{Value, json};
 use step::{Seen, Step, next};
 
@@ -42,6 +44,23 @@ pub(super) struct Adoption {
     pub(super) failed: Option<CallError>,
     /// The release that was taken over, once nothing of it is left.
     pub(super) finished: Option<String>,
+}
+
+impl Adoption {
+    /// Notes what stands in its way, and returns what is said of an account that is refused.
+    pub(super) fn judge(&mut self, account: Option<String>, problems: &mut Problems) -> Option<String> {
+        if let Some(error) = self.failed.take() {
+            // What is not ours yet would be, had this not failed.
+            problems.conflicts.clear();
+            problems.note(&ChildState::of_call(&error));
+            return None;
+        }
+        if let Some(why) = &self.refused {
+            // It says more than what is left alone because of it.
+            problems.conflicts.insert(0, why.clone());
+        }
+        account.map(|account| self.refused.clone().unwrap_or(account))
+    }
 }
 
 /// The release that an object asks to take over, unless that was done.
@@ -205,10 +224,14 @@ impl Reconciler {
         if !lead_past(&slices, replica_sets) {
             return Ok(());
         }
+        let mut removed = true;
         for live in replica_sets {
             let (uid, version) = (text(live, "uid"), text(live, "resourceVersion").to_owned());
             let target = Target::of(REPLICA_SET, release.namespace, text(live, "name"));
-            self.kube.remove_version(target, uid, Some(version)).await?;
+            removed &= self.kube.remove_version(target, uid, Some(version)).await?;
+        }
+        if !removed {
+            return Ok(());
         }
         let note = format!(
             "Helm release {0} was taken over, and its pods were removed; never uninstall it, but remove its record: kubectl \
@@ -228,22 +251,29 @@ impl Reconciler {
     /// The ReplicaSets that the Deployment of the release left behind.
     async fn replica_sets(&self, release: Release<'_>, workload: &str) -> Result<Vec<Value>, CallError> {
         let all = Target::of(REPLICA_SET, release.namespace, "");
-        let mut found = self.labelled(all, &release.pods_selector()).await?;
+        let begin = format!("{workload}-");
+        let mut found = self.labelled(all, &release.pods_selector(), &begin).await?;
         found.retain(|one| release.left(one, workload));
         Ok(found)
     }
 
     async fn endpoint_slices(&self, service: &Child) -> Result<Vec<Value>, CallError> {
         let all = Target::of(ENDPOINT_SLICE, &service.namespace, "");
-        self.labelled(all, &format!("{SERVICE_NAME}={}", service.name)).await
+        self.labelled(all, &format!("{SERVICE_NAME}={}", service.name), "").await
     }
 
-    /// The objects with these labels, each as it is now.
-    async fn labelled(&self, all: Target<'_>, selector: &str) -> Result<Vec<Value>, CallError> {
-        let mut names = Vec::new();
-        self.kube.labelled_metadata(all, selector, |one| names.extend(one.name)).await?;
+    /// The objects with these labels whose names begin so, each as it is now. It fails where there are too many to look at:
+    /// what is not seen must not be taken for something that is not there.
+    async fn labelled(&self, all: Target<'_>, selector: &str, begin: &str) -> Result<Vec<Value>, CallError> {
+        let mut names: Vec<String> = Vec::new();
+        let note = |one: ObjectMeta| names.extend(one.name.filter(|name| name.starts_with(begin)));
+        self.kube.labelled_metadata(all, selector, note).await?;
+        if names.len() > MOST {
+            let operation = format!("list {} {}/{begin}", all.kind, all.namespace);
+            return Err(CallError::TooLarge { operation, limit: format!("{MOST} objects") });
+        }
         let mut objects = Vec::new();
-        for name in names.iter().take(MOST) {
+        for name in &names {
             objects.extend(self.kube.read(Target { name, ..all }).await?);
         }
         Ok(objects)

@@ -143,10 +143,10 @@ mod tests {
     fn there_is_never_a_gap() {
         let each = [Nobodys, Ours, OfRelease, others()];
         for case in 0..64 * 32_usize {
-            let of = |place: usize| each[case / place % 4].clone();
+            let of = |place: usize| each[(case / place) % 4].clone();
             let [deployment, front, other] = [of(1), of(4), of(16)];
             let [going, leading, ready, has_pods, blocked] =
-                [0, 1, 2, 3, 4].map(|bit| case >> (6 + bit) & 1 == 1);
+                [0, 1, 2, 3, 4].map(|bit| (case >> (6 + bit)) & 1 == 1);
             let (is_available, leads_to_ours) = (ready && deployment == Ours, leading && front == Ours);
             let seen = Seen {
                 is_going: going && deployment == OfRelease,
