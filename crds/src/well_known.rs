@@ -69,6 +69,8 @@ pub mod annotation {
             "Replaces the token of the registration, once for each value.";
         ALLOW_DOWNGRADE = "coder.com/allow-downgrade" acts on &[CONTROL_PLANE], "a version of Coder", None,
             "Lets the control plane go back to this lower version.";
+        ADOPT_HELM_RELEASE = "coder.com/adopt-helm-release" acts on &[CONTROL_PLANE], "name of a Helm release", None,
+            "Takes over what Coder's chart installed in this namespace under the names of this object, without a gap: its pods go when those of this object serve. Acts once for each release.";
         RECONCILE_AT = "coder.com/reconcile-at" asks on EVERY_KIND, "any new value", None,
             "Asks for one more reconcile; `status.lastHandledReconcileAt` echoes it.";
     }

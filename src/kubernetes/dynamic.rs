@@ -195,8 +195,29 @@ impl Kube {
         uid: &str,
         resource_version: Option<String>,
     ) -> Result<bool, CallError> {
+        self.remove_with(target, uid, resource_version, DeleteParams::background()).await
+    }
+
+    /// Removes the object of this uid while nobody has changed it since this version, and leaves what belongs to it, without
+    /// an owner then. Returns whether it was there and goes.
+    pub async fn remove_but_not_dependents(
+        &self,
+        target: Target<'_>,
+        uid: &str,
+        resource_version: &str,
+    ) -> Result<bool, CallError> {
+        self.remove_with(target, uid, Some(resource_version.to_owned()), DeleteParams::orphan()).await
+    }
+
+    async fn remove_with(
+        &self,
+        target: Target<'_>,
+        uid: &str,
+        resource_version: Option<String>,
+        params: DeleteParams,
+    ) -> Result<bool, CallError> {
         let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version };
-        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
+        let params = DeleteParams { preconditions: Some(preconditions), ..params };
         let removal = async {
             let api = target.writing(self)?;
             self.changed(target, "delete", api.delete(target.name, &params)).await

@@ -138,7 +138,7 @@ const PURE_STEPS: [&str; 6] =
 /// Folders that only decide; `fixtures.rs` in them read samples.
 const PURE_FOLDERS: [&str; 2] = ["src/controller/status", "src/controller/workload"];
 /// What else only decides.
-const PURE_FILES: [&str; 46] = [
+const PURE_FILES: [&str; 48] = [
     "src/kubernetes/lease/step.rs",
     "src/serving/authority/rotation.rs",
     "src/serving/injection.rs",
@@ -155,6 +155,7 @@ const PURE_FILES: [&str; 46] = [
     "src/controller/children/cache/kept.rs",
     "src/controller/children/child.rs",
     "src/controller/children/drift.rs",
+    "src/controller/children/helm.rs",
     "src/controller/children/lists.rs",
     "src/controller/children/metadata.rs",
     "src/controller/children/observed_versions.rs",
@@ -163,6 +164,7 @@ const PURE_FILES: [&str; 46] = [
     "src/controller/runtime/schedule.rs",
     "src/controller/control_plane/access/record.rs",
     "src/controller/control_plane/access/steps.rs",
+    "src/controller/control_plane/helm_release/step.rs",
     "src/controller/attached/address.rs",
     "src/controller/attached/attachment.rs",
     "src/controller/attached/certificates.rs",

@@ -9,6 +9,7 @@ mod drift;
 mod events;
 mod grants;
 mod held;
+mod helm_release;
 mod kept;
 mod policies;
 mod references;

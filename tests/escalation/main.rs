@@ -2,6 +2,7 @@
 //! webhooks on a real API server, in every way an object can be sent.
 
 mod accounts;
+mod adoption;
 mod break_glass;
 mod changes;
 mod gains;
@@ -14,7 +15,7 @@ mod stolen_keys;
 mod tenant;
 
 use changes::{Change, changes};
-use crds::well_known::annotation::ACTING;
+use crds::well_known::annotation::{ACTING, ADOPT_HELM_RELEASE};
 use futures::{StreamExt, stream};
 use gains::{FOUNDER, Gain, WITH_RULES, gains};
 use serde_json::{Value, json};
@@ -351,7 +352,7 @@ async fn an_object_under_deletion_is_reviewed_like_any_other() {
 #[tokio::test]
 async fn an_annotation_that_acts_is_a_change_like_any_other() {
     let desk = Tenant::shared().await.desk().await;
-    let (author, runner) = (desk.person(&[]).await, desk.person(&["create deployments.apps"]).await);
+    let (author, runner) = (desk.person(&[]).await, desk.person(&["create,delete deployments.apps"]).await);
     let cases: Vec<_> = Kind::ALL.into_iter().flat_map(|kind| ACTING.map(|key| (kind, key))).collect();
     all(cases, async |(kind, key)| {
         let tell = |problem: String| format!("{kind:?} {key}: {problem}");
@@ -361,7 +362,10 @@ async fn an_annotation_that_acts_is_a_change_like_any_other() {
             marked["metadata"]["annotations"] = json!({ key: value });
             marked
         };
-        let refused = expected([(format!("metadata.annotations[{key}]").as_str(), "CODER0509")]);
+        let field = format!("metadata.annotations[{key}]");
+        let deletes = key == ADOPT_HELM_RELEASE && kind == Kind::ControlPlane;
+        let codes = if deletes { &["CODER0509", "CODER0513"][..] } else { &["CODER0509"] };
+        let refused = expected(codes.iter().map(|code| (field.as_str(), *code)));
         let told = causes(desk.send(&author, Way::Update, false, &with(&stored, "a")).await).map_err(tell)?;
         holds(told == refused, tell(format!("added: {told:?}")))?;
         let sent = desk.send(&runner, Way::Update, false, &with(&stored, "a")).await;

@@ -1,6 +1,7 @@
 //! Every command in the documentation is run: `make` targets exist, and each `kubectl` line works against a cluster with
 //! the shipped manifests and a running operator.
 
+mod helm_release;
 mod installing;
 mod kustomizations;
 mod migration;
@@ -123,7 +124,12 @@ fn every_decision_is_in_the_index_and_fits_on_a_page() {
 #[test]
 fn every_mark_that_people_set_on_a_control_plane_or_a_namespace_is_explained() {
     let page = std::fs::read_to_string(repository().join("docs/control-plane.md")).unwrap();
-    let annotations = [annotation::RECONCILE_AT, annotation::RELEASE_EXTERNAL, annotation::ALLOW_DOWNGRADE];
+    let annotations = [
+        annotation::RECONCILE_AT,
+        annotation::RELEASE_EXTERNAL,
+        annotation::ALLOW_DOWNGRADE,
+        annotation::ADOPT_HELM_RELEASE,
+    ];
     for name in annotations.into_iter().chain([label::WORKSPACES_FROM]) {
         assert!(page.contains(&format!("`{name}")), "{name} is explained nowhere");
     }

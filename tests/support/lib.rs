@@ -16,6 +16,7 @@ pub mod figures;
 pub mod fleet;
 pub mod floor;
 pub mod gitops;
+pub mod helm_release;
 pub mod https;
 pub mod installation;
 pub mod memory;

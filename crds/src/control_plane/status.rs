@@ -47,6 +47,9 @@ kind_status! {
         /// `unknown`.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub external_provisioner_daemons_entitlement: Option<String>,
+        /// Helm release that was taken over; the annotation that names it does nothing more.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub adopted_helm_release: Option<String>,
     }
 }
 

@@ -1,9 +1,10 @@
 //! Brings one child to what it should be: read it, see whether it is ours, apply it if it differs.
 //! It never takes over an object of somebody else, and writes nothing where nothing differs.
 
-use super::{Child, ChildCache, Snapshot, drift};
+use super::{Child, ChildCache, ChildKind, Snapshot, drift, helm};
 use crate::controller::identity::ObjectKey;
 use crate::kubernetes::{CallError, Kube, Target};
+use crds::well_known::{app_name, label};
 use json_patch::Patch;
 use serde_json::Value;
 
@@ -23,6 +24,11 @@ pub enum ChildState {
 }
 
 impl ChildState {
+    /// What became of a call about children that is no apply.
+    pub(crate) fn of_call(error: &CallError) -> Self {
+        Self::failed(error, None)
+    }
+
     fn failed(error: &CallError, ours: Option<Value>) -> Self {
         let text = error.to_string();
         match error {
@@ -242,7 +248,7 @@ async fn apply_version_once(
 ) -> Result<ChildState, CallError> {
     let target = child.target();
     if !is_ours(live) {
-        return Ok(ChildState::Conflict(conflict(target)));
+        return Ok(ChildState::Conflict(conflict(child, live)));
     }
     if child.is_held_by(live) {
         return Ok(ChildState::InPlace(live.clone()));
@@ -266,7 +272,7 @@ async fn apply_once(
     let target = child.target();
     if let Some(live) = live {
         if !is_ours(live) {
-            return Ok(ChildState::Conflict(conflict(target)));
+            return Ok(ChildState::Conflict(conflict(child, live)));
         }
         if is_in_place(live, child) {
             return Ok(ChildState::InPlace(live.clone()));
@@ -323,17 +329,23 @@ async fn disowned(kube: &Kube, target: Target<'_>, live: Value) -> Result<Value,
     }
 }
 
-fn conflict(target: Target<'_>) -> String {
-    let advice = match target.kind {
-        "ServiceAccount" => {
+fn conflict(child: &Child, live: &Value) -> String {
+    let (kind, name) = (child.kind.as_str(), &child.name);
+    let begin = format!("{kind} {name} exists and was not created for this object; it is left alone");
+    // Only a control plane takes over what a chart of Coder installed.
+    let is_server = child.manifest["metadata"]["labels"][label::NAME] == app_name::CONTROL_PLANE;
+    if let Some(annotation) = helm::way_out(live).filter(|_| is_server) {
+        return format!(
+            "{begin}: annotate this object with {annotation} to take it over, or give it another name"
+        );
+    }
+    let advice = match child.kind {
+        ChildKind::ServiceAccount => {
             "set spec.serviceAccount.name and disableCreate: true to use it, or give this object another name"
         }
         _ => "give this object another name, or remove the other one yourself once nothing uses it",
     };
-    format!(
-        "{} {} exists and was not created for this object; it is left alone: {advice}",
-        target.kind, target.name
-    )
+    format!("{begin}: {advice}")
 }
 
 #[cfg(test)]
@@ -363,14 +375,24 @@ mod tests {
 
     #[test]
     fn the_advice_is_one_that_can_be_followed() {
-        let target = |kind| Target { api_version: "v1", kind, plural: "", namespace: "a", name: "coder" };
+        let labels = json!({ label::NAME: app_name::CONTROL_PLANE });
+        let told = |kind, live: &Value| {
+            conflict(&Child::new(kind, "a", "coder", json!({ "metadata": { "labels": labels } })), live)
+        };
+        let strangers = json!({ "metadata": { "namespace": "a" } });
         assert!(
-            conflict(target("ServiceAccount")).contains("spec.serviceAccount.name and disableCreate: true")
+            told(ChildKind::ServiceAccount, &strangers)
+                .contains("spec.serviceAccount.name and disableCreate: true")
         );
         assert_eq!(
-            conflict(target("Service")),
+            told(ChildKind::Service, &strangers),
             "Service coder exists and was not created for this object; it is left alone: give this object another name, or remove \
              the other one yourself once nothing uses it"
         );
+        let of_helm = json!({ "metadata": { "namespace": "a", "labels": { label::MANAGED_BY: "Helm" },
+            "annotations": { "meta.helm.sh/release-name": "prod", "meta.helm.sh/release-namespace": "a" } } });
+        assert!(told(ChildKind::Service, &of_helm).contains("coder.com/adopt-helm-release: prod"));
+        let daemon = Child::new(ChildKind::Deployment, "a", "coder", json!({}));
+        assert!(!conflict(&daemon, &of_helm).contains("adopt-helm-release"), "of another kind");
     }
 }

@@ -169,7 +169,7 @@ pub(crate) fn disowning(live: &Value) -> Option<Patch> {
     (others.len() < managers.len()).then(|| managed_by(live, others))?
 }
 
-fn managed_by(live: &Value, managers: Vec<Value>) -> Option<Patch> {
+pub(super) fn managed_by(live: &Value, managers: Vec<Value>) -> Option<Patch> {
     let version = live.pointer("/metadata/resourceVersion")?.clone();
     let test = TestOperation { path: pointer(&["metadata", "resourceVersion"]), value: version };
     let path = pointer(&["metadata", "managedFields"]);
@@ -183,7 +183,7 @@ fn is_ours(entry: &Value, operation: &str) -> bool {
         && entry.get("subresource").is_none_or(Value::is_null)
 }
 
-fn merge(into: &mut Value, from: &Value) {
+pub(super) fn merge(into: &mut Value, from: &Value) {
     if !into.is_object() {
         *into = Value::Object(Map::new());
     }

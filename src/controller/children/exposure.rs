@@ -18,6 +18,8 @@ pub(crate) enum Exposure {
     Failed(String),
     /// It is left as it is while admission is disabled.
     Withheld(String),
+    /// It is left as it is until something else is done.
+    Later(String),
 }
 
 /// What is told of a cluster without the Gateway API.

@@ -12,6 +12,7 @@ pub(crate) mod exposure;
 mod fingerprint;
 pub(crate) mod gate;
 pub(crate) mod grants;
+pub(crate) mod helm;
 mod lists;
 mod metadata;
 mod observed_versions;

@@ -1,11 +1,12 @@
 //! Brings the children of a control plane to what they should be and prunes what is no longer asked for. It decides what
 //! depends on what: nothing runs, and nothing is granted, under an account that is not in place.
 
-use super::apply_children::{apply_child, is_ours, owner_state};
+use super::apply_children::{apply_beside, is_ours, owner_state};
 use super::build::{Children, WorkspaceAccess};
 use super::dereference::Dereferenced;
 use super::gate::Gate;
 use super::grants::Trouble;
+use super::helm_release::Adoption;
 use super::observed::Grants;
 use super::prune::{self, Left, Wanted};
 use super::reasons::Reason;
@@ -42,6 +43,8 @@ pub(super) struct Applied {
     pub(super) admission_disabled: bool,
     /// Whether nothing is left of what an earlier generation asked for.
     pub(super) pruned: bool,
+    /// How far a Helm release is taken over.
+    pub(super) adoption: Adoption,
 }
 
 impl Applied {
@@ -76,21 +79,23 @@ impl Reconciler {
             (self.applier(&subject.object, gate), &gate.withheld, gate.admission_disabled);
         let Children { service_account, workspace_access, deployment, serving } = children;
         let ServingChildren { service, ingress, http_route, disruption_budget, service_monitor } = serving;
+        let beside = (disruption_budget.as_ref(), service_monitor.as_ref());
         let mut problems = Problems::default();
+        let mut adoption = Box::pin(self.adopt(subject, children, read, gate)).await;
         let owner = owner_state(subject, read);
         let name = service_account_name(&subject.object.key.name, &read.complete.spec);
         let account_use =
             accounts::apply(applier, owner, name, service_account.as_ref(), withheld, &mut problems).await;
         let may_run = account_use == AccountUse::Allowed && !withheld.has(deployment);
         let left = !may_run && owner.running().is_some();
-        if let Some(budget) = disruption_budget {
-            problems.note(&apply_child(subject, applier, budget).await);
-        }
-        if let Some(monitor) = service_monitor {
-            problems.note_unimportant(apply_child(subject, applier, monitor).await);
-        }
-        let service = self.apply_service(subject, service, gate, left, read, &mut problems).await;
-        let (deployment, rollout) = if may_run {
+        apply_beside(subject, applier, beside, &mut problems).await;
+        let service = match adoption.holds_fronts {
+            true => Err(Reason::AdoptingHelmRelease),
+            false => self.apply_service(subject, service, gate, left, read, &mut problems).await,
+        };
+        let (deployment, rollout) = if adoption.holds_deployment {
+            (None, Rollout::Unseen)
+        } else if may_run {
             self.apply_deployment(subject, applier, deployment, read, &mut problems).await
         } else {
             leave(owner)
@@ -98,7 +103,10 @@ impl Reconciler {
         let is_asked_for = may_run && rollout != Rollout::Unseen;
         let exposed = ingress.as_ref().or(http_route.as_ref());
         let ours = |live: &Value, child: &Child| is_ours(subject, child)(live);
-        let exposure = exposure::apply(applier, exposed, withheld, ours, &mut problems).await;
+        let exposure = match (exposed, &adoption.told) {
+            (Some(_), Some(told)) if adoption.holds_fronts => Exposure::Later(told.clone()),
+            _ => exposure::apply(applier, exposed, withheld, ours, &mut problems).await,
+        };
         let barred = |access: &WorkspaceAccess| bar(access, &account_use, withheld);
         let (grants, in_place) = self.apply_grants(subject, applier, workspace_access, barred).await;
         let rolled = is_asked_for && matches!(rollout, Rollout::Complete(_) | Rollout::ScaledToZero);
@@ -107,7 +115,7 @@ impl Reconciler {
         // What comes to be shown meanwhile is for the next reconcile, which reads whether it may change anything.
         let pruned = gate.snapshot.is_some()
             || self.prune(subject, children, wanted, is_exposed, admission_disabled, &mut problems).await;
-        let account = account_use.refusal();
+        let account = adoption.judge(account_use.refusal(), &mut problems);
         Applied {
             service,
             deployment,
@@ -119,6 +127,7 @@ impl Reconciler {
             is_asked_for,
             admission_disabled,
             pruned,
+            adoption,
         }
     }
 
@@ -255,6 +264,7 @@ mod tests {
                 is_asked_for,
                 admission_disabled,
                 pruned: true,
+                adoption: Adoption::default(),
             };
             applied.is_left()
         };

@@ -83,8 +83,22 @@ pub(super) fn owner_state<'a>(subject: &'a Subject, read: &'a Dereferenced) -> O
     OwnerState { object: value, uid, deployment: read.deployment.live.as_ref() }
 }
 
-/// A child of which nothing but its place matters.
-pub(super) async fn apply_child(subject: &Subject, applier: Applier<'_>, child: &Child) -> ChildState {
+/// Applies the disruption budget and the monitor, of which nothing but their place matters.
+pub(super) async fn apply_beside(
+    subject: &Subject,
+    applier: Applier<'_>,
+    (budget, monitor): (Option<&Child>, Option<&Child>),
+    problems: &mut Problems,
+) {
+    if let Some(budget) = budget {
+        problems.note(&apply_child(subject, applier, budget).await);
+    }
+    if let Some(monitor) = monitor {
+        problems.note_unimportant(apply_child(subject, applier, monitor).await);
+    }
+}
+
+async fn apply_child(subject: &Subject, applier: Applier<'_>, child: &Child) -> ChildState {
     applier.apply(child, is_ours(subject, child)).await
 }
 

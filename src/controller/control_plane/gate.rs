@@ -3,6 +3,7 @@
 
 use super::build::{self, Children};
 use super::dereference::Dereferenced;
+use super::helm_release;
 use super::prune;
 use super::reconciler::Reconciler;
 use super::subject::Subject;
@@ -41,7 +42,7 @@ impl Reconciler {
 
     /// Every child, if all of them are known to be what they should be and there is nothing else to do.
     fn unchanged(&self, subject: &Subject, children: &Children, read: &Dereferenced) -> Option<Snapshot> {
-        if read.sends_token() {
+        if read.sends_token() || helm_release::asked_for(&subject.object).is_some() {
             return None;
         }
         // Last, as it remembers: a first generation counts as pruned once its children are known.

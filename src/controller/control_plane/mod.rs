@@ -12,6 +12,7 @@ mod dependants;
 mod dereference;
 mod gate;
 mod grants;
+mod helm_release;
 pub(crate) mod license;
 mod observe;
 mod observed;

@@ -97,6 +97,8 @@ pub(crate) struct Observed {
     pub access_needed: bool,
     /// The license.
     pub license: ExternalState,
+    /// How far a Helm release is taken over, while it is.
+    pub adoption: Option<String>,
 }
 
 impl Observed {
@@ -115,6 +117,7 @@ impl Observed {
             access: not_requested("access of the operator"),
             access_needed: false,
             license: not_requested("a license"),
+            adoption: None,
         }
     }
 
@@ -149,6 +152,7 @@ impl Observed {
             access: external.access(),
             access_needed: external.access_needed(),
             license: external.license(),
+            adoption: applied.adoption.told.clone(),
         }
     }
 }

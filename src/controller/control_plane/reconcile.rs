@@ -3,6 +3,7 @@
 
 use super::access;
 use super::build::build;
+use super::helm_release;
 use super::observed::Observed;
 use super::reconciler::Reconciler;
 use super::requeue::action;
@@ -79,7 +80,8 @@ impl Reconciler {
         let Ok(complete) = self.complete(&object.value) else { return Ok(None) };
         let sends_token = access::sends_token(&complete.spec, self.needs(&object, &complete.spec));
         let refused = !self.grant_index.refused(&object.key).is_empty();
-        if complete.spec.suspend == Some(true) || object.has_finalizer() || sends_token || refused {
+        let adopts = helm_release::asked_for(&object).is_some();
+        if complete.spec.suspend == Some(true) || object.has_finalizer() || sends_token || refused || adopts {
             return Ok(None);
         }
         let broken = broken_rules::<CoderControlPlane>(&object.value);

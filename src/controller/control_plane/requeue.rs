@@ -10,6 +10,8 @@ use std::time::Duration;
 
 /// How often coderd is asked again when all is well.
 pub(super) const RECHECK: Duration = Duration::from_secs(300);
+/// How often a Helm release that is being taken over is looked at: its objects are followed by no watch of ours.
+const ADOPTING: Duration = Duration::from_secs(5);
 
 /// When to look again: soon where something stands in the way that somebody has to move, whatever else is waited for.
 pub(super) fn action(
@@ -26,6 +28,9 @@ pub(super) fn action(
         return Action::BackOff(Duration::ZERO);
     }
     match undisturbed(observed, retry, external) {
+        Action::RequeueAfter(pause) if observed.adoption.is_some() && !blocked => {
+            Action::RequeueAfter(pause.min(ADOPTING))
+        }
         Action::RequeueAfter(pause) if blocked || !pruned => Action::RequeueAfter(pause.min(REFUSED)),
         Action::BackOff(pause) if blocked || !pruned => Action::BackOff(pause.min(REFUSED)),
         action => action,
@@ -78,6 +83,8 @@ mod tests {
         assert_eq!(action(&still(), false, None, None), after(45), "something is left to remove");
         let late = Observed::only(ObservedObject { late: Some("why".to_owned()), ..object() });
         assert_eq!(action(&late, true, None, None), Action::BackOff(Duration::ZERO));
+        let adopting = Observed { adoption: Some("why".to_owned()), ..still() };
+        assert_eq!(action(&adopting, false, None, None), after(5), "no watch tells of it");
         let message = || vec!["why".to_owned()];
         let refused = || Grants {
             troubles: vec![Ungranted {

@@ -42,6 +42,9 @@ pub(super) fn status(
         status.replicas = Some(rollout::replicas(deployment));
         status.ready_replicas = Some(rollout::ready_replicas(deployment));
     }
+    if let Some(release) = &applied.adoption.finished {
+        status.adopted_helm_release = Some(release.clone());
+    }
     status.selector = Some(owner(&subject.complete).selector_text());
     status.url = Some(external.url.clone());
     identity(&mut status, &observed.coderd);
@@ -182,6 +185,7 @@ fn unfinished(observed: &Observed) -> Option<Because> {
     None.or_else(|| summary::failed(&observed.object))
         .or_else(grant)
         .or_else(|| summary::missing(&observed.object))
+        .or_else(|| observed.adoption.clone().map(|told| (Reason::AdoptingHelmRelease, told)))
         .or_else(rollout)
         .or_else(exposure)
         .or_else(coderd)
@@ -218,6 +222,7 @@ fn exposure(exposure: &Exposure) -> Finding {
         Exposure::NoGatewayApi => Finding::no(EXPOSED, Reason::NoGatewayAPI, NO_GATEWAY_API),
         Exposure::Failed(message) => Finding::no(EXPOSED, Reason::ExposureFailed, &**message),
         Exposure::Withheld(message) => Finding::no(EXPOSED, Reason::AdmissionDisabled, &**message),
+        Exposure::Later(message) => Finding::no(EXPOSED, Reason::AdoptingHelmRelease, &**message),
     }
 }
 

@@ -96,6 +96,7 @@ fn unfinished(observed: &Observed) -> Option<Because> {
         Exposure::NoGatewayApi => Some((Reason::NoGatewayAPI, NO_GATEWAY_API.to_owned())),
         Exposure::Failed(why) => Some((Reason::ExposureFailed, why.clone())),
         Exposure::Withheld(why) => Some((Reason::AdmissionDisabled, why.clone())),
+        Exposure::Later(why) => Some((Reason::Progressing, why.clone())),
         Exposure::NotRequested | Exposure::InPlace(_) => None,
     };
     let health = || {
@@ -118,6 +119,7 @@ fn exposure(exposure: &Exposure) -> Option<Finding> {
         Exposure::NoGatewayApi => Finding::no(EXPOSED, Reason::NoGatewayAPI, NO_GATEWAY_API),
         Exposure::Failed(why) => Finding::no(EXPOSED, Reason::ExposureFailed, &**why),
         Exposure::Withheld(why) => Finding::no(EXPOSED, Reason::AdmissionDisabled, &**why),
+        Exposure::Later(why) => Finding::no(EXPOSED, Reason::Progressing, &**why),
     })
 }
 

@@ -89,10 +89,12 @@ pub(super) const EVERYWHERE: Role = Role {
         },
         Grant {
             on: On::Resources { group: "", resources: &["services"] },
-            verbs: &["get", "list", "watch", "create", "patch"],
+            verbs: &["get", "list", "watch", "create", "patch", "delete"],
             parts: &[Part::Controller],
             extent: Extent::Namespace,
-            reason: "A child of every control plane and workspace proxy; it goes with its owner.",
+            reason: "A child of every control plane and workspace proxy; it goes with its owner. None is ever deleted: clusters that \
+                     guard owner references ask for that right when one is written on a Service that is there already, such as \
+                     that of a Helm release.",
         },
         Grant {
             on: On::Resources { group: "", resources: &["serviceaccounts"] },
@@ -107,7 +109,23 @@ pub(super) const EVERYWHERE: Role = Role {
             parts: &[Part::Controller],
             extent: Extent::Namespace,
             reason: "The same for its pods. Before the key of a provisioner that goes is deleted, its Deployment is removed, so \
-                     that daemons finish their builds.",
+                     that daemons finish their builds; that of a Helm release is removed without its pods when an annotation \
+                     asks to take the release over.",
+        },
+        Grant {
+            on: On::Resources { group: "apps", resources: &["replicasets"] },
+            verbs: &["get", "list", "delete"],
+            parts: &[Part::Controller],
+            extent: Extent::Namespace,
+            reason: "The pods that such a Deployment leaves behind go with their ReplicaSets, once ours serve; asked only while a \
+                     Helm release is taken over, for those that it had and nobody controls.",
+        },
+        Grant {
+            on: On::Resources { group: "discovery.k8s.io", resources: &["endpointslices"] },
+            verbs: &["get", "list"],
+            parts: &[Part::Controller],
+            extent: Extent::Namespace,
+            reason: "Whether the Service leads past those pods; asked only before they go.",
         },
         Grant {
             on: On::Resources { group: "", resources: &["pods"] },

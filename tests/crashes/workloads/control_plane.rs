@@ -5,6 +5,7 @@ use super::{is_gone, is_ready, names_of};
 use serde_json::{Value, json};
 use support::campaign::{Change, Kind, Prepared, Subject, Target, Tolerance, Workload};
 use support::coderd::license_with;
+use support::helm_release;
 use support::objects::{self, condition};
 
 /// The operator as its reconciler of control planes.
@@ -95,7 +96,7 @@ fn has_a_license(subject: Option<&Value>) -> bool {
 
 /// Everything a control plane goes through.
 pub fn all() -> Vec<Workload> {
-    [lifetime(), access(), exposure(), grants()].concat()
+    [lifetime(), access(), exposure(), grants(), adoption()].concat()
 }
 
 fn licensed() -> Value {
@@ -213,4 +214,30 @@ fn grants() -> Vec<Workload> {
             done: is_ready,
         },
     ]
+}
+
+fn is_in_conflict(subject: Option<&Value>) -> bool {
+    subject.is_some_and(|object| condition(object, "Stalled")["reason"] == "ChildConflict")
+}
+
+fn has_adopted(subject: Option<&Value>) -> bool {
+    is_ready(subject) && subject.is_some_and(|object| object["status"]["adoptedHelmRelease"] == "prod")
+}
+
+/// What a Helm release has under its names, taken over; see `tests/control_plane/helm_release.rs` for what must hold meanwhile.
+fn adoption() -> Vec<Workload> {
+    let mut spec = with_ingress();
+    spec["serviceAccount"] = json!({ "name": "coder" });
+    let before = control_plane(&spec);
+    let mut plane = before.clone();
+    plane["metadata"]["annotations"] = json!({ "coder.com/adopt-helm-release": "prod" });
+    vec![Workload {
+        name: "adoption",
+        other_namespaces: &[],
+        before: [helm_release::objects("{home}", "prod", 1), vec![database(), before]].concat(),
+        prepared: Prepared::Subject(is_in_conflict),
+        change: Change::Apply(vec![plane]),
+        then: None,
+        done: has_adopted,
+    }]
 }

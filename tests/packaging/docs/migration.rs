@@ -1,5 +1,6 @@
-//! Every command of docs/migration.md, run in the order of the page on what the Go operator installs: from there to us,
-//! back, to us again, and away; and from an earlier build of ours, whose objects had other names. The operator under test runs as a process in the place of its pods.
+//! Every command of docs/migration.md but those about Helm, which `helm_release` runs, in the order of the page on what the Go
+//! operator installs: from there to us, back, to us again, and away; and from an earlier build of ours, whose objects had other
+//! names. The operator under test runs as a process in the place of its pods.
 
 use crate::docs::{BINARY, LIMIT, commands};
 use serde_json::{Value, json};
@@ -190,7 +191,7 @@ impl Walk {
     }
 }
 
-const BEYOND: [&str; 2] = ["update secrets", "delete services"];
+const BEYOND: [&str; 2] = ["update secrets", "update services"];
 
 #[tokio::test]
 async fn the_page_leads_from_the_go_operator_to_us_and_back_and_away() {
@@ -304,7 +305,7 @@ async fn from_an_earlier_build(walk: &mut Walk) {
     walk.cluster.kubectl_with_input("apply --server-side -f -", &earlier).await.expect_ok();
     walk.kubectl("rollout status deployment/coder-k8s -n coder-system --timeout=60s").await;
     // What somebody gave it to hand on.
-    let services = "create clusterrole coder-workspace-services --verb=delete --resource=services";
+    let services = "create clusterrole coder-workspace-services --verb=update --resource=services";
     walk.kubectl(services).await;
     let bind = "create clusterrolebinding coder-workspace-services --clusterrole=coder-workspace-services";
     walk.kubectl(&format!("{bind} --serviceaccount=coder-system:coder-k8s")).await;
@@ -320,7 +321,7 @@ async fn from_an_earlier_build(walk: &mut Walk) {
     );
     assert!(walk.may_in("coder-system", "get secrets").await, "the rights of the new names are in force");
     walk.follow("Permissions that you gave the operator to hand on").await;
-    for right in ["create pods", "delete services", "create roles"] {
+    for right in ["create pods", "update services", "create roles"] {
         assert!(!walk.may(right).await, "{right} is for the other account");
         let words = format!("auth can-i {right} -n kube-system --as={ACCOUNT}-grants");
         assert_eq!(walk.kubectl(&words).await.trim(), "yes", "{right}");

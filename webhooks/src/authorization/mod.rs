@@ -2,6 +2,7 @@
 //! Never asks: the webhook sends the reviews and gives back the answers.
 
 mod access_reviews;
+mod adoption;
 mod changes;
 mod exposure;
 mod grants;
@@ -101,6 +102,7 @@ pub fn required_access(old: Option<&Value>, new: &Value, namespace: &str, kind: 
     let old = old.map(|old| schema::without_nulls(kind, old));
     let (old, new) = (old.as_deref(), &*new);
     let mut required = run_pods::added(kind, old, new, namespace);
+    required.extend(adoption::added(kind, old, new, namespace));
     required.extend(pod_security::added(old, new, namespace));
     required.extend(sent_secrets::added(kind, old, new, namespace));
     required.extend(kept_secret::added(kind, old, new, namespace));
@@ -156,6 +158,7 @@ pub(crate) fn table() -> Vec<Row> {
         required: "`create pods` in the namespace of the object",
         instead: "`create deployments.apps` there",
     },
+    adoption::row(),
     Row {
         code: "CODER0507",
         fields: OUTSIDE_RESTRICTED.into(),

@@ -50,6 +50,6 @@ fn tells_another_address(kind: Kind, old: &Value, new: &Value) -> bool {
 }
 
 /// Keys of annotations have dots in them: no path leads to one.
-fn annotation<'a>(object: &'a Value, name: &str) -> Option<&'a Value> {
+pub(super) fn annotation<'a>(object: &'a Value, name: &str) -> Option<&'a Value> {
     object.get("metadata")?.get("annotations")?.get(name)
 }

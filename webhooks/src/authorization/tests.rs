@@ -1,6 +1,7 @@
 //! Tests of what is asked for which change, and of how answers become a decision.
 //! They never meet a cluster: the answers are given by the test.
 
+mod adoption;
 mod budget;
 mod exposure;
 mod kept_secret;
@@ -284,12 +285,21 @@ fn the_table_names_every_code_that_is_asked_for() {
     let codes: Vec<&str> = table().iter().map(|line| line.code).collect();
     assert_eq!(
         codes,
-        ["CODER0509", "CODER0507", "CODER0506", "CODER0512", "CODER0510", "CODER0502", "CODER0503"]
+        [
+            "CODER0509",
+            "CODER0513",
+            "CODER0507",
+            "CODER0506",
+            "CODER0512",
+            "CODER0510",
+            "CODER0502",
+            "CODER0503"
+        ]
     );
     assert!(codes.iter().all(|code| crate::rules::by_code(code).is_some()));
     let words = &table()[0].fields;
     assert!(
-        words.contains("`suspend`, `replicas`") && words.contains("`coder.com/rotate-token` and"),
+        words.contains("`suspend`, `replicas`") && words.contains("`coder.com/allow-downgrade` and"),
         "{words}"
     );
 }

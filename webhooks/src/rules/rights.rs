@@ -174,4 +174,20 @@ pub(super) static RULES: &[Rule] = &[
         bad: "kind: CoderProvisioner\nspec:\n  key: {secretName: shop-db, secretKey: url}   # by somebody who may not create Secrets",
         good: "kind: CoderProvisioner\nspec:\n  key: {name: builders}",
     },
+    Rule {
+        code: "CODER0513",
+        title: "Whoever has a Helm release taken over must be allowed to delete Deployments",
+        kinds: &[Kind::ControlPlane],
+        fields: &["metadata.annotations"],
+        severity: Severity::Deny,
+        when: When::Always,
+        layers: WEBHOOK,
+        check: Check::Access,
+        fix: "ask somebody who may delete Deployments in this namespace to apply it",
+        why: "On behalf of the author of coder.com/adopt-helm-release the operator deletes the Deployment of the release that it \
+              names, and its pods once others serve in their place.",
+        bad: "kind: CoderControlPlane\nmetadata:\n  annotations:\n    coder.com/adopt-helm-release: coder   # by somebody who may not \
+              delete Deployments",
+        good: "kind: CoderControlPlane\nmetadata:\n  annotations: {}",
+    },
 ];

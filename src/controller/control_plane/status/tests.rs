@@ -34,6 +34,7 @@ fn healthy() -> Observed {
         access: state(ExternalPhase::Granted, Reason::TokenProven),
         access_needed: true,
         license: state(ExternalPhase::Granted, Reason::Applied),
+        adoption: None,
     }
 }
 
