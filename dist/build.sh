@@ -78,7 +78,7 @@ kind: Kustomization
 resources:
   - $(realpath --relative-to="$pages/install" kustomize/overlays/default)
 images:
-  - name: coder-k8s
+  - name: ghcr.io/coder/coder-k8s
     newName: $REGISTRY/coder-k8s
     newTag: $version
 KUSTOMIZATION
