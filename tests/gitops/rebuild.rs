@@ -22,10 +22,15 @@ fn keys(object: &Value) -> Value {
 /// The label whose value tells of which versions of its Secrets and ConfigMaps an object knows.
 const VERSIONS: &str = "coder.com/consumed-versions";
 
+/// The record that a registration was taken over: there is nothing to take over beside an empty database.
+const TAKEN_OVER: &str = "coder.com/adopted-proxy";
+
 /// An object without what is another one's in every cluster: identity, addresses, and the values of secrets, of their checksums
 /// and of versions.
 fn lasting(object: &Value) -> Value {
     let (mut spec, mut labels) = (object["spec"].clone(), object["metadata"]["labels"].clone());
+    let mut annotations = object["metadata"]["annotations"].clone();
+    annotations.as_object_mut().and_then(|annotations| annotations.remove(TAKEN_OVER));
     if let Some(versions) = labels.get_mut(VERSIONS) {
         *versions = Value::Null;
     }
@@ -35,7 +40,7 @@ fn lasting(object: &Value) -> Value {
     if let Some(annotations) = spec.pointer_mut("/template/metadata/annotations") {
         *annotations = keys(annotations);
     }
-    json!({ "labels": labels, "annotations": keys(&object["metadata"]["annotations"]),
+    json!({ "labels": labels, "annotations": keys(&annotations),
         "spec": spec, "data": keys(&object["data"]), "rules": object["rules"], "subjects": object["subjects"],
         "roleRef": object["roleRef"], "type": object["type"] })
 }
