@@ -1,7 +1,7 @@
 //! Objects of our kinds as a watch keeps them: trimmed metadata, and the texts of spec and status. Nothing of them is decided
 //! here, and one that our types cannot read is one bad object.
 
-use super::own;
+use super::own::{self, Records};
 use super::partial::part_of_kind;
 use super::trimmed::{MOST, metadata};
 use kube::Resource;
@@ -31,15 +31,15 @@ enum Status {
     /// It has none.
     Absent,
     Text(Box<RawValue>),
-    /// Longer than any that we write, and not kept.
-    TooLong,
+    /// Longer than any that we write: of the rest nothing is kept.
+    TooLong(Records),
 }
 
 impl Status {
     fn of(text: Option<Box<RawValue>>) -> Self {
         match text {
             None => Self::Absent,
-            Some(text) if text.get().len() > LONGEST_STATUS => Self::TooLong,
+            Some(text) if text.get().len() > LONGEST_STATUS => Self::TooLong(Records::of(text.get())),
             Some(text) => Self::Text(text),
         }
     }
@@ -63,7 +63,7 @@ impl<K> Kept<K> {
         match &self.status {
             Status::Absent => Some(Value::Null),
             Status::Text(text) => own::status_field(text.get(), field),
-            Status::TooLong => None,
+            Status::TooLong(records) => records.field(field),
         }
     }
 }
@@ -99,7 +99,7 @@ impl<K: Resource<DynamicType = ()>> Kept<K> {
         let status = match &self.status {
             Status::Absent => None,
             Status::Text(text) => Some(&**text),
-            Status::TooLong => return None,
+            Status::TooLong(_) => return None,
         };
         if self.metadata.finalizers.as_ref().is_some_and(|all| all.len() >= MOST) {
             return None;
@@ -192,6 +192,10 @@ mod tests {
             (field(&text(json!({"name": "a"}), json!({"url": "x".repeat(9000)}))), field(&long)),
             (None, None)
         );
+        let recorded =
+            text(json!({"name": "a"}), json!({"url": "x".repeat(LONGEST_STATUS), "key": {"a": 1}}));
+        let recorded = from_str::<Kept<CoderControlPlane>>(&recorded).unwrap();
+        assert_eq!((recorded.status_field("key"), recorded.object()), (Some(json!({"a": 1})), None));
         let many: Vec<String> = (0..MOST + 1).map(|number| format!("a/{number}")).collect();
         assert_eq!(
             kept(&text(json!({"name": "a", "finalizers": many}), json!({}))),

@@ -11,8 +11,13 @@ use std::collections::BTreeMap;
 
 /// Finalizers, or owners, of an object.
 const MOST_LISTED: usize = 500;
-/// Bytes of one field of the status. Nothing that we record is longer.
+/// Bytes of one field of the status. Nothing that we write is longer.
 const LARGEST_FIELD: usize = 8 * 1024;
+/// Fields of the status that other objects are held against. Each is read as long as the schema lets it be, whoever wrote it:
+/// nobody waits for an object of which it is not known what it has.
+const RECORDS: [&str; 2] = ["key", "registration"];
+/// Bytes of one of these.
+const LARGEST_RECORD: usize = 64 * 1024;
 /// Conditions that are read, and bytes of one: those of ours are fewer and shorter.
 const MOST_CONDITIONS: usize = 64;
 const LARGEST_CONDITION: usize = 4 * 1024;
@@ -90,18 +95,50 @@ fn status(text: &str) -> Result<Value, Unread> {
     for (name, raw) in fields {
         if name == "conditions" {
             status.insert(name, Value::Array(conditions(raw)?));
-        } else if raw.get().len() <= LARGEST_FIELD {
+        } else if raw.get().len() <= largest(&name) {
             status.insert(name, from_str(raw.get())?);
         }
     }
     Ok(Value::Object(status))
 }
 
+/// Bytes of a field of this name.
+fn largest(name: &str) -> usize {
+    if RECORDS.contains(&name) { LARGEST_RECORD } else { LARGEST_FIELD }
+}
+
+/// What is kept of a status that is too long: the fields that other objects are held against.
+#[derive(Debug, Clone)]
+pub(super) struct Records(BTreeMap<&'static str, Option<Box<RawValue>>>);
+
+impl Records {
+    /// Those of a status.
+    pub(super) fn of(text: &str) -> Self {
+        let Ok(fields) = from_str::<BTreeMap<String, &RawValue>>(text) else {
+            return Self(RECORDS.map(|name| (name, None)).into());
+        };
+        let is_kept = |raw: &&RawValue| raw.get().len() <= LARGEST_RECORD;
+        let there = RECORDS.into_iter().filter_map(|name| Some((name, fields.get(name)?)));
+        Self(there.map(|(name, raw)| (name, Some(*raw).filter(is_kept).map(ToOwned::to_owned))).collect())
+    }
+
+    /// One of them, null if there is none; nothing if it is not kept.
+    pub(super) fn field(&self, name: &str) -> Option<Value> {
+        if !RECORDS.contains(&name) {
+            return None;
+        }
+        match self.0.get(name) {
+            Some(raw) => from_str(raw.as_ref()?.get()).ok(),
+            None => Some(Value::Null),
+        }
+    }
+}
+
 /// One field of a status, null if there is none; nothing if it is too large for us to have recorded it.
 pub(super) fn status_field(text: &str, field: &str) -> Option<Value> {
     let fields: BTreeMap<String, &RawValue> = from_str(text).ok()?;
     match fields.get(field) {
-        Some(raw) if raw.get().len() > LARGEST_FIELD => None,
+        Some(raw) if raw.get().len() > largest(field) => None,
         Some(raw) => from_str(raw.get()).ok(),
         None => Some(Value::Null),
     }
@@ -155,6 +192,24 @@ mod tests {
         assert!(read.to_string().len() < 16_000);
         assert_eq!(read["status"]["licenseTier"], "premium", "what is recorded stays");
         assert_eq!(read["metadata"]["resourceVersion"], "7");
+    }
+
+    #[test]
+    fn what_is_recorded_is_read_as_long_as_the_schema_lets_it_be() {
+        let status = |length: usize, url: usize| {
+            let record = json!({ "current": { "name": "x".repeat(length) } });
+            (json!({ "registration": record, "url": "x".repeat(url) }).to_string(), record)
+        };
+        let (text, record) = status(60_000, 9_000);
+        assert_eq!(status_field(&text, "registration"), Some(record.clone()));
+        assert_eq!(super::status(&text).unwrap(), json!({ "registration": record }));
+        let (text, record) = status(60_000, 1_000_000);
+        let records = Records::of(&text);
+        assert_eq!((records.field("registration"), records.field("key")), (Some(record), Some(Value::Null)));
+        assert_eq!(records.field("url"), None);
+        for text in [status(70_000, 0).0, "[]".to_owned()] {
+            assert_eq!(Records::of(&text).field("registration"), None);
+        }
     }
 
     #[test]

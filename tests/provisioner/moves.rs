@@ -36,6 +36,20 @@ async fn only_the_secret_changes() {
     assert_eq!(site.made_and_deleted(), (1, 0), "nothing was rotated");
 }
 
+async fn an_immutable_secret_has_data_of_others() {
+    let site = Site::new("kept").await;
+    site.apply(&json!({})).await;
+    site.ready().await;
+    let others = json!({ "stringData": { "db-password": "hunter2" }, "immutable": true });
+    site.patch("secret", SECRET, &others).await;
+    site.apply(&json!({ "key": { "secretName": "elsewhere" } })).await;
+    let told = site.until_event("SecretLeftBehind").await;
+    assert!(told.contains(SECRET), "{told}");
+    site.ready().await;
+    assert_eq!(site.plaintext(SECRET, "db-password").await.as_deref(), Some("hunter2"));
+    assert_eq!(site.made_and_deleted(), (1, 0), "nothing was rotated");
+}
+
 async fn the_organization_is_renamed() {
     let site = Site::new("renamed").await;
     site.coderd().add_organization("team");
@@ -224,6 +238,7 @@ async fn another_name_is_another_key() {
 async fn a_provisioner_moves_and_rotates_only_what_it_must() {
     let cases: Vec<Case<'_>> = vec![
         ("only the Secret".to_owned(), Box::pin(only_the_secret_changes())),
+        ("an immutable Secret".to_owned(), Box::pin(an_immutable_secret_has_data_of_others())),
         ("organization renamed".to_owned(), Box::pin(the_organization_is_renamed())),
         ("organization changed".to_owned(), Box::pin(the_organization_changes())),
         ("control plane swapped".to_owned(), Box::pin(the_control_plane_is_swapped())),

@@ -1,9 +1,10 @@
 //! How a workspace proxy leaves: its registration first, unless somebody says otherwise or nobody can be asked any more.
 
-use crate::site::{NAME, Site};
+use crate::site::{NAME, Site, wait};
 use serde_json::json;
 use support::coderd::{Fault, Occurrence};
 use support::objects::condition;
+use support::wait::holds;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_registration_goes_with_its_object() {
@@ -42,6 +43,32 @@ async fn it_goes_when_coderd_comes_back() {
     site.coderd().clear_faults();
     site.until_gone("coderworkspaceproxy", NAME).await;
     assert!(site.names().is_empty());
+}
+
+/// The answer that told its id is lost, and what stands before coderd says that there is nothing of the name.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_whose_id_is_not_known_is_looked_for_before_it_counts_as_gone() {
+    let site = Site::new("no-id").await;
+    let (show, list) = ("GET /api/v2/workspaceproxies/{proxy}", "GET /api/v2/workspaceproxies");
+    let made = site.coderd().inject(
+        "POST /api/v2/workspaceproxies",
+        Occurrence::Next,
+        Fault::hang_after_processing(),
+    );
+    site.coderd().inject(show, Occurrence::Every, Fault::status(404));
+    site.apply(&json!({})).await;
+    wait("it to be made", async || holds(made.hits() > 0, "not yet".to_owned())).await;
+    let untold = site.coderd().inject(list, Occurrence::Every, Fault::status(500));
+    let object = site.get("coderworkspaceproxy", NAME).await.unwrap();
+    let pending = &object["status"]["registration"]["pending"];
+    assert_eq!((&pending["attempted"], pending.get("id")), (&json!(true), None), "{object}");
+    site.remove("coderworkspaceproxy", NAME).await;
+    let is_held = |object: &serde_json::Value| condition(object, "CleanedUp")["status"] == "False";
+    site.until("it is held", is_held).await;
+    assert_eq!(site.names(), [NAME]);
+    untold.withdraw();
+    site.until_gone("coderworkspaceproxy", NAME).await;
+    assert!(site.names().is_empty(), "{:?}", site.names());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,7 +1,7 @@
 //! What the security review found that a workspace proxy could be made to do, each as it was done: a coderd that says whatever
 //! helps it, a token that opens a door but gives no right, a status that somebody else writes.
 
-use crate::site::{Double, NAME, SECRET, Site, wait};
+use crate::site::{Double, NAME, Site, wait};
 use serde_json::{Value, json};
 use support::coderd::{Fault, Occurrence};
 use support::objects::{condition, control_plane, is_ready, secret, text};
@@ -96,16 +96,8 @@ async fn a_token_of_a_proxy_of_another_name_makes_it_nobodys_own() {
     let site = Site::new("lent").await;
     let token = site.coderd().add_workspace_proxy("theirs");
     site.apply(&json!({ "suspend": true })).await;
-    let object = site.until_reason("Suspended", "Suspended").await;
-    let owner = json!([{ "apiVersion": "coder.com/v1alpha1", "kind": "CoderWorkspaceProxy", "name": NAME,
-        "uid": object["metadata"]["uid"], "controller": true }]);
-    site.create(
-        "secret",
-        json!({ "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
-        "metadata": { "name": SECRET, "namespace": site.ns, "ownerReferences": owner },
-        "stringData": { "token": token } }),
-    )
-    .await;
+    site.until_reason("Suspended", "Suspended").await;
+    site.create_token(&token).await;
     site.apply(&json!({ "suspend": false })).await;
     wait("a proxy of its own", async || {
         let names = site.names();

@@ -221,6 +221,17 @@ impl Site {
         made.map(drop).unwrap_or_else(|error| panic!("{kind}: {error}"));
     }
 
+    /// Makes the Secret of a token as the older operator does: it is the object's, and nothing else says whose token it has.
+    pub async fn create_token(&self, token: &str) {
+        let object = self.get("coderworkspaceproxy", NAME).await.expect("the object is there");
+        let owner = json!([{ "apiVersion": "coder.com/v1alpha1", "kind": "CoderWorkspaceProxy", "name": NAME,
+            "uid": object["metadata"]["uid"], "controller": true }]);
+        let metadata = json!({ "name": SECRET, "namespace": self.ns, "ownerReferences": owner });
+        let secret = json!({ "apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata,
+            "stringData": { "token": token } });
+        self.create("secret", secret).await;
+    }
+
     pub async fn patch(&self, kind: &str, name: &str, change: &Value) {
         let patch = Patch::Merge(change);
         let patched = api(&self.client, kind, &self.ns).patch(name, &PatchParams::default(), &patch).await;

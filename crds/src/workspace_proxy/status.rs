@@ -74,6 +74,7 @@ pub struct ReplacedToken {
     /// How often.
     pub times: i32,
     /// When that was noticed last.
+    #[schemars(length(max = 64))]
     pub last: Time,
 }
 
@@ -94,13 +95,14 @@ pub struct RecordedProxy {
     pub control_plane_uid: Option<String>,
     /// Address that `bootstrap` gives; absent with a control plane.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 2100))]
+    #[schemars(length(max = 300))]
     pub address: Option<String>,
     /// Id of the deployment of coderd it is in; another one means another database.
     #[serde(rename = "deploymentID")]
     #[schemars(length(max = 64))]
     pub deployment_id: String,
     /// Since when it is what it is: being made, in use or retiring.
+    #[schemars(length(max = 64))]
     pub since: Time,
     /// Whether coderd was asked to make it, or to replace its token.
     pub attempted: bool,

@@ -63,6 +63,28 @@ impl Found {
     }
 }
 
+/// What became of a place that was to be emptied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Emptied {
+    /// Nothing of ours is left there.
+    Done,
+    /// Somebody changed the Secret in between: it is to be looked at again.
+    Changed,
+    /// It is left as it is: nobody can change the Secret, and others have data in it.
+    Left,
+}
+
+/// How a place is emptied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Removal {
+    /// With its Secret.
+    Whole,
+    /// By itself.
+    Entry,
+    /// Not at all.
+    Impossible,
+}
+
 /// How a plaintext is written.
 enum Write {
     /// There is no Secret yet.
@@ -122,16 +144,16 @@ impl Secrets<'_> {
         }
     }
 
-    /// Whether a plaintext could be put into a place now: what is shown once is asked for only if it can be kept. Nothing is
-    /// written.
+    /// Whether a plaintext could be put into a place now with these annotations: what is shown once is asked for only if it can be
+    /// kept. Nothing is written.
     pub(crate) async fn rehearse(
         &self,
         place: &SecretPlace,
         found: &Found,
         plaintext: &Confidential<String>,
-        mark: &str,
+        marks: &[(&str, String)],
     ) -> Result<(), CallError> {
-        match self.written(place, found, plaintext, &[(self.mark, mark.to_owned())]) {
+        match self.written(place, found, plaintext, marks) {
             Write::New(manifest) => self.kube.rehearse_create(self.target(place), &manifest).await,
             Write::Change(patch) => self.kube.rehearse_patch(self.target(place), patch).await,
         }
@@ -159,30 +181,53 @@ impl Secrets<'_> {
         Write::Change(Patch([unchanged(secret)].into_iter().chain(data).chain(annotations).collect()))
     }
 
-    /// Empties a place that is no longer asked for: the whole Secret, unless something else is in it that can stay. Returns whether
-    /// nothing of ours is left there: a Secret that somebody changed in between is to be looked at again.
+    /// Empties a place that is no longer asked for: the whole Secret if that may go and nothing else is in it.
     pub(crate) async fn empty(
         &self,
         place: &SecretPlace,
         found: &Found,
         whole: bool,
-    ) -> Result<bool, CallError> {
-        let (Some(secret), Content::Plaintext(..)) = (&found.secret, &found.content) else { return Ok(true) };
+    ) -> Result<Emptied, CallError> {
+        let (Some(secret), Content::Plaintext(..)) = (&found.secret, &found.content) else {
+            return Ok(Emptied::Done);
+        };
         let text = |pointer: &str| secret.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-        if whole && goes_whole(secret) {
-            let version = Some(text("/metadata/resourceVersion").to_owned());
-            return self.kube.remove_version(self.target(place), text("/metadata/uid"), version).await;
+        match removal(secret, whole) {
+            Removal::Whole => {
+                let version = Some(text("/metadata/resourceVersion").to_owned());
+                let target = self.target(place);
+                let is_gone = self.kube.remove_version(target, text("/metadata/uid"), version).await?;
+                Ok(if is_gone { Emptied::Done } else { Emptied::Changed })
+            }
+            Removal::Entry => {
+                let path = PointerBuf::from_tokens(["data", &place.data_key]);
+                let removal = PatchOperation::Remove(RemoveOperation { path });
+                self.kube.patch(self.target(place), Patch(vec![unchanged(secret), removal])).await?;
+                Ok(Emptied::Done)
+            }
+            Removal::Impossible => Ok(Emptied::Left),
         }
-        let path = PointerBuf::from_tokens(["data", &place.data_key]);
-        let removal = PatchOperation::Remove(RemoveOperation { path });
-        self.kube.patch(self.target(place), Patch(vec![unchanged(secret), removal])).await.map(|_| true)
     }
 }
 
-/// Whether a Secret of ours, of which nothing is read any more, is deleted and not emptied. The older operator took over Secrets with
-/// whatever else was in them, which stays; but for one that nobody can change there is no other way to end what it shows.
-fn goes_whole(secret: &Value) -> bool {
-    secret["immutable"] == true || secret["data"].as_object().is_some_and(|data| data.len() == 1)
+/// How a Secret of ours is emptied of which nothing is read any more; `whole` is whether it may go with everything of ours. The
+/// older operator took over Secrets with whatever else was in them, which stays.
+fn removal(secret: &Value, whole: bool) -> Removal {
+    let is_all = secret["data"].as_object().is_some_and(|data| data.len() == 1);
+    match secret["immutable"] == true {
+        _ if whole && is_all => Removal::Whole,
+        true => Removal::Impossible,
+        false => Removal::Entry,
+    }
+}
+
+/// What is said of a Secret that was left with a plaintext which nothing reads any more.
+pub(crate) fn left(place: &SecretPlace) -> String {
+    let SecretPlace { secret, data_key } = place;
+    format!(
+        "Secret {secret} is no longer used and was left as it is: it is immutable and holds more than {data_key}; move the rest \
+         elsewhere, then delete it"
+    )
 }
 
 fn content(secret: &Value, data_key: &str, uid: &str, mark: &str) -> Content {
@@ -251,12 +296,19 @@ mod tests {
     }
 
     #[test]
-    fn what_else_is_in_a_secret_stays_unless_nobody_can_change_it() {
+    fn what_else_is_in_a_secret_stays() {
         let (alone, more) = (json!({ "key": "cGxhaW4=" }), json!({ "key": "cGxhaW4=", "other": "eA==" }));
-        assert!(goes_whole(&secret("u1", alone)) && !goes_whole(&secret("u1", more.clone())));
-        let mut immutable = secret("u1", more);
-        immutable["immutable"] = json!(true);
-        assert!(goes_whole(&immutable));
+        let how = |data: &Value, immutable: bool, whole: bool| {
+            let mut secret = secret("u1", data.clone());
+            secret["immutable"] = json!(immutable);
+            removal(&secret, whole)
+        };
+        for immutable in [false, true] {
+            assert_eq!(how(&alone, immutable, true), Removal::Whole);
+        }
+        assert_eq!((how(&more, false, true), how(&alone, false, false)), (Removal::Entry, Removal::Entry));
+        assert_eq!(how(&more, true, true), Removal::Impossible, "others need what is in it");
+        assert_eq!(how(&alone, true, false), Removal::Impossible);
     }
 
     #[test]

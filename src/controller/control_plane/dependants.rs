@@ -10,6 +10,8 @@ use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use kube::Resource;
 use kube::core::ObjectMeta;
 use serde::Deserialize as DeriveDeserialize;
+use serde::de::IgnoredAny;
+use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// The group of the aggregated API.
@@ -23,6 +25,8 @@ const LONGEST_NAME: usize = 253;
 struct Spec {
     #[serde(default)]
     control_plane_ref: Option<ControlPlaneRef>,
+    #[serde(default)]
+    bootstrap: Option<IgnoredAny>,
     #[serde(default)]
     suspend: Option<bool>,
 }
@@ -47,12 +51,12 @@ fn reference(provisioner: &Kept<CoderProvisioner>) -> Option<String> {
 }
 
 /// The uids of the control planes that the status of an object has recorded something of in this field; nothing if it is longer
-/// than is kept.
-fn recorded<K: Resource<DynamicType = ()>>(kept: &Kept<K>, field: &str) -> Option<Vec<String>> {
-    let object = kept.object()?;
-    let key = &object["status"][field];
-    let retiring = key["retiring"].as_array().into_iter().flatten();
-    let entries = [&key["current"], &key["pending"]].into_iter().chain(retiring);
+/// than is kept. What is not on its way out counts only if `counts`.
+fn recorded<K>(kept: &Kept<K>, field: &str, counts: impl Fn(&Value) -> bool) -> Option<Vec<String>> {
+    let record = kept.status_field(field)?;
+    let retiring = record["retiring"].as_array().into_iter().flatten();
+    let standing = [&record["current"], &record["pending"]].into_iter().filter(|one| counts(one));
+    let entries = standing.chain(retiring);
     Some(entries.filter_map(|entry| entry["controlPlaneUID"].as_str().map(str::to_owned)).collect())
 }
 
@@ -137,7 +141,7 @@ impl Seen {
             Some(name) => _ = self.referred.insert(ObjectKey { namespace: namespace.clone(), name }),
             None => _ = self.unreadable.insert(namespace.clone()),
         }
-        match recorded(provisioner, "key") {
+        match recorded(provisioner, "key", |_| true) {
             Some(uids) => self.recorded.extend(uids.into_iter().map(|uid| format!("{namespace}/{uid}"))),
             None => _ = self.unkept.insert(namespace),
         }
@@ -148,11 +152,15 @@ impl Seen {
         let spec: Option<Spec> = proxy.spec().and_then(Result::ok);
         let is_suspended = spec.as_ref().is_some_and(|spec| spec.suspend == Some(true));
         let asks_nothing = is_suspended && proxy.meta().deletion_timestamp.is_none();
+        let has_bootstrap = spec.as_ref().is_some_and(|spec| spec.bootstrap.is_some());
         let reference = spec.and_then(|spec| spec.control_plane_ref);
+        let brings_credentials = has_bootstrap && reference.is_none();
         let named = reference.map(|one| ObjectKey { namespace: namespace.clone(), name: one.name() });
         let excepted = named.clone().filter(|_| asks_nothing);
         self.proxied.extend(named.filter(|_| !asks_nothing));
-        match recorded(proxy, "registration") {
+        // Credentials of its own made it, and take it back.
+        let needs_ours = |entry: &Value| !(brings_credentials && entry["brought"] == true);
+        match recorded(proxy, "registration", needs_ours) {
             Some(uids) => {
                 let here = |uid: String| (format!("{namespace}/{uid}"), excepted.clone());
                 self.recorded_proxies.extend(uids.into_iter().map(here));
@@ -185,7 +193,7 @@ impl Seen {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::{Value, from_str, from_value, json};
+    use serde_json::{from_str, from_value, json};
 
     fn provisioner(namespace: &str, spec: Value) -> Kept<CoderProvisioner> {
         let object = json!({ "apiVersion": "coder.com/v1alpha1", "kind": "CoderProvisioner",
@@ -245,6 +253,17 @@ mod tests {
         seen.note_proxy(&proxy(json!({}), record));
         let needs = seen.of(&key("old"), "u2");
         assert!(needs.recorded && needs.recorded_proxies && !needs.proxies);
+        let recorded = |brought: bool, spec: Value| {
+            let entry = |uid: &str| json!({ "controlPlaneUID": uid, "brought": brought });
+            let record = json!({ "current": entry("u3"), "pending": entry("u4"), "retiring": [entry("u5")] });
+            let mut seen = Seen { known: true, ..Seen::default() };
+            seen.note_proxy(&proxy(spec, json!({ "registration": record })));
+            ["u3", "u4", "u5"].map(|uid| seen.of(&key("coder"), uid).recorded_proxies)
+        };
+        let bootstrap = || json!({ "bootstrap": bootstrap });
+        assert_eq!(recorded(true, bootstrap()), [false, false, true], "its own credentials take it back");
+        assert_eq!(recorded(false, bootstrap()), [true; 3]);
+        assert_eq!(recorded(true, json!({})), [true; 3], "the credentials are gone");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use super::key::record::Home;
 use super::key::steps::Left;
 use super::reasons::Reason;
 use crate::controller::attached::commands::is_plain;
+use crate::controller::attached::secret::{self, SecretPlace};
 use crate::kubernetes::events::{EventDraft, Severity};
 
 /// Characters of the name of a key in coderd.
@@ -19,6 +20,8 @@ pub(super) enum KeyEvent<'a> {
     Deleted(&'a str),
     /// It was left alone.
     Left(&'a Left),
+    /// A Secret stays with its plaintext.
+    SecretLeft(&'a SecretPlace),
 }
 
 impl KeyEvent<'_> {
@@ -67,6 +70,7 @@ impl KeyEvent<'_> {
                 Reason::KeyDeleted,
                 format!("provisioner key {name} is gone with its organization, which was deleted in coderd"),
             ),
+            Self::SecretLeft(place) => (Severity::Warning, Reason::SecretLeftBehind, secret::left(place)),
         };
         EventDraft { severity, reason: reason.to_string(), action: "ProvisionerKey".to_owned(), note }
     }

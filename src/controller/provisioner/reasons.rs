@@ -27,6 +27,7 @@ reasons! {
             KeyNameTaken: "Somebody else has a key of this name in coderd: it was left alone, and the next number is used.",
             PodReplaced: "A pod was ready and coderd did not hear of its daemon for minutes: it was deleted, and another takes its place.",
             KeyLeftBehind: "A key of this object stays in coderd, because nobody can or should delete it.",
+            SecretLeftBehind: "A Secret that is no longer used keeps its key: it is immutable, and others have data in it.",
         }
         Progress {
             Creating: "The Deployment is made when the key is there.",

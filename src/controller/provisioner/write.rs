@@ -46,7 +46,8 @@ impl Reconciler {
         let made = keyed.made.iter().map(|(name, cause)| KeyEvent::Created(name, cause));
         let deleted = keyed.deleted.iter().map(|name| KeyEvent::Deleted(name));
         let left = keyed.left.iter().map(KeyEvent::Left);
-        let all = made.chain(deleted).chain(left).take(MOST_EVENTS);
+        let secrets = keyed.left_secrets.iter().map(KeyEvent::SecretLeft);
+        let all = made.chain(deleted).chain(left).chain(secrets).take(MOST_EVENTS);
         let drafts: Vec<EventDraft> = all.map(|event| event.draft()).collect();
         self.writer().publish(object, &drafts).await;
     }

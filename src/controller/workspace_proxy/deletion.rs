@@ -112,7 +112,7 @@ impl Reconciler {
         if release != Release::Namespace {
             return self.take_back(object, &complete, store, of_others, registered, release).await;
         }
-        if self.is_outside(object, &complete) {
+        if self.is_outside(object, &complete).await {
             let others = of_others.clone();
             let tried = self.take_back(object, &complete, store, others, registered, release).await;
             let why = match tried {
@@ -128,9 +128,13 @@ impl Reconciler {
     }
 
     /// Whether an object registers in a coderd that does not go with its namespace.
-    fn is_outside(&self, object: &Object<CoderWorkspaceProxy>, complete: &CoderWorkspaceProxy) -> bool {
+    async fn is_outside(&self, object: &Object<CoderWorkspaceProxy>, complete: &CoderWorkspaceProxy) -> bool {
         let is_bootstrap = matches!(Way::of(&complete.spec), Way::Bootstrap(_));
-        is_bootstrap && self.control_plane_of(&object.key.namespace, complete, recorded(object)).is_none()
+        is_bootstrap
+            && matches!(
+                self.control_plane_now(&object.key.namespace, complete, recorded(object)).await,
+                Ok(None)
+            )
     }
 
     /// Takes back what is recorded, unless that is to be left. While the namespace goes there is little time for it.
@@ -150,7 +154,13 @@ impl Reconciler {
         };
         let time = TimeLimit { until, reserved: Duration::ZERO };
         let limit = time.left() * 2 / 3;
-        let here = if is_released { Here::Gone } else { self.here(object, complete, limit).await };
+        let namespace = &object.key.namespace;
+        let plane = self.control_plane_now(namespace, complete, recorded(object)).await;
+        let here = match &plane {
+            _ if is_released => Here::Gone,
+            Ok(plane) => self.here(object, complete, plane.as_ref(), limit).await,
+            Err(error) => Here::Unreachable(error.to_string()),
+        };
         let (client, home, unreachable) = match &here {
             Here::Reached(reached, uid) => {
                 (Some(&reached.client), home_of(uid.clone(), complete, reached), None)
@@ -164,10 +174,8 @@ impl Reconciler {
         let owner = owner(complete);
         let secrets = Secrets { kube: &self.kube, owner: &owner, mark: annotation::TOKEN_OF };
         let desired = desired(object, complete, home);
-        let namespace = &object.key.namespace;
         let mut coderds = Coderds::new(&self.access, &self.control_planes, namespace, time);
-        let plane = self.control_plane_of(namespace, complete, recorded(object));
-        if let (Some(why), Some(plane)) = (&unreachable, &plane) {
+        if let (Some(why), Ok(Some(plane))) = (&unreachable, &plane) {
             coderds.fail_control_plane(&uid_of(plane), why);
         }
         let mut work = RegistrationWork::for_end(secrets, coderds, client, &desired);
@@ -193,15 +201,15 @@ impl Reconciler {
         Ok(End::Held("the object cannot be read; correct it".to_owned()))
     }
 
-    /// Reaches the coderd of the spec, with the credentials of the spec.
+    /// Reaches the coderd of the spec, behind this control plane if there is one, with the credentials of the spec.
     async fn here(
         &self,
         object: &Object<CoderWorkspaceProxy>,
         complete: &CoderWorkspaceProxy,
+        plane: Option<&Found>,
         limit: Duration,
     ) -> Here {
         let namespace = &object.key.namespace;
-        let plane = self.control_plane_of(namespace, complete, recorded(object));
         let reached = match (plane, Way::of(&complete.spec)) {
             (Some(Found::There(plane)), way) => {
                 let credentials = match way {
@@ -211,7 +219,7 @@ impl Reconciler {
                     _ => Credentials::Operator,
                 };
                 let uid = plane.metadata.uid.clone();
-                let reached = self.access.reach_within(limit, &plane, credentials).await;
+                let reached = self.access.reach_within(limit, plane, credentials).await;
                 reached.and_then(Reached::identified).map(|reached| (reached, uid))
             }
             (None, Way::Bootstrap(given)) => {

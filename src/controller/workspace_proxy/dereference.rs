@@ -13,9 +13,10 @@ use crate::controller::attached::dereference::ObjectRead;
 use crate::controller::attached::facts::FactsReader;
 use crate::controller::attached::reconciler::Unread;
 use crate::controller::attached::secret::Proven;
+use crate::controller::children::ChildKind;
 use crate::controller::object::{Object, Subject};
 use crate::controller::runtime::deadline::Deadline;
-use crate::kubernetes::{CallError, Kept};
+use crate::kubernetes::{CallError, Kept, Target};
 use crds::{CoderControlPlane, CoderWorkspaceProxy};
 use kube::Resource;
 use serde_json::Value;
@@ -75,6 +76,14 @@ impl Dereferenced {
     }
 }
 
+/// Whether a Service is there that no control plane controls.
+fn is_of_others(service: &Value) -> bool {
+    let owners = service["metadata"]["ownerReferences"].as_array();
+    let is_plane =
+        |owner: &Value| owner["controller"] == true && owner["kind"] == *CoderControlPlane::kind(&());
+    !owners.into_iter().flatten().any(is_plane)
+}
+
 /// What the status of an object tells of registrations, whoever wrote it.
 pub(super) fn recorded(object: &Object<CoderWorkspaceProxy>) -> &Value {
     &object.value["status"]["registration"]
@@ -89,7 +98,8 @@ impl Reconciler {
     ) -> Result<Dereferenced, Unread> {
         let (key, values) = (&subject.object.key, running_values::with_running_values);
         let read = self.with_what_runs(subject, owner(&subject.complete), values, deadline).await?;
-        let control_plane = self.control_plane_of(&key.namespace, &read.complete, recorded(&subject.object));
+        let control_plane =
+            self.control_plane_now(&key.namespace, &read.complete, recorded(&subject.object)).await?;
         let there = match &control_plane {
             Some(Found::There(there)) => Some(&**there),
             _ => None,
@@ -102,6 +112,25 @@ impl Reconciler {
         let (object, cluster_domain) =
             (read.with_control_plane(facts, proven, runs), self.config.cluster_domain.clone());
         Ok(Dereferenced { object, control_plane, coderd, cluster_domain })
+    }
+
+    /// The same as [`Self::control_plane_of`], but none where the Service that `bootstrap` names is there and no control plane's:
+    /// whoever else answers at it is neither to come nor gone. That of a control plane that was deleted goes with it.
+    pub(super) async fn control_plane_now(
+        &self,
+        namespace: &str,
+        complete: &CoderWorkspaceProxy,
+        recorded: &Value,
+    ) -> Result<Option<Found>, CallError> {
+        let found = self.control_plane_of(namespace, complete, recorded);
+        let (Some(Found::Gone), Way::Bootstrap(bootstrap)) = (&found, Way::of(&complete.spec)) else {
+            return Ok(found);
+        };
+        let Some(at) = service(url(bootstrap), namespace, &self.config.cluster_domain) else {
+            return Ok(found);
+        };
+        let live = self.kube.read(Target::of(ChildKind::Service.names(), namespace, &at.name)).await?;
+        Ok(found.filter(|_| !live.is_some_and(|live| is_of_others(&live))))
     }
 
     /// The control plane that a spec refers to, or whose own Service its `bootstrap` names; none where there is none to be found.
@@ -165,5 +194,21 @@ impl Reconciler {
                 certificates: None,
             })),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_service_is_that_of_a_control_plane_only_if_one_controls_it() {
+        let service = |kind: &str, controls: bool| json!({ "metadata": { "ownerReferences": [{ "kind": kind, "controller": controls }] } });
+        assert!(!is_of_others(&service("CoderControlPlane", true)));
+        assert!(
+            is_of_others(&service("CoderControlPlane", false)) && is_of_others(&service("Release", true))
+        );
+        assert!(is_of_others(&json!({ "metadata": {} })), "of a Helm chart, which names no owner");
     }
 }

@@ -22,7 +22,7 @@ use crate::confidential::Confidential;
 use crate::control_plane_access::secret_value::{self, secret_value};
 use crate::controller::attached::apply::Applied;
 use crate::controller::attached::coderds::{Coderds, TimeLimit};
-use crate::controller::attached::secret::{Proven, SecretPlace, Secrets};
+use crate::controller::attached::secret::{Emptied, Proven, SecretPlace, Secrets};
 use crate::controller::object::Subject;
 use crate::controller::runtime::deadline::Deadline;
 use crate::kubernetes::CallError;
@@ -153,16 +153,19 @@ impl Reconciler {
             secret: token_secret(&object.key.name, &complete.spec),
             data_key: secret_key::TOKEN.to_owned(),
         };
+        let mut left_secrets = Vec::new();
         // No pod reads it any more.
         for unread in BTreeSet::from([derived]).into_iter().chain(former(object)) {
             if unread.secret != desired.place.secret {
                 let found = secrets.read(&unread).await?;
                 let whole = goes_whole(&store.record, found.is_immutable());
-                if !secrets.empty(&unread, &found, whole).await? {
-                    return Ok(Some(format!(
-                        "Secret {} was changed while it was being deleted",
-                        unread.secret
-                    )));
+                match secrets.empty(&unread, &found, whole).await? {
+                    Emptied::Done => {}
+                    Emptied::Changed => {
+                        let secret = unread.secret;
+                        return Ok(Some(format!("Secret {secret} was changed while it was being deleted")));
+                    }
+                    Emptied::Left => left_secrets.push(unread),
                 }
             }
         }
@@ -180,6 +183,7 @@ impl Reconciler {
         match work.end(store, circumstances, registered).await? {
             End::LetGo(left) => {
                 registered.left.extend(left);
+                registered.left_secrets = left_secrets;
                 // What nobody can prove to be ours is told, and said no longer.
                 registered.left.extend(store.take_unproven().into_iter().map(Left::named));
                 if !store.object()["status"]["registration"].is_null() {

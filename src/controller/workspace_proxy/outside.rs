@@ -242,12 +242,14 @@ fn name_taken(registered: &Registered, name: &str) -> State {
     State::Refused(Reason::ProxyNameConflict, why)
 }
 
-/// What is said of other objects of which it is not known what they have recorded; one of another namespace is not named.
+/// What is said of other objects of which it is not known what they have recorded. One of another namespace is named in the log: who
+/// has what there is not for everybody here.
 fn unread(registered: &Registered) -> String {
     match &registered.unread {
         Some(name) => end::unread(name),
         None => "nothing is taken over: a CoderWorkspaceProxy of another namespace has a status that is longer than any that the \
-                 operator writes, so that nobody knows which registrations it has"
+                 operator writes, so that nobody knows which registrations it has; the operator's log names it, have its status \
+                 emptied"
             .to_owned(),
     }
 }

@@ -5,6 +5,7 @@ use super::registration::cause::Cause;
 use super::registration::steps::Left;
 use super::registration::work::Done;
 use crate::controller::attached::commands::is_plain;
+use crate::controller::attached::secret::{self, SecretPlace};
 use crate::foreign::Foreign;
 use crate::kubernetes::events::{EventDraft, Severity};
 
@@ -60,6 +61,11 @@ pub(super) fn of_left(left: &Left) -> EventDraft {
         ),
     };
     draft(Severity::Warning, Reason::ProxyLeftBehind, note)
+}
+
+/// What there is to tell of a Secret that stays with a token.
+pub(super) fn of_left_secret(place: &SecretPlace) -> EventDraft {
+    draft(Severity::Warning, Reason::SecretLeftBehind, secret::left(place))
 }
 
 fn because(cause: &Cause) -> String {

@@ -30,6 +30,7 @@ reasons! {
             ProxyRenamed: "The registration has another name in coderd now.",
             ProxyRemoved: "A registration that is no longer used was removed from coderd.",
             ProxyLeftBehind: "A registration of this object stays in coderd, because nobody can or should remove it.",
+            SecretLeftBehind: "A Secret that is no longer used keeps its token: it is immutable, and others have data in it.",
         }
         Progress {
             Creating: "The Deployment is made when there is a token for it.",

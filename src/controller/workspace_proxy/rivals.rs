@@ -8,7 +8,7 @@ use super::registration::stored;
 use super::way::{Way, registrar};
 use crate::coderd::Uuid;
 use crate::control_plane_access::control_planes::Found;
-use crate::controller::attached::claims::{self, Claim};
+use crate::controller::attached::claims::{self, Claim, is_same};
 use crate::controller::attached::seal::Sealer;
 use crate::controller::object::Object;
 use crate::kubernetes::Kept;
@@ -38,7 +38,15 @@ impl Reconciler {
                 None if is_near(one.meta()) => {
                     of_others.miss(one.meta().name.as_deref().unwrap_or_default());
                 }
-                None => of_others.miss_elsewhere(),
+                None => {
+                    let (namespace, name) = (&one.meta().namespace, &one.meta().name);
+                    tracing::warn!(
+                        namespace,
+                        name,
+                        "the registrations of this workspace proxy are not known: its status is too long; empty it"
+                    );
+                    of_others.miss_elsewhere();
+                }
             }
         }
         if !self.all.is_synced() {
@@ -85,7 +93,7 @@ impl Reconciler {
     }
 }
 
-/// The registrations that the operator has recorded on a proxy; none if its status is so long that it is not kept.
+/// The registrations that the operator has recorded on a proxy; none if that is so long that it is not kept.
 fn recorded(kept: &Kept<CoderWorkspaceProxy>, sealing: &hmac::Key) -> Option<Vec<(Home, Uuid)>> {
     let (written, uid) = (kept.status_field(RECORD)?, kept.meta().uid.as_deref()?);
     let (record, _) = stored::read(&written, Sealer { key: sealing, uid });
@@ -99,7 +107,12 @@ fn may_share(object: &Object<CoderWorkspaceProxy>) -> bool {
     let retiring = record["retiring"].as_array().into_iter().flatten();
     let mut entries = [&record["current"], &record["pending"]].into_iter().chain(retiring);
     let is_at_address = |entry: &Value| !entry.is_null() && entry["controlPlaneUID"].is_null();
-    object.annotation(annotation::ADOPT_PROXY).is_some()
+    // What it names is taken over once.
+    let is_done = |name: &str| {
+        let is_it = record["adopted"].as_str().is_some_and(|adopted| is_same(adopted, name));
+        is_it && record["adopting"].is_null() && record["pending"].is_null()
+    };
+    object.annotation(annotation::ADOPT_PROXY).is_some_and(|name| !is_done(name))
         || !object.value["spec"]["bootstrap"].is_null()
         || entries.any(is_at_address)
 }
@@ -128,7 +141,14 @@ mod tests {
         let (behind, at) = (json!({ "controlPlaneUID": "u" }), json!({ "address": "https://a:443" }));
         assert!(!shares(json!({}), plane(), Value::Null));
         assert!(!shares(json!({}), plane(), json!({ "current": behind, "retiring": [behind] })));
-        assert!(shares(json!({ "coder.com/adopt-proxy": "eu" }), plane(), Value::Null));
+        let adopt = || json!({ "coder.com/adopt-proxy": "eu" });
+        assert!(shares(adopt(), plane(), Value::Null));
+        assert!(!shares(adopt(), plane(), json!({ "current": behind, "adopted": "EU" })), "it acts once");
+        for open in
+            [json!({ "adopted": "us" }), json!({ "adopted": "eu", "adopting": "i", "pending": behind })]
+        {
+            assert!(shares(adopt(), plane(), open.clone()), "{open}");
+        }
         assert!(shares(json!({}), json!({ "bootstrap": { "coderURL": "https://a" } }), Value::Null));
         for record in
             [json!({ "current": at }), json!({ "pending": at }), json!({ "retiring": [behind, at] })]
@@ -138,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_recorded_is_known_of_everybody_but_those_whose_status_is_too_long() {
+    fn what_is_recorded_is_known_of_everybody_but_those_whose_record_is_too_long() {
         let sealing = hmac::Key::new(hmac::HMAC_SHA256, b"operator");
         let kept = |status: Value| -> Kept<CoderWorkspaceProxy> {
             let object =
@@ -146,7 +166,7 @@ mod tests {
             serde_json::from_str(&object.to_string()).unwrap()
         };
         assert_eq!(recorded(&kept(json!({})), &sealing), Some(Vec::new()));
-        assert_eq!(recorded(&kept(json!({ "url": "x".repeat(70_000) })), &sealing), None);
-        assert_eq!(recorded(&kept(json!({ "registration": "x".repeat(9_000) })), &sealing), None);
+        assert_eq!(recorded(&kept(json!({ "url": "x".repeat(70_000) })), &sealing), Some(Vec::new()));
+        assert_eq!(recorded(&kept(json!({ "registration": "x".repeat(70_000) })), &sealing), None);
     }
 }

@@ -47,7 +47,8 @@ impl Reconciler {
         let Some(registered) = &external.registered else { return };
         let done = registered.done.iter().map(proxy_event::of_done);
         let left = registered.left.iter().map(proxy_event::of_left);
-        let drafts: Vec<EventDraft> = done.chain(left).take(MOST_EVENTS).collect();
+        let secrets = registered.left_secrets.iter().map(proxy_event::of_left_secret);
+        let drafts: Vec<EventDraft> = done.chain(left).chain(secrets).take(MOST_EVENTS).collect();
         self.writer().publish(object, &drafts).await;
     }
 }

@@ -14,7 +14,7 @@ use crate::coderd::client::Deletion;
 use crate::coderd::{Client, Error, Uuid};
 use crate::confidential::Confidential;
 use crate::controller::attached::refusal::is_refusal;
-use crate::controller::attached::secret::{Content, Proven, Secrets};
+use crate::controller::attached::secret::{Content, Emptied, Proven, Secrets};
 use crate::kubernetes::CallError;
 use jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
@@ -79,6 +79,8 @@ pub(crate) struct Keyed {
     pub error: Option<KeyError>,
     /// Keys that were left alone.
     pub left: Vec<Left>,
+    /// Secrets that were left with a plaintext which nothing reads any more.
+    pub left_secrets: Vec<SecretPlace>,
     /// Keys that were made, by name, and why.
     pub made: Vec<(String, Cause)>,
     /// Keys that were deleted, by name.
@@ -225,7 +227,7 @@ impl KeyWork<'_> {
                 keyed.made.extend(made.map(|name| (name, cause)));
             }
             Step::Move(from) => self.copy(&store.record, &look, &from).await?,
-            Step::Empty(place) => self.empty(&store.record, &look, &place).await?,
+            Step::Empty(place) => self.empty(store, &look, place, keyed).await?,
             Step::Delete(key) => self.delete(store, &key, keyed).await?,
         }
         Ok(true)
@@ -346,12 +348,26 @@ impl KeyWork<'_> {
         Ok(self.secrets.put(&self.desired.place, &look.asked_for, plaintext, &mark).await?)
     }
 
-    /// Removes what an earlier place holds: the whole Secret, unless another place of ours is in it.
-    async fn empty(&self, record: &Record, look: &Look, place: &SecretPlace) -> Result<(), KeyError> {
-        let Some(found) = look.other(place) else { return Ok(()) };
-        let whole = record.is_alone(place) && self.desired.place.secret != place.secret;
-        // The place stays recorded until it is seen to be empty.
-        Ok(self.secrets.empty(place, found, whole).await.map(drop)?)
+    /// Removes what an earlier place holds: the whole Secret, unless something else is in it. What cannot be removed is told and
+    /// forgotten.
+    async fn empty(
+        &self,
+        store: &mut RecordStore<'_>,
+        look: &Look,
+        place: SecretPlace,
+        keyed: &mut Keyed,
+    ) -> Result<(), KeyError> {
+        let Some(found) = look.other(&place) else { return Ok(()) };
+        let whole = store.record.is_alone(&place) && self.desired.place.secret != place.secret;
+        match self.secrets.empty(&place, found, whole).await? {
+            // The place stays recorded until it is seen to be empty.
+            Emptied::Done | Emptied::Changed => {}
+            Emptied::Left => {
+                store.save(store.record.emptied(&place)).await?;
+                keyed.left_secrets.push(place);
+            }
+        }
+        Ok(())
     }
 
     /// Deletes a key, which coderd does by name: `steps` has seen that its id is the recorded one. One that coderd still lists

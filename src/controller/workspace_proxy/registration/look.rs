@@ -140,13 +140,8 @@ impl RegistrationWork<'_> {
         Ok(Some(found))
     }
 
-    /// The proxy of a name. coderd finds it as it is written, and takes no other that differs in case alone: before a name counts as
-    /// free, all of them are looked at.
     async fn named(&self, name: &str) -> Result<Option<WorkspaceProxy>, RegistrationError> {
-        match self.in_time(self.client()?.workspace_proxy(name)).await? {
-            None => self.in_time(self.client()?.workspace_proxy_in_any_case(name)).await,
-            found => Ok(found),
-        }
+        self.in_time(of_name(self.client()?, name)).await
     }
 
     /// What a place holds. A token is shown to the coderd that it is marked for; one without a mark, which the older operator
@@ -314,9 +309,18 @@ pub(super) async fn of_registration(
     match one.id {
         Some(id) => client.workspace_proxy_unless_gone(id).await,
         None => {
-            let found = client.workspace_proxy(&one.name).await?;
+            let found = of_name(client, &one.name).await?;
             Ok(found.filter(|found| facts(found).is_made_for(one, origin)))
         }
+    }
+}
+
+/// The proxy of a name. coderd finds it as it is written, and takes no other that differs in case alone, and a 404 need not be
+/// coderd's own: before a name counts as free, all of them are looked at.
+async fn of_name(client: &Client, name: &str) -> Result<Option<WorkspaceProxy>, Error> {
+    match client.workspace_proxy(name).await? {
+        None => client.workspace_proxy_in_any_case(name).await,
+        found => Ok(found),
     }
 }
 

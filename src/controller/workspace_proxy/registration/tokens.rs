@@ -29,7 +29,7 @@ impl RegistrationWork<'_> {
         look: &Look,
         registered: &mut Registered,
     ) -> Result<bool, RegistrationError> {
-        self.rehearse(look, None).await?;
+        self.rehearse(store, look, None).await?;
         let before = store.record.pending.clone();
         store.save(store.record.attempting(now())).await?;
         let Some(pending) = store.record.pending.clone() else { return Ok(true) };
@@ -73,7 +73,7 @@ impl RegistrationWork<'_> {
         registered: &mut Registered,
     ) -> Result<Option<String>, RegistrationError> {
         let Some(pending) = store.record.pending.clone() else { return Ok(None) };
-        self.rehearse(look, Some(id)).await?;
+        self.rehearse(store, look, Some(id)).await?;
         if !pending.attempted {
             store.save(store.record.attempting(now())).await?;
         }
@@ -99,11 +99,18 @@ impl RegistrationWork<'_> {
         Ok(Some(name.to_owned()))
     }
 
-    /// Finds out whether a token could be kept, before one is made: the one before ends with that.
-    async fn rehearse(&self, look: &Look, id: Option<Uuid>) -> Result<(), RegistrationError> {
+    /// Finds out whether a token could be kept with all that is written beside it, before one is made: the one before ends with
+    /// that.
+    async fn rehearse(
+        &self,
+        store: &RecordStore<'_>,
+        look: &Look,
+        id: Option<Uuid>,
+    ) -> Result<(), RegistrationError> {
         let (place, token) = (&self.desired.place, Confidential::new("0".repeat(LENGTH)));
         let mark = id.map(|id| self.mark(id, self.desired.rotate.clone())).unwrap_or_default();
-        let tried = self.secrets.rehearse(place, &look.asked_for, &token, &mark).await;
+        let marks = marks(&mark, store.adoption());
+        let tried = self.secrets.rehearse(place, &look.asked_for, &token, &marks).await;
         tried.map_err(|error| self.unwritable(error))
     }
 

@@ -13,7 +13,7 @@ use super::tokens::marks;
 use crate::coderd::client::{ProxyAppearance, ProxyDeletion, WorkspaceProxy, proxy_id_of_token};
 use crate::coderd::{Client, Error, Uuid};
 use crate::controller::attached::coderds::{Coderd, Coderds};
-use crate::controller::attached::secret::{Content, Proven, SecretPlace, Secrets};
+use crate::controller::attached::secret::{Content, Emptied, Proven, SecretPlace, Secrets};
 use crate::kubernetes::CallError;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -76,6 +76,8 @@ pub(crate) struct Registered {
     pub error: Option<RegistrationError>,
     /// Registrations that were left behind.
     pub left: Vec<Left>,
+    /// Secrets that were left with a token which nothing reads any more.
+    pub left_secrets: Vec<SecretPlace>,
     /// What was done.
     pub done: Vec<Done>,
     /// Whether there was no time for all of it.
@@ -215,13 +217,18 @@ impl RegistrationWork<'_> {
             Step::Copy(_) => self.copy(store, &look).await?,
             Step::Empty(_) => {
                 // One that somebody changed in between is looked at again: forgotten, it would keep a working token.
-                let is_gone = match &look.former {
+                let emptied = match &look.former {
                     Some((place, found, _)) => {
                         self.secrets.empty(place, found, place.secret != self.desired.place.secret).await?
                     }
-                    None => true,
+                    None => Emptied::Done,
                 };
-                self.former = self.former.take().filter(|_| !is_gone);
+                let former = self.former.take();
+                match emptied {
+                    Emptied::Done => {}
+                    Emptied::Changed => self.former = former,
+                    Emptied::Left => registered.left_secrets.extend(former),
+                }
             }
             Step::Delete(one) => self.delete(store, &one, registered).await?,
         }

@@ -71,7 +71,8 @@ impl Seen<'_> {
             // What belongs to others still is taken only as long as somebody asks for it.
             _ if self.record.is_adopting(pending) => match self.may_make() {
                 _ if !self.is_asked_for(pending, id) => Step::record(self.record.not_adopting()),
-                _ if self.of_others.is_any_unread() => Step::Wait(Wait::Others),
+                // Once coderd was asked, the token of before may be gone: whoever had it is helped by no waiting.
+                _ if self.of_others.is_any_unread() && !pending.attempted => Step::Wait(Wait::Others),
                 wait => wait.map_or(Step::Regenerate(id), Step::Wait),
             },
             _ => self.may_write().map_or(Step::Regenerate(id), Step::Wait),

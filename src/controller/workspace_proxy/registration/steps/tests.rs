@@ -236,6 +236,10 @@ fn what_another_object_may_have_recorded_is_waited_for() {
             adopting.record = record;
             assert_eq!(adopting.next(), wait, "nothing is taken over");
         }
+        let mut asked = intended.clone();
+        asked.pending.as_mut().unwrap().attempted = true;
+        adopting.record = asked;
+        assert_eq!(adopting.next(), Step::Regenerate(uuid(THEIRS)), "its token may be gone already");
     }
 }
 
