@@ -256,7 +256,7 @@ mod tests {
         let recorded = |brought: bool, spec: Value| {
             let entry = |uid: &str| json!({ "controlPlaneUID": uid, "brought": brought });
             let record = json!({ "current": entry("u3"), "pending": entry("u4"), "retiring": [entry("u5")] });
-            let mut seen = Seen { known: true, ..Seen::default() };
+            let mut seen = Seen::default();
             seen.note_proxy(&proxy(spec, json!({ "registration": record })));
             ["u3", "u4", "u5"].map(|uid| seen.of(&key("coder"), uid).recorded_proxies)
         };
