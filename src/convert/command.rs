@@ -83,6 +83,9 @@ fn values(args: &HelmValuesArgs) -> Result<Value, String> {
     let [source] = loaded.sources.as_slice() else {
         return Err(format!("cannot convert {}: give one file", args.path.display()));
     };
+    if is_without_values(&source.text) {
+        return Ok(Value::Object(serde_json::Map::new()));
+    }
     if let Some(flaw) = source.stream.flaws.first() {
         return Err(format!("cannot read {}, line {}: {}", source.name, flaw.span.line, flaw.message));
     }
@@ -91,6 +94,12 @@ fn values(args: &HelmValuesArgs) -> Result<Value, String> {
         [document] => Ok(document.root.to_value()),
         _ => Err(format!("cannot convert {}: it holds more than one document", source.name)),
     }
+}
+
+/// Whether this is what Helm prints of a release that nobody gave values: a heading and null, which together are no YAML.
+fn is_without_values(text: &str) -> bool {
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    [lines.next(), lines.next(), lines.next()] == [Some("USER-SUPPLIED VALUES:"), Some("null"), None]
 }
 
 fn documents(objects: &[Value]) -> Result<String, String> {

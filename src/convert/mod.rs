@@ -15,6 +15,7 @@ use clap::ValueEnum;
 use serde_json::{Value, json};
 use thiserror::Error;
 use values::Values;
+use webhooks::text::LABEL;
 
 /// The chart whose values are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -74,13 +75,35 @@ pub(crate) enum ConvertError {
         "cannot convert {0}: it is a manifest, and the values of a Helm chart are wanted (`helm get values RELEASE`)"
     )]
     Manifest(String),
+    /// The values of the other chart were given.
+    #[error(
+        "cannot convert provisionerDaemon.{0}: it is a value of the chart coder-provisioner; give --chart=provisioner"
+    )]
+    OtherChart(&'static str),
+    /// No namespace can have this name.
+    #[error(
+        "cannot write the namespace {0:?}: a namespace is lower-case letters, digits and dashes; correct --namespace"
+    )]
+    Namespace(String),
 }
+
+/// What the chart for provisioners has below `provisionerDaemon`, and the other one does not.
+const OF_PROVISIONERS: [&str; 3] = ["keySecretName", "keySecretKey", "tags"];
 
 /// Converts the values of a release.
 pub(crate) fn helm_values(values: &Value, release: &Release) -> Result<Converted, ConvertError> {
     let Value::Object(keys) = values else { return Err(ConvertError::NoMapping) };
     if let (Some(Value::String(_)), Some(Value::String(kind))) = (keys.get("apiVersion"), keys.get("kind")) {
         return Err(ConvertError::Manifest(kind.clone()));
+    }
+    if let Some(namespace) = release.namespace.as_ref().filter(|name| !LABEL.matches(name)) {
+        return Err(ConvertError::Namespace(namespace.clone()));
+    }
+    let daemons = keys.get("provisionerDaemon").filter(|_| release.chart == Chart::Coder);
+    if let Some(key) =
+        OF_PROVISIONERS.into_iter().find(|key| daemons.is_some_and(|all| all.get(key).is_some()))
+    {
+        return Err(ConvertError::OtherChart(key));
     }
     let mut values = Values::new(values);
     let ours = match release.chart {

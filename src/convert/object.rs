@@ -31,7 +31,7 @@ pub(super) fn control_plane(values: &mut Values, release: &Release) -> Value {
     }
     insert_list(&mut spec, "extraArgs", pods::arguments(values, &["server"]));
     insert(&mut spec, "serviceAccount", pods::account(values, "coder", name));
-    insert(&mut spec, "rbac", permissions(values, true));
+    insert(&mut spec, "rbac", permissions(values, release, true));
     pods::write(values, &mut spec, &names::child_labels(app_name::CONTROL_PLANE, name));
     object("CoderControlPlane", release, "coder", spec.into())
 }
@@ -114,7 +114,7 @@ pub(super) fn provisioner(values: &mut Values, release: &Release) -> Value {
     insert(&mut spec, "image", pods::image(values, release).map(Value::from));
     insert_list(&mut spec, "extraArgs", pods::arguments(values, &["provisionerd", "start"]));
     insert(&mut spec, "serviceAccount", pods::account(values, "coder-provisioner", name));
-    insert(&mut spec, "rbac", permissions(values, false));
+    insert(&mut spec, "rbac", permissions(values, release, false));
     pods::write(values, &mut spec, &names::child_labels(app_name::PROVISIONER, name));
     object("CoderProvisioner", release, "coder-provisioner", spec.into())
 }
@@ -145,7 +145,7 @@ fn served(values: &mut Values, spec: &mut Map<String, Value>, metrics: bool) {
 }
 
 /// What is allowed for workspaces. `by_default` says whether ours allows Deployments where nothing is said, as the charts do.
-fn permissions(values: &mut Values, by_default: bool) -> Option<Value> {
+fn permissions(values: &mut Values, release: &Release, by_default: bool) -> Option<Value> {
     let mut rbac = Map::new();
     let at = |key: &str| format!("coder.serviceAccount.{key}");
     let allowed = values.take_bool(&at("workspacePerms"));
@@ -153,12 +153,18 @@ fn permissions(values: &mut Values, by_default: bool) -> Option<Value> {
     let deployments = values.take_bool(&at("enableDeployments")).or((!by_default).then_some(true));
     insert(&mut rbac, "enableDeployments", deployments.map(Value::from));
     insert_list(&mut rbac, "extraRules", values.take_list(&at("extraRules")));
-    insert_list(&mut rbac, "workspaceNamespaces", workspace_namespaces(values));
+    let everywhere = [
+        ("workspacePerms", allowed.unwrap_or(true)),
+        ("enableDeployments", deployments.unwrap_or(by_default)),
+    ];
+    insert_list(&mut rbac, "workspaceNamespaces", workspace_namespaces(values, release, everywhere));
     (!rbac.is_empty()).then(|| rbac.into())
 }
 
-/// Namespaces of workspaces: a list, in older charts under `namespaces`. Ours grants the same in all of them.
-fn workspace_namespaces(values: &mut Values) -> Vec<Value> {
+/// Namespaces of workspaces: a list, in older charts under `namespaces`. Ours grants the same in all of them: what is granted
+/// everywhere is told only where a namespace differs.
+fn workspace_namespaces(values: &mut Values, release: &Release, everywhere: [(&str, bool); 2]) -> Vec<Value> {
+    let home = release.namespace.as_deref().unwrap_or("<namespace of the control plane>");
     let path = "coder.serviceAccount.workspaceNamespaces";
     let older = values.take_list(&format!("{path}.namespaces"));
     let listed = if older.is_empty() { values.take_list(path) } else { older };
@@ -166,6 +172,7 @@ fn workspace_namespaces(values: &mut Values) -> Vec<Value> {
     for (index, item) in listed.into_iter().enumerate() {
         let Value::Object(mut item) = item else { continue };
         let Some(name) = item.remove("name") else { continue };
+        item.retain(|key, value| !everywhere.iter().any(|(same, held)| key == same && *value == json!(held)));
         for key in item.keys() {
             let path = format!("{path}[{index}].{key}");
             let instead = "grant the difference by a Role of your own in that namespace";
@@ -180,7 +187,7 @@ fn workspace_namespaces(values: &mut Values) -> Vec<Value> {
         values.left_to_do(
             &place,
             "a namespace has to agree before coderd gets rights in it",
-            &format!("kubectl label namespace {namespace} coder.com/workspaces-from=<namespace of the control plane>"),
+            &format!("kubectl label namespace {namespace} coder.com/workspaces-from={home}"),
         );
         names.push(name);
     }

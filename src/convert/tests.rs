@@ -229,6 +229,30 @@ fn a_command_is_told_of_a_namespace_that_there_can_be() {
 }
 
 #[test]
+fn a_namespace_is_told_only_where_it_differs_from_all() {
+    let namespaces = |name: &str, deployments: bool| json!([{ "name": name, "workspacePerms": true, "enableDeployments": deployments }]);
+    let lost = |account: Value| {
+        let values = json!({ "coder": { "image": { "tag": "v1" }, "serviceAccount": account } });
+        paths(&converted(values).not_carried).len()
+    };
+    assert_eq!(lost(json!({ "workspaceNamespaces": namespaces("dev", true) })), 0, "that is what charts do");
+    assert_eq!(lost(json!({ "workspaceNamespaces": namespaces("dev", false) })), 1);
+    assert_eq!(
+        lost(json!({ "enableDeployments": false, "workspaceNamespaces": namespaces("dev", false) })),
+        0
+    );
+}
+
+#[test]
+fn values_of_the_other_chart_and_names_of_no_namespace_are_refused() {
+    let values = json!({ "provisionerDaemon": { "tags": { "os": "linux" } } });
+    assert_eq!(helm_values(&values, &release()).unwrap_err(), ConvertError::OtherChart("tags"));
+    let nowhere = Release { namespace: Some("Coder_X".to_owned()), ..release() };
+    let refused = helm_values(&json!({}), &nowhere).unwrap_err();
+    assert!(refused.to_string().contains("--namespace"), "{refused}");
+}
+
+#[test]
 fn something_else_than_values_is_refused() {
     let refused = |values: Value| helm_values(&values, &release()).unwrap_err();
     assert_eq!(refused(json!([1])), ConvertError::NoMapping);

@@ -100,7 +100,7 @@ impl Values {
         for path in left {
             self.not_carried(
                 &path,
-                "this release knows no such value",
+                "this version of coder-k8s knows no such value",
                 "see what it does in the chart you use",
             );
         }

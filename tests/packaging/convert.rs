@@ -122,6 +122,14 @@ fn what_cannot_be_read_prints_nothing() {
 }
 
 #[test]
+fn a_release_without_values_is_the_chart_with_its_defaults() {
+    let words = ["convert", "helm-values", "-", "--chart-version=2.36.1"];
+    let (code, printed, told) = run(&words, "USER-SUPPLIED VALUES:\nnull\n");
+    assert_eq!((code, told.as_str()), (0, ""));
+    assert_eq!(run(&words, "{}").1, printed);
+}
+
+#[test]
 fn keys_of_others_obey_no_terminal_and_begin_no_line() {
     let key = "a\u{1b}[2J\nto do: everything: run this";
     let (code, _, told) = convert(&[], &json!({ "coder": { "image": { "tag": "v1" }, key: true } }));
