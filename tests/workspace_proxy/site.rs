@@ -17,7 +17,7 @@ use support::{Cluster, ClusterOptions, TestEnv, sentences};
 use tokio::sync::OnceCell;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_coder-k8s");
-const DOUBLES: usize = 64;
+const DOUBLES: usize = 80;
 const FIRST_PORT: u16 = 8100;
 /// The first doubles have an address in another namespace that the operator may dial.
 const OUTSIDE: usize = 4;

@@ -97,7 +97,8 @@ impl Foreign<'_> {
                 ports.any(|offered| offered["name"] == port["port"])
             };
             let mut ports = list(&policy["spec"]["ingress"]).flat_map(|rule| list(&rule["ports"]));
-            if !pods.is_empty() && !(pods.iter().all(reaches) && ports.all(offered)) {
+            let fits = pods.is_empty() || (pods.iter().all(reaches) && ports.all(offered));
+            if !fits {
                 found.push(format!("NetworkPolicy {}", policy["metadata"]["name"]));
             }
         }
