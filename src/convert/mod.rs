@@ -82,7 +82,7 @@ pub(crate) enum ConvertError {
     OtherChart(&'static str),
     /// No namespace can have this name.
     #[error(
-        "cannot write the namespace {0:?}: a namespace is lower-case letters, digits and dashes; correct --namespace"
+        "cannot write the namespace {0}: a namespace is lower-case letters, digits and dashes; correct --namespace"
     )]
     Namespace(String),
 }

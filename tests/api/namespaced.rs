@@ -1,6 +1,6 @@
 //! An operator with Roles in two namespaces and nothing outside: it works there, says what it lacks, and asks for nothing else.
 
-use crate::rights::{granted, needs_coderd, run_a_control_plane, used};
+use crate::rights::{granted, is_used_elsewhere, run_a_control_plane, used};
 use serde_json::{Value, json};
 use std::time::Duration;
 use support::coderd::Coderd;
@@ -118,7 +118,7 @@ async fn the_roles_of_watched_namespaces_allow_what_is_done_there_and_no_more() 
         format!("annotate secret coder-k8s-ca -n {} coder.com/rotate-ca=now", installation.namespace);
     cluster.kubectl(&rotate).await.expect_ok();
     let handed_on = run_a_control_plane(&cluster, &home, &team).await;
-    let is_idle = |right: &&String| !needs_coderd(right) && !right.ends_with("events.k8s.io/events");
+    let is_idle = |right: &&String| !is_used_elsewhere(right) && !right.ends_with("events.k8s.io/events");
     for (account, user, handed_on) in [
         (&installation.service_account, installation.user(), Default::default()),
         (&installation.grants_account, installation.grants_user(), handed_on),

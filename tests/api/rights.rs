@@ -106,16 +106,23 @@ pub(crate) fn used(cluster: &Cluster, user: &str) -> (BTreeSet<Right>, Vec<Strin
     (rights, refused)
 }
 
-/// Whether a right is used only when coderd makes keys, which nobody does here: `tests/provisioner` does, with the same account.
-pub(crate) fn needs_coderd(granted: &Right) -> bool {
-    let of_keys = [
+/// Whether a right is used only for what does not happen here, and is used with the same account where it does: coderd makes keys in
+/// `tests/provisioner`, and a Helm release with pods that run is taken over in `tests/control_plane/helm_release.rs`.
+pub(crate) fn is_used_elsewhere(granted: &Right) -> bool {
+    let elsewhere = [
         right("create", "", "secrets"),
         right("patch", "", "secrets"),
         right("delete", "", "secrets"),
         right("delete", "apps", "deployments"),
         right("delete", "", "pods"),
+        right("delete", "", "services"),
+        right("get", "apps", "replicasets"),
+        right("list", "apps", "replicasets"),
+        right("delete", "apps", "replicasets"),
+        right("get", "discovery.k8s.io", "endpointslices"),
+        right("list", "discovery.k8s.io", "endpointslices"),
     ];
-    of_keys.contains(granted) || granted.ends_with("/podmonitors")
+    elsewhere.contains(granted) || granted.ends_with("/podmonitors")
 }
 
 /// Whether a right is a mark by which a policy knows the operator: `ca_injection.rs` shows what it is for.
@@ -147,8 +154,10 @@ async fn granted_minus_used_is_nothing_and_nothing_is_refused() {
         assert!(granted.len() > 5, "{account}: {granted:?}");
         until("every granted right to be used", LIMIT, async || {
             let used = &used(&cluster, &user).0 | &handed_on;
-            let idle: Vec<_> =
-                granted.difference(&used).filter(|right| !needs_coderd(right) && !is_mark(right)).collect();
+            let idle: Vec<_> = granted
+                .difference(&used)
+                .filter(|right| !is_used_elsewhere(right) && !is_mark(right))
+                .collect();
             holds(idle.is_empty(), format!("granted to {account} but never used: {idle:?}"))
         })
         .await;
