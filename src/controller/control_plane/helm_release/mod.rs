@@ -316,6 +316,7 @@ fn seen(
         let rest = named.iter().filter(move |one| one.child.kind != ChildKind::Deployment);
         rest.filter(move |one| is_front(one.child) == front).map(|one| one.whose.clone()).collect()
     };
+    let theirs = of(ChildKind::Service).and_then(|one| one.live.as_ref());
     Seen {
         deployment: deployment.map_or(Whose::Nobodys, |one| one.whose.clone()),
         is_going: live.is_some_and(|live| !live["metadata"]["deletionTimestamp"].is_null()),
@@ -325,7 +326,9 @@ fn seen(
             .is_some_and(|one| one.live.as_ref().is_some_and(|live| helm::leads_to(live, one.child))),
         is_available: is_ours && matches!(rollout(live), Rollout::Complete(_)),
         has_pods,
-        obstacle: obstacle(subject, children, read, live),
+        obstacle: obstacle(subject, children, read, live)
+            .or_else(|| another_chart(live))
+            .or_else(|| another_type(&children.serving.service, theirs)),
     }
 }
 
@@ -346,6 +349,25 @@ fn obstacle(
     }
     let missing = read.contents.missing.first()?;
     Some(format!("its pods could not start: {missing}"))
+}
+
+/// Says that a Deployment is of another chart than Coder's, whatever the release is called.
+fn another_chart(live: Option<&Value>) -> Option<String> {
+    let chart = live?["metadata"]["labels"]["helm.sh/chart"].as_str().unwrap_or_default();
+    let is_coders = chart
+        .strip_prefix("coder-")
+        .is_some_and(|version| version.starts_with(|one: char| one.is_ascii_digit()));
+    (!is_coders)
+        .then(|| "its Deployment is not of Coder's chart, as the label helm.sh/chart would say".to_owned())
+}
+
+/// Says that the Service would get another type: a load balancer would lose its address.
+fn another_type(ours: &Child, live: Option<&Value>) -> Option<String> {
+    let type_of = |service: &Value| service["spec"]["type"].as_str().unwrap_or("ClusterIP").to_owned();
+    let (wanted, there) = (type_of(&ours.manifest), type_of(live?));
+    (wanted != there).then(|| {
+        format!("its Service is of type {there}, and that of this object of type {wanted}; set spec.service.type to {there}")
+    })
 }
 
 /// Our Deployment under a name that is free, to ask whether it could be made.

@@ -58,6 +58,9 @@ impl Step {
     }
 }
 
+const NO_DEPLOYMENT: &str = "the release has objects with these names, but no Deployment of the name of this object's, and no pods that \
+    one left behind: give the object the name of the release's Deployment, and spec.serviceAccount another name";
+
 /// The next step.
 pub(super) fn next(seen: &Seen) -> Step {
     let mut names = [&seen.deployment].into_iter().chain(&seen.fronts).chain(&seen.others);
@@ -74,7 +77,11 @@ pub(super) fn next(seen: &Seen) -> Step {
         _ => {}
     }
     let is_led_by_theirs = seen.fronts.iter().any(is_theirs);
-    if !seen.has_pods && !is_led_by_theirs && !seen.others.iter().any(is_theirs) {
+    if !seen.has_pods && (is_led_by_theirs || seen.others.iter().any(is_theirs)) {
+        // It was never begun here: what it has belongs to pods of another name, or to something that is not coderd.
+        return Step::Refuse(NO_DEPLOYMENT.to_owned());
+    }
+    if !seen.has_pods {
         return Step::Nothing { is_in_place: seen.deployment == Whose::Ours && seen.leads_to_ours };
     }
     match (seen.is_available, seen.leads_to_ours && !is_led_by_theirs) {
@@ -134,6 +141,13 @@ mod tests {
         assert!(refused(&Seen { others: vec![others()], ..running() }));
         assert!(refused(&Seen { deployment: others(), ..running() }));
         assert!(refused(&Seen { obstacle: Some("no replicas".to_owned()), ..running() }));
+        // The attack: an object that is named like the account or the Service of a release whose pods have another name.
+        for deployment in [Nobodys, Ours] {
+            for leads_to_ours in [false, true] {
+                let unrelated = Seen { deployment: deployment.clone(), leads_to_ours, ..running() };
+                assert!(refused(&unrelated), "{unrelated:?}");
+            }
+        }
         let begun = Seen { deployment: Nobodys, has_pods: true, others: vec![others()], ..running() };
         assert_eq!(next(&begun), Step::Start, "ours still takes their place");
     }
